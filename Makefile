@@ -1,0 +1,42 @@
+# `make run` and `make test` do everything from a bare clone; both call `make install`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+ARGS ?=
+
+.PHONY: help install run check test bench lock clean
+
+help:           ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
+
+$(STAMP): requirements/dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+install: $(STAMP)   ## a virtual environment in .venv with every locked dependency and `tailrace`
+
+run: install    ## a broker on 127.0.0.1:9092 over ./tailrace-data
+	$(BIN)/tailrace start $(ARGS)
+
+check: install  ## ruff, mypy, import-linter
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check     ## static checks, then every test
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup tests
+
+bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as a table
+	$(BIN)/python -m tests.bench $(ARGS)
+
+lock:           ## resolve requirements/dev.lock anew
+	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
+	  --extra spark --group dev pyproject.toml -o requirements/dev.lock
+
+clean:          ## everything that install and tests leave behind
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

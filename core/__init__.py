@@ -1,0 +1,1 @@
+"""The DistributedLog: endless logs made of ledgers."""

@@ -1,0 +1,124 @@
+"""What can go wrong in the log, by what the caller can do about it.
+
+    CoreError(retriable)
+      LedgerFenced          somebody recovered the ledger: what became of the add is unknown until recovery
+      OwnershipLost         another process owns the log now
+      NotEnoughBookies      no ensemble can be formed, or too many of it failed
+      BookieUnavailable     one bookie did not answer; another replica may
+      EntryNotFound         the ledger is known, the entry is not there
+      LedgerNotFound        no such ledger
+      LogNotFound           no such log stream
+      LogExists             the log stream is already there
+      LogTruncated          the position lies before the first record that is kept
+      LogRecordTooLong      the record can never be stored; nothing was written
+      InvalidStreamName     DistributedLog does not allow this name
+      TransactionIdOutOfOrder  the record's txid is smaller than the one before
+      EndOfStream           the log was sealed for good
+      OverCapacity          a stated limit is reached; try again later
+      CorruptData           bytes on disk or in metadata do not verify
+      MetadataConflict      a versioned update lost its race: read again
+        NoNode, NodeExists, BadVersion, NotEmpty
+      Unavailable           closed or not yet ready
+"""
+
+
+class CoreError(Exception):
+    """Root of the errors that core raises. `retriable`: the same call may succeed later."""
+
+    retriable = False
+
+
+class LedgerFenced(CoreError):
+    """The ledger was fenced: the fate of an unanswered add is unknown until recovery."""
+
+
+class OwnershipLost(CoreError):
+    """Another process owns the log now."""
+
+    retriable = True
+
+
+class NotEnoughBookies(CoreError):
+    """No ensemble can be formed, or fewer bookies answered than the quorum needs."""
+
+    retriable = True
+
+
+class BookieUnavailable(CoreError):
+    """One bookie did not answer in time or cannot be reached; another replica may."""
+
+    retriable = True
+
+
+class EntryNotFound(CoreError):
+    """The ledger is known, the entry is not there."""
+
+
+class LedgerNotFound(CoreError):
+    """No such ledger."""
+
+
+class LogNotFound(CoreError):
+    """No such log stream."""
+
+
+class LogExists(CoreError):
+    """The log stream is already there."""
+
+
+class LogTruncated(CoreError):
+    """The position lies before the first record that is kept."""
+
+
+class LogRecordTooLong(CoreError):
+    """The record can never be stored; nothing was written."""
+
+
+class InvalidStreamName(CoreError):
+    """DistributedLog does not allow this stream name."""
+
+
+class TransactionIdOutOfOrder(CoreError):
+    """The record's transaction id is smaller than the one before it."""
+
+
+class EndOfStream(CoreError):
+    """The log was sealed for good: nothing can follow."""
+
+
+class OverCapacity(CoreError):
+    """A stated limit is reached; the caller may try again later."""
+
+    retriable = True
+
+
+class CorruptData(CoreError):
+    """Bytes on disk or in metadata do not verify. Never answered as "not there"."""
+
+
+class MetadataConflict(CoreError):
+    """A versioned metadata update lost its race: read again and decide again."""
+
+    retriable = True
+
+
+class NoNode(MetadataConflict):
+    """The metadata node is not there."""
+
+
+class NodeExists(MetadataConflict):
+    """The metadata node is already there."""
+
+
+class BadVersion(MetadataConflict):
+    """The metadata node has another version than the one expected."""
+
+
+class NotEmpty(MetadataConflict):
+    """The metadata node has children."""
+
+
+class Unavailable(CoreError):
+    """Closed, or not yet ready."""
+
+    retriable = True

@@ -1,0 +1,119 @@
+"""The contract of a metadata store: ZooKeeper's model, behind which SQLite or ZooKeeper stands.
+
+A tree of nodes with small data. Every node has a version that rises with each set; updates name
+the version that they saw. Watches fire once, as ZooKeeper's do. Ephemeral nodes go with the session
+that made them. A `multi` happens whole or not at all.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeAlias
+
+ANY_VERSION = -1
+
+
+class WatchEvent(Enum):
+    """Why a watch fired."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    CHILDREN = "children"
+    SESSION_LOST = "session lost"
+
+
+class Node(NamedTuple):
+    """A node as one read saw it."""
+
+    data: bytes
+    version: int
+    ctime_ms: int
+    mtime_ms: int
+    ephemeral_owner: int
+    """Session id that an ephemeral node lives with; 0 for a persistent one."""
+    cversion: int
+    """Rises with each change of the list of children."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a persistent node in a `multi`. Errors: NodeExists, NoNode (parent)."""
+
+    path: str
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace a node's data in a `multi`. Errors: NoNode, BadVersion."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a node in a `multi`. Errors: NoNode, BadVersion, NotEmpty."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Require a node's version in a `multi`. Errors: NoNode, BadVersion."""
+
+    path: str
+    version: int
+
+
+Op: TypeAlias = Create | SetData | Delete | Check
+Watch: TypeAlias = Callable[[str, WatchEvent], None]
+"""Called once on the loop, with the path and the reason."""
+
+
+class MetadataStore(Protocol):
+    """A tree of versioned nodes. All paths are absolute and have no trailing slash.
+
+    Errors: the `MetadataConflict` family where a method says so; `Unavailable` after close or
+    while the session is lost. Cancel: the operation may still happen.
+    """
+
+    @property
+    def session_id(self) -> int:
+        """The session that this process' ephemeral nodes belong to."""
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        """Return the node. Errors: NoNode. The watch fires on CHANGED or DELETED."""
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        """Return the node or None. The watch fires on CREATED, CHANGED or DELETED."""
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Return the names of the children, sorted. Errors: NoNode. The watch fires on CHILDREN or DELETED."""
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False,
+        parents: bool = False,
+    ) -> str:
+        """Create a node and return its path (with ten digits appended if `sequential`).
+
+        `parents`: make missing parents, empty and persistent. Errors: NodeExists, NoNode.
+        """
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        """Replace the data and return the new version. Errors: NoNode, BadVersion."""
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete the node. Errors: NoNode, BadVersion, NotEmpty."""
+
+    async def multi(self, ops: Sequence[Op]) -> list[int]:
+        """Do all or nothing; return each op's new version (0 for Create, -1 for Delete and Check).
+
+        Errors: the first failing op's own error, its message naming the op.
+        """
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go. Idempotent."""
