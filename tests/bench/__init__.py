@@ -1,0 +1,1 @@
+"""Measurements beside Apache Kafka: ratios within one run, never asserted. `make bench`."""

@@ -1,0 +1,171 @@
+"""The load: a process of its own on confluent-kafka. `python -m tests.bench.client JOB JSON` prints JSON."""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+_MAX_QUEUED_KB = 131_072
+_CHUNK_BYTES = 256 * 1024
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Create a topic and wait until its partitions have leaders."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        future.result(30)
+    deadline = time.perf_counter() + 30
+    while time.perf_counter() < deadline:
+        found = admin.list_topics(topic, timeout=10).topics[topic]
+        if len(found.partitions) == partitions and all(
+            p.error is None and p.leader >= 0 for p in found.partitions.values()
+        ):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"{topic} has no leaders after 30 s")
+
+
+def produce(
+    *,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    batch_bytes: int,
+    record_bytes: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Send for `seconds`, then flush. Return records, bytes, seconds and Produce requests."""
+    requests = {"Produce": 0}
+    errors: list[str] = []
+
+    def on_stats(text: str) -> None:
+        brokers = json.loads(text)["brokers"].values()
+        requests["Produce"] = sum(b["req"].get("Produce", 0) for b in brokers)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "batch.size": batch_bytes,
+            "batch.num.messages": 1_000_000,
+            "linger.ms": 5 if batch_bytes < 100_000 else 50,
+            "queue.buffering.max.kbytes": _MAX_QUEUED_KB,
+            "queue.buffering.max.messages": 2_000_000,
+            "message.max.bytes": max(1_000_000, batch_bytes),
+            "statistics.interval.ms": 500,
+            "stats_cb": on_stats,
+            "error_cb": lambda error: errors.append(str(error)),
+        }
+    )
+    value = os.urandom(record_bytes)
+    chunk_records = max(1, min(_CHUNK_BYTES, batch_bytes) // record_bytes)
+    chunk = [{"value": value} for _ in range(chunk_records)]
+    sent = 0
+    partition = 0
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        queued = producer.produce_batch(topic, chunk, partition=partition)
+        sent += queued
+        partition = (partition + 1) % partitions
+        producer.poll(0.002 if queued < chunk_records else 0)
+    left = producer.flush(120)
+    elapsed = time.perf_counter() - started
+    time.sleep(0.6)
+    producer.poll(0)  # the last statistics
+    if left or errors:
+        raise RuntimeError(f"{left} records not acknowledged: {errors[:3]}")
+    return {"records": sent, "bytes": sent * record_bytes, "seconds": elapsed,
+            "requests": requests["Produce"], "mb_s": sent * record_bytes / elapsed / 1e6}  # fmt: skip
+
+
+def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -> dict[str, Any]:
+    """Read everything that is there from the start. Return records, bytes and seconds."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 1_048_576,
+            "queued.max.messages.kbytes": 131_072,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    total = 0
+    for partition in range(partitions):
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        total += high - low
+    started = time.perf_counter()
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    records = 0
+    while records < total:
+        messages = consumer.consume(10_000, timeout=30)
+        if not messages:
+            raise TimeoutError(f"{records} of {total} records after 30 s without any")
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise RuntimeError(str(error))
+        records += len(messages)
+    elapsed = time.perf_counter() - started
+    consumer.close()
+    return {"records": records, "bytes": records * record_bytes, "seconds": elapsed,
+            "mb_s": records * record_bytes / elapsed / 1e6}  # fmt: skip
+
+
+def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int) -> dict[str, Any]:
+    """Send one record at a time, each after the last was acknowledged. Unit: ms."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    value = os.urandom(record_bytes)
+    took: list[float] = []
+    for number in range(records + 50):
+        before = time.perf_counter()
+        producer.produce(topic, value, partition=0)
+        if producer.flush(30):
+            raise TimeoutError("a record was not acknowledged in 30 s")
+        if number >= 50:
+            took.append((time.perf_counter() - before) * 1e3)
+    took.sort()
+    return {
+        "p50_ms": took[len(took) // 2],
+        "p99_ms": took[int(len(took) * 0.99)],
+        "max_ms": took[-1],
+    }
+
+
+def first_record(*, bootstrap: str, topic: str) -> dict[str, Any]:
+    """Write one record and read it back, as soon as anybody answers."""
+    common = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 20,
+              "topic.metadata.refresh.fast.interval.ms": 10, "retry.backoff.ms": 10}  # fmt: skip
+    producer = Producer({**common, "acks": "all", "linger.ms": 0})
+    producer.produce(topic, b"first")
+    if producer.flush(60):
+        raise TimeoutError("the first record was not acknowledged in 60 s")
+    acknowledged = time.time()
+    consumer = Consumer({**common, "group.id": "first", "fetch.wait.max.ms": 10})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = consumer.poll(60)
+    if message is None or message.value() != b"first":
+        raise RuntimeError(f"read back {message and (message.error() or message.value())}")
+    read = time.time()
+    consumer.close()
+    return {"acknowledged_at": acknowledged, "read_at": read}
+
+
+_JOBS = {"produce": produce, "consume": consume, "latency": latency, "first_record": first_record}
+
+
+def main() -> None:
+    """Run one job."""
+    arguments = json.loads(sys.argv[2])
+    if arguments.pop("create", False):
+        create_topic(arguments["bootstrap"], arguments["topic"], arguments.get("partitions", 1))
+    print(json.dumps(_JOBS[sys.argv[1]](**arguments)))
+
+
+if __name__ == "__main__":
+    main()
