@@ -1,4 +1,4 @@
-"""`make bench`: interleaved rounds of every workload against Tailrace and Apache Kafka; JSON and a table.
+"""`make bench`: every workload against Tailrace and Apache Kafka; JSON and a table.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
 over the rounds with its range; a ratio is Tailrace's median over Kafka's. Nothing is asserted.
@@ -66,6 +66,10 @@ def _save(path: Path, rounds: dict[str, list[dict[str, float]]]) -> None:
     path.write_text(json.dumps({"machine": machine, "rounds": rounds}, indent=1))
 
 
+def _cell(found: list[float]) -> str:
+    return f"{statistics.median(found):.4g} ({min(found):.4g}-{max(found):.4g})"
+
+
 def _table(rounds: dict[str, list[dict[str, float]]], kinds: list[Kind]) -> Table:
     table = Table(title=f"median (range) of {len(rounds[kinds[0].name])} rounds")
     table.add_column("figure")
@@ -76,10 +80,7 @@ def _table(rounds: dict[str, list[dict[str, float]]], kinds: list[Kind]) -> Tabl
     for figure in rounds[kinds[0].name][0]:
         values = {k.name: [found[figure] for found in rounds[k.name]] for k in kinds}
         medians = {name: statistics.median(found) for name, found in values.items()}
-        cells = [
-            f"{medians[k.name]:.4g} ({min(values[k.name]):.4g}-{max(values[k.name]):.4g})"
-            for k in kinds
-        ]
+        cells = [_cell(values[k.name]) for k in kinds]
         ours = medians[kinds[0].name]
         ratios = [f"{ours / medians[k.name]:.2f}" if medians[k.name] else "-" for k in kinds[1:]]
         table.add_row(figure, *cells, *ratios)

@@ -1,4 +1,4 @@
-"""Brokers to measure: Tailrace and one Apache Kafka node, each a process with a folder of its own."""
+"""Brokers to measure: Tailrace and one Apache Kafka node, each with a folder of its own."""
 
 import contextlib
 import os
@@ -32,10 +32,16 @@ group.initial.rebalance.delay.ms=0
 {extra}
 """
 # As bin/kafka-server-start.sh and kafka-run-class.sh set them.
-_KAFKA_JVM = (
-    "-Xmx1G -Xms1G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 "
-    "-XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
-).split()
+_KAFKA_JVM = [
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+]
 _QUIET_LOG4J = """\
 status: error
 name: quiet

@@ -1,4 +1,4 @@
-"""The load: a process of its own on confluent-kafka. `python -m tests.bench.client JOB JSON` prints JSON."""
+"""The load, a process of its own: `python -m tests.bench.client JOB JSON` prints JSON."""
 
 import json
 import os
@@ -78,8 +78,13 @@ def produce(
     producer.poll(0)  # the last statistics
     if left or errors:
         raise RuntimeError(f"{left} records not acknowledged: {errors[:3]}")
-    return {"records": sent, "bytes": sent * record_bytes, "seconds": elapsed,
-            "requests": requests["Produce"], "mb_s": sent * record_bytes / elapsed / 1e6}  # fmt: skip
+    return {
+        "records": sent,
+        "bytes": sent * record_bytes,
+        "seconds": elapsed,
+        "requests": requests["Produce"],
+        "mb_s": sent * record_bytes / elapsed / 1e6,
+    }
 
 
 def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -> dict[str, Any]:
@@ -113,8 +118,12 @@ def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -
         records += len(messages)
     elapsed = time.perf_counter() - started
     consumer.close()
-    return {"records": records, "bytes": records * record_bytes, "seconds": elapsed,
-            "mb_s": records * record_bytes / elapsed / 1e6}  # fmt: skip
+    return {
+        "records": records,
+        "bytes": records * record_bytes,
+        "seconds": elapsed,
+        "mb_s": records * record_bytes / elapsed / 1e6,
+    }
 
 
 def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int) -> dict[str, Any]:
@@ -139,8 +148,13 @@ def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int) -> d
 
 def first_record(*, bootstrap: str, topic: str) -> dict[str, Any]:
     """Write one record and read it back, as soon as anybody answers."""
-    common = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 20,
-              "topic.metadata.refresh.fast.interval.ms": 10, "retry.backoff.ms": 10}  # fmt: skip
+    common = {
+        "bootstrap.servers": bootstrap,
+        "reconnect.backoff.ms": 5,
+        "reconnect.backoff.max.ms": 20,
+        "topic.metadata.refresh.fast.interval.ms": 10,
+        "retry.backoff.ms": 10,
+    }
     producer = Producer({**common, "acks": "all", "linger.ms": 0})
     producer.produce(topic, b"first")
     if producer.flush(60):

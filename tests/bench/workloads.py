@@ -1,4 +1,4 @@
-"""What is measured: each function runs one workload against one broker and returns figures by name."""
+"""What is measured: each function runs one workload and returns figures by name."""
 
 import json
 import subprocess
@@ -57,16 +57,28 @@ def warm_up(broker: Running, seconds: float) -> None:
     """Let a JVM compile what it will be measured on; the same for everybody."""
     for batch in (16_384, 1_000_000):
         topic = f"warm-{next(_topic_numbers)}"
-        client("produce", create=True, bootstrap=broker.bootstrap, topic=topic, partitions=6,
-               batch_bytes=batch, record_bytes=1024, seconds=seconds / 2)  # fmt: skip
+        client(
+            "produce",
+            create=True,
+            bootstrap=broker.bootstrap,
+            topic=topic,
+            partitions=6,
+            batch_bytes=batch,
+            record_bytes=1024,
+            seconds=seconds / 2,
+        )
         client("consume", bootstrap=broker.bootstrap, topic=topic, partitions=6, record_bytes=1024)
 
 
 def produce_and_consume(broker: Running, load: Produce, seconds: float) -> dict[str, float]:
     """Produce for `seconds`, then read all of it back from the start."""
     topic = f"load-{next(_topic_numbers)}"
-    common = {"bootstrap": broker.bootstrap, "topic": topic, "partitions": load.partitions,
-              "record_bytes": load.record_bytes}  # fmt: skip
+    common = {
+        "bootstrap": broker.bootstrap,
+        "topic": topic,
+        "partitions": load.partitions,
+        "record_bytes": load.record_bytes,
+    }
     cpu = broker.cpu_s()
     sent = client("produce", create=True, batch_bytes=load.batch_bytes, seconds=seconds, **common)
     spent = broker.cpu_s() - cpu
@@ -84,16 +96,27 @@ def consume_cold(
 ) -> dict[str, float]:
     """Read a topic that was there before the broker started: nothing is in its memory."""
     with started(kind, folder, data) as broker:
-        read = client("consume", bootstrap=broker.bootstrap, topic=topic, partitions=load.partitions,
-                      record_bytes=load.record_bytes)  # fmt: skip
+        read = client(
+            "consume",
+            bootstrap=broker.bootstrap,
+            topic=topic,
+            partitions=load.partitions,
+            record_bytes=load.record_bytes,
+        )
     return {f"consume cold {load.name} MB/s": read["mb_s"]}
 
 
 def latency(broker: Running) -> dict[str, float]:
     """One record at a time."""
     topic = f"latency-{next(_topic_numbers)}"
-    found = client("latency", create=True, bootstrap=broker.bootstrap, topic=topic, records=2000,
-                   record_bytes=100)  # fmt: skip
+    found = client(
+        "latency",
+        create=True,
+        bootstrap=broker.bootstrap,
+        topic=topic,
+        records=2000,
+        record_bytes=100,
+    )
     return {"one record p50 ms": found["p50_ms"], "one record p99 ms": found["p99_ms"]}
 
 
@@ -122,8 +145,14 @@ def _client_start_s() -> float:
     return time.perf_counter() - before
 
 
-def measure(kind: Kind, folder: Path, loads: tuple[Produce, ...], seconds: float, warm_s: float,
-            steps: Callable[[str], None]) -> dict[str, float]:  # fmt: skip
+def measure(
+    kind: Kind,
+    folder: Path,
+    loads: tuple[Produce, ...],
+    seconds: float,
+    warm_s: float,
+    steps: Callable[[str], None],
+) -> dict[str, float]:
     """Run everything once against one kind of broker."""
     figures = start_up(kind, folder)
     steps(f"{kind.name}: started")
@@ -138,7 +167,14 @@ def measure(kind: Kind, folder: Path, loads: tuple[Produce, ...], seconds: float
         figures["RSS loaded MB"] = broker.rss_mb()
         cold = loads[0]
         topic = f"cold-{next(_topic_numbers)}"
-        client("produce", create=True, bootstrap=broker.bootstrap, topic=topic,
-               partitions=cold.partitions, batch_bytes=cold.batch_bytes,
-               record_bytes=cold.record_bytes, seconds=seconds)  # fmt: skip
+        client(
+            "produce",
+            create=True,
+            bootstrap=broker.bootstrap,
+            topic=topic,
+            partitions=cold.partitions,
+            batch_bytes=cold.batch_bytes,
+            record_bytes=cold.record_bytes,
+            seconds=seconds,
+        )
     return figures | consume_cold(kind, folder, data, topic, cold)
