@@ -1,0 +1,39 @@
+"""Fixtures that every kind of test shares."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.process import TailraceProcess
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TailraceProcess]:
+    """A broker for one module, started from the command line on a port of its own."""
+    with TailraceProcess(tmp_path_factory.mktemp("broker") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def broker_factory(tmp_path: Path) -> Iterator[type[TailraceProcess]]:
+    """Brokers that a test starts, kills and starts again; whatever still runs is stopped."""
+    made: list[TailraceProcess] = []
+
+    class Made(TailraceProcess):
+        def __init__(self, *arguments: str, data: Path | None = None) -> None:
+            super().__init__(data or tmp_path / f"data-{next(_numbers)}", *arguments)
+            made.append(self)
+
+    yield Made
+    for process in made:
+        process.__exit__()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that nobody else uses."""
+    return f"{request.node.name[:60].replace('[', '.').replace(']', '')}-{next(_numbers)}"

@@ -1,0 +1,46 @@
+"""One Spark session for all Spark tests of a worker: starting it is most of their time."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.jars import ConnectorUnavailable
+from pipeline.session import build_session
+
+_JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep all Spark tests on one worker, so that one session serves them."""
+    for item in items:
+        if "tests/spark" in str(item.path):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.filterwarnings("ignore"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session with the connector."""
+    if shutil.which("java") is None:
+        pytest.skip("java is not installed")
+    try:
+        folder = tmp_path_factory.mktemp("spark")
+        session = build_session(
+            "tests",
+            master="local[2]",
+            jars=_JARS,
+            conf={
+                "spark.sql.shuffle.partitions": "2",
+                "spark.driver.memory": "1g",
+                "spark.sql.warehouse.dir": str(folder / "warehouse"),
+                "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+            },
+        )
+    except ConnectorUnavailable as missing:
+        pytest.skip(str(missing))
+    yield session
+    session.stop()
