@@ -92,10 +92,15 @@ class MetadataStore(Protocol):
         """Return the node or None. The watch fires on CREATED, CHANGED or DELETED."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of the children, sorted. Errors: NoNode. The watch fires on CHILDREN or DELETED."""
+        """Return the children's names, sorted. Errors: NoNode. The watch fires on CHILDREN, DELETED."""
 
     async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False,
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
         parents: bool = False,
     ) -> str:
         """Create a node and return its path (with ten digits appended if `sequential`).
