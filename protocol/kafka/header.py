@@ -1,0 +1,120 @@
+"""Request and response headers, and whole response frames.
+
+Request v1: api key, version, correlation id, nullable client id (int16 length even in flexible
+versions); v2 adds tagged fields. Response v0: correlation id; v1 adds tagged fields. ApiVersions
+answers with v0 always, because its reader does not know yet what the broker speaks.
+Source: Kafka RequestHeader.json, ResponseHeader.json; reference/kafka.md 2.2.
+"""
+
+from struct import Struct
+from typing import Any, Final, NamedTuple, TypeVar
+
+from protocol.errors import BadLength, BadValue, BufferUnderflow, UnsupportedVersion
+from protocol.ids import Buffer
+from protocol.kafka.apis import API_VERSIONS, APIS, Api, encode_response
+from protocol.kafka.primitives import Source
+from protocol.kafka.wire import skip_tagged
+
+R = TypeVar("R")
+
+_REQUEST: Final = Struct(">hhih")  # key, version, correlation id, length of the client id
+_PREFIX: Final = Struct(">hhi")
+_RESPONSE: Final = Struct(">ii")  # size, correlation id
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what, in which version."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class UnsupportedRequest(UnsupportedVersion):
+    """A request whose body cannot be read; `header` tells what to answer, if there is an answer."""
+
+    def __init__(self, header: RequestHeader) -> None:
+        super().__init__(f"API {header.api_key} v{header.api_version}")
+        self.header = header
+
+
+def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """Read a request's header; return it with the place where the body begins.
+
+    Errors: DecodeError; UnsupportedRequest for an API or version that is not spoken, which gets an
+    answer for ApiVersions only (v0 body, error 35); Kafka closes the connection for all others.
+    """
+    if len(frame) < _REQUEST.size:
+        raise BufferUnderflow(f"request header of {len(frame)} bytes")
+    key, version, correlation_id, length = _REQUEST.unpack_from(frame)
+    at = _REQUEST.size
+    client_id = None
+    if length >= 0:
+        at += length
+        if at > len(frame):
+            raise BufferUnderflow(f"client id of {length} bytes")
+        try:
+            client_id = str(frame[_REQUEST.size : at], "utf-8")
+        except UnicodeDecodeError as error:
+            raise BadValue("client id is not UTF-8") from error
+    elif length != -1:
+        raise BadLength(f"client id of {length} bytes")
+    header = RequestHeader(key, version, correlation_id, client_id)
+    api = APIS.get(key)
+    if api is None or version not in api.versions:
+        raise UnsupportedRequest(header)
+    if version >= api.flexible_since:
+        at = _skip_tags(frame, at)
+    return header, at
+
+
+def encode_request_header(api: Api[Any, Any], header: RequestHeader) -> bytes:
+    """Return the header in the layout that this version of the API has."""
+    prefix = _PREFIX.pack(header.api_key, header.api_version, header.correlation_id)
+    name = header.client_id
+    encoded = b"" if name is None else name.encode()
+    length = -1 if name is None else len(encoded)
+    tags = b"\0" if api.flexible(header.api_version) else b""
+    return prefix + length.to_bytes(2, "big", signed=True) + encoded + tags
+
+
+def request_frame(api: Api[R, Any], header: RequestHeader, body: bytes) -> bytes:
+    """Return size prefix, header and body: what a client sends."""
+    payload = encode_request_header(api, header) + body
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def response_frame(api: Api[Any, R], version: int, correlation_id: int, message: R) -> list[Buffer]:
+    """Return a whole response for `transport.writelines`: size prefix, header, body.
+
+    Cost: record bytes in the message are passed through, not copied; the size counts them.
+    """
+    body = encode_response(api, version, message)
+    size = 4
+    for part in body:
+        size += len(part)
+    if version < api.flexible_since or api is API_VERSIONS:
+        head = _RESPONSE.pack(size, correlation_id)
+    else:
+        head = _RESPONSE.pack(size + 1, correlation_id) + b"\0"
+    return [head, *body]
+
+
+def decode_response_header(api: Api[Any, Any], version: int, frame: memoryview) -> tuple[int, int]:
+    """Read a response's header; return the correlation id and where the body begins."""
+    if len(frame) < 4:
+        raise BufferUnderflow(f"response header of {len(frame)} bytes")
+    correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+    tagged = api.flexible(version) and api is not API_VERSIONS
+    return correlation_id, _skip_tags(frame, 4) if tagged else 4
+
+
+def _skip_tags(frame: memoryview, at: int) -> int:
+    """Return where the tagged fields that begin at `at` end; the usual case is "none": one zero."""
+    if at < len(frame) and frame[at] == 0:
+        return at + 1
+    source = Source(frame)
+    source.at = at
+    skip_tagged(source)
+    return source.at

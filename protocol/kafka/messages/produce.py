@@ -1,0 +1,93 @@
+"""Produce, Kafka API 0, v3-11: what is on the wire, by Kafka's own names."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.ids import Buffer
+from protocol.kafka.primitives import INT16, INT32, INT64, RECORDS, STRING
+from protocol.kafka.wire import array, wire
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionProduceData:
+    """Part of ProduceRequest."""
+
+    index: int = wire(INT32)
+    records: Buffer | None = wire(RECORDS, nullable_since=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicProduceData:
+    """Part of ProduceRequest."""
+
+    name: str = wire(STRING)
+    partition_data: Sequence[PartitionProduceData] = wire(array(PartitionProduceData))
+
+
+@dataclass(slots=True, kw_only=True)
+class ProduceRequest:
+    """Source: Kafka ProduceRequest.json, v3-11."""
+
+    transactional_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
+    acks: int = wire(INT16)
+    timeout_ms: int = wire(INT32)
+    topic_data: Sequence[TopicProduceData] = wire(array(TopicProduceData))
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchIndexAndErrorMessage:
+    """Part of ProduceResponse."""
+
+    batch_index: int = wire(INT32, since=8)
+    batch_index_error_message: str | None = wire(STRING, since=8, nullable_since=8, default=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderIdAndEpoch:
+    """Part of ProduceResponse."""
+
+    leader_id: int = wire(INT32, since=10, default=-1)
+    leader_epoch: int = wire(INT32, since=10, default=-1)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionProduceResponse:
+    """Part of ProduceResponse."""
+
+    index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    base_offset: int = wire(INT64)
+    log_append_time_ms: int = wire(INT64, since=2, default=-1)
+    log_start_offset: int = wire(INT64, since=5, default=-1)
+    record_errors: Sequence[BatchIndexAndErrorMessage] = wire(
+        array(BatchIndexAndErrorMessage), since=8
+    )
+    error_message: str | None = wire(STRING, since=8, nullable_since=8, default=None)
+    current_leader: LeaderIdAndEpoch = wire(LeaderIdAndEpoch, since=10, tag=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicProduceResponse:
+    """Part of ProduceResponse."""
+
+    name: str = wire(STRING)
+    partition_responses: Sequence[PartitionProduceResponse] = wire(array(PartitionProduceResponse))
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeEndpoint:
+    """Part of ProduceResponse."""
+
+    node_id: int = wire(INT32, since=10)
+    host: str = wire(STRING, since=10)
+    port: int = wire(INT32, since=10)
+    rack: str | None = wire(STRING, since=10, nullable_since=10, default=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class ProduceResponse:
+    """Source: Kafka ProduceResponse.json, v3-11."""
+
+    responses: Sequence[TopicProduceResponse] = wire(array(TopicProduceResponse))
+    throttle_time_ms: int = wire(INT32, since=1)
+    node_endpoints: Sequence[NodeEndpoint] = wire(array(NodeEndpoint), since=10, tag=0)
