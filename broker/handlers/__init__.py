@@ -1,0 +1,65 @@
+"""One module per API, and the table that finds them.
+
+A handler is `@handles(API) def name(ctx, request)`. What must happen in request order (enqueueing a
+produce) it does before it returns; what it waits for is in what it returns:
+  - a response message: sent now;
+  - an awaitable of one (`async def` handlers): a task waits for it;
+  - a `Deferred`: a future, and a function that makes the answer when it is done. No task, one
+    callback: the hot path.
+Handlers never import each other. Errors are values in the response. A `KafkaError` or `CoreError`
+that escapes becomes the response's top-level `error_code`, or ends the connection if it has none.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from broker.context import RequestContext
+from protocol.kafka.apis import Api
+
+R = TypeVar("R")
+
+
+class Deferred(NamedTuple, Generic[R]):
+    """An answer that a future completes.
+
+    `build` is called once: when `future` is done (however it went), or when `timeout_s` has passed;
+    it looks at the future itself. None means that nothing is sent (acks=0). It may raise
+    `CloseConnection`. The future is never cancelled by the connection.
+    """
+
+    future: "asyncio.Future[Any]"
+    build: Callable[[], R | None]
+    timeout_s: float | None = None
+
+
+Answer: TypeAlias = R | Awaitable[R] | Deferred[R]
+HandlerFunction: TypeAlias = Callable[[RequestContext, Any], Any]
+
+
+class Handler(NamedTuple):
+    """How one API is answered."""
+
+    api: Api
+    function: HandlerFunction
+    pipelined: bool
+    """Several of one connection may run at once; the others run one at a time, as all do in Kafka."""
+    abandoned: bool
+    """Only a reader waits for it: cancelled when its connection goes."""
+
+
+HANDLERS: dict[int, Handler] = {}
+"""By API key; filled by importing `broker.handlers.registry`."""
+
+H = TypeVar("H", bound=HandlerFunction)
+
+
+def handles(api: Api, *, pipelined: bool = False, abandoned: bool = False) -> Callable[[H], H]:
+    """Register the decorated function as the handler of `api`."""
+
+    def register(function: H) -> H:
+        assert api.key not in HANDLERS, f"two handlers for {api.name}"
+        HANDLERS[api.key] = Handler(api, function, pipelined, abandoned)
+        return function
+
+    return register

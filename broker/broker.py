@@ -1,0 +1,64 @@
+"""What one broker is made of; handlers find everything here."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.cluster.topics import TopicRegistry
+    from broker.config import BrokerConfig
+    from broker.coordinator.runtime import GroupCoordinator
+    from broker.partition.partition_logs import PartitionLogs
+    from broker.partition.producer_ids import ProducerIds
+    from core.metadata.store import MetadataStore
+    from core.runtime.budget import Budget
+    from core.runtime.clock import Clock
+
+
+@dataclass(slots=True, kw_only=True)
+class Endpoint:
+    """Where clients are told to connect."""
+
+    host: str
+    port: int
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerMetrics:
+    """Plain counters of the request path; a collector reads them at scrape."""
+
+    requests_total: int = 0
+    request_bytes_total: int = 0
+    response_bytes_total: int = 0
+    produce_batches_total: int = 0
+    produce_bytes_total: int = 0
+    fetch_bytes_total: int = 0
+    fetch_parked_total: int = 0
+    connections: int = 0
+    connections_total: int = 0
+    connections_refused_total: int = 0
+    connections_cut_total: int = 0
+    requests_expired_total: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Broker:
+    """One broker: wired once by the process, closed by it in reverse order."""
+
+    config: "BrokerConfig"
+    clock: "Clock"
+    store: "MetadataStore"
+    topics: "TopicRegistry"
+    partitions: "PartitionLogs"
+    groups: "GroupCoordinator"
+    producer_ids: "ProducerIds"
+    cluster_id: str
+    advertised: Endpoint
+    """Known for certain only when the server listens: it fills in a port that was left open."""
+    unsent: "Budget"
+    """Unsent response bytes of slow clients."""
+    metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
+
+    @property
+    def node_id(self) -> int:
+        """Id of this broker."""
+        return self.config.node_id

@@ -1,0 +1,115 @@
+"""Settings of the broker, by Kafka's names where Kafka has one.
+
+Settings of groups are in `broker.coordinator.config`, defaults of topics in `broker.cluster`.
+"""
+
+from dataclasses import dataclass
+
+from core.runtime.config import setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """Sockets: how many, how large a request, how much in flight, how long idle or stuck."""
+
+    host: str = setting("host", "127.0.0.1", "Address to listen on; empty listens on all.")
+    port: int = setting("port", 9092, "Port to listen on; 0 picks a free one.")
+    advertised_host: str = setting(
+        "advertised.host", "", "Host that clients are told to connect to; empty means `host`."
+    )
+    advertised_port: int = setting(
+        "advertised.port", 0, "Port that clients are told to connect to; 0 means the real one."
+    )
+    backlog: int = setting(
+        "socket.listen.backlog.size", 50, "Connections that may wait to be accepted."
+    )
+    request_bytes_max: int = setting(
+        "socket.request.max.bytes",
+        104_857_600,
+        "Largest request; a larger one ends its connection. Unit: bytes.",
+    )
+    queued_bytes_max: int = setting(
+        "queued.max.request.bytes",
+        256 * 1024 * 1024,
+        "Bytes of all requests in flight; beyond it sockets are not read. Unit: bytes.",
+    )
+    connection_requests_max: int = setting(
+        "connection.max.inflight.requests",
+        128,
+        "Requests of one connection in flight; beyond it the connection is not read.",
+    )
+    connection_bytes_max: int = setting(
+        "connection.max.inflight.bytes",
+        32 * 1024 * 1024,
+        "Request bytes of one connection in flight; beyond it, it is not read. Unit: bytes.",
+    )
+    unsent_bytes_max: int = setting(
+        "connection.max.unsent.bytes",
+        1024 * 1024,
+        "Unsent bytes above which a client counts as slow and gets no further answer built.",
+    )
+    response_bytes_max: int = setting(
+        "queued.max.response.bytes",
+        256 * 1024 * 1024,
+        "Unsent bytes of all slow clients; beyond it fetches are answered empty. Unit: bytes.",
+    )
+    stall_ms: int = setting(
+        "connection.stall.timeout.ms",
+        30_000,
+        "A client that neither drains its answers nor finishes its request is cut after this.",
+    )
+    idle_ms_max: int = setting(
+        "connections.max.idle.ms", 600_000, "A connection without requests is closed after this."
+    )
+    connections_max: int = setting(
+        "max.connections", 0x7FFF_FFFF, "Connections; one more is closed at once."
+    )
+    connections_per_ip_max: int = setting(
+        "max.connections.per.ip", 0x7FFF_FFFF, "Connections from one address."
+    )
+    shutdown_ms: int = setting(
+        "shutdown.drain.ms", 10_000, "How long a stopping broker waits for what is in flight."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionConfig:
+    """Partitions: caches, readers, producers, retention."""
+
+    tail_cache_bytes: int = setting(
+        "tail.cache.bytes",
+        128 * 1024 * 1024,
+        "Newest batches of all partitions kept in memory for consumers at the tail. Unit: bytes.",
+    )
+    readers_max: int = setting(
+        "fetch.max.open.readers",
+        256,
+        "Open readers kept for consumers behind the tail cache; each may hold a read-ahead.",
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
+        86_400_000,
+        "An idempotent producer that wrote nothing for so long is forgotten.",
+    )
+    retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms", 300_000, "How often old segments are looked for."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """One broker."""
+
+    node_id: int = setting("node.id", 1, "Id of this broker; unique in the cluster.")
+    rack: str = setting("broker.rack", "", "Rack that this broker reports; empty for none.")
+    auto_create_topics: bool = setting(
+        "auto.create.topics.enable", True, "Create a topic when a client asks for its metadata."
+    )
+    num_partitions: int = setting(
+        "num.partitions", 1, "Partitions of a topic that is created without a number."
+    )
+    fetch_bytes_max: int = setting(
+        "fetch.max.bytes", 57_671_680, "Most bytes in one fetch answer, save its first batch."
+    )
+    network: NetworkConfig = NetworkConfig()
+    partitions: PartitionConfig = PartitionConfig()

@@ -1,0 +1,53 @@
+"""The one table from what goes wrong in the log to what Kafka calls it, and the handlers' own error.
+
+A client acts on the code: on a Ⓜ code it refreshes metadata and retries, on others it fails. What
+is unknown (was the batch written?) is answered with a retriable code; an idempotent producer then
+retries and the sequence check tells. Source: reference Kafka 14; org.apache.kafka Errors.
+"""
+
+from core import errors as core_errors
+from core.errors import CoreError
+from protocol.errors import ErrorCode
+
+_TABLE: dict[type[CoreError], ErrorCode] = {
+    CoreError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    core_errors.LedgerFenced: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    core_errors.OwnershipLost: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    core_errors.NotEnoughBookies: ErrorCode.NOT_ENOUGH_REPLICAS,
+    core_errors.BookieUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.EntryNotFound: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.LedgerNotFound: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.LogNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    core_errors.LogExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    core_errors.LogTruncated: ErrorCode.OFFSET_OUT_OF_RANGE,
+    core_errors.LogRecordTooLong: ErrorCode.MESSAGE_TOO_LARGE,
+    core_errors.InvalidStreamName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    core_errors.TransactionIdOutOfOrder: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.EndOfStream: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.OverCapacity: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.CorruptData: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.MetadataConflict: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.NoNode: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.NodeExists: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.BadVersion: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.NotEmpty: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.Unavailable: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+
+
+class KafkaError(Exception):
+    """A handler's own refusal, with the code that the client gets."""
+
+    def __init__(self, code: ErrorCode, detail: str = "") -> None:
+        super().__init__(f"{code.name}: {detail}" if detail else code.name)
+        self.code = code
+        self.detail = detail
+
+
+class CloseConnection(Exception):  # noqa: N818 - Kafka's answer where it has none, not a fault of ours
+    """The client can only be told by closing: a failed produce with acks=0."""
+
+
+def error_code(error: CoreError) -> ErrorCode:
+    """Return what the client is told; a class without a row gets its nearest ancestor's."""
+    return next(_TABLE[kind] for kind in type(error).__mro__ if kind in _TABLE)
