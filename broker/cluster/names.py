@@ -1,0 +1,52 @@
+"""Topic names: what is allowed, what collides, and the log stream behind each partition. Pure.
+
+Source: org.apache.kafka.common.internals.Topic.
+"""
+
+import re
+from collections.abc import Iterable
+
+NAME_LENGTH_MAX = 249
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def name_fault(name: str) -> str | None:
+    """Return why a topic cannot have this name, in Kafka's words; None when it can."""
+    if not name:
+        fault = "the empty string is not allowed"
+    elif name in (".", ".."):
+        fault = f"'{name}' is not allowed"
+    elif len(name) > NAME_LENGTH_MAX:
+        fault = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif not _LEGAL.fullmatch(name):
+        fault = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    else:
+        return None
+    return f"Topic name is invalid: {fault}"
+
+
+def collision_key(name: str) -> str:
+    """Return the form in which two names collide: metrics cannot tell '.' from '_'."""
+    return name.replace(".", "_")
+
+
+def colliding(name: str, existing: Iterable[str]) -> str | None:
+    """Return an existing, different name that collides with `name`."""
+    key = collision_key(name)
+    others = (other for other in existing if other != name)
+    return next((other for other in others if collision_key(other) == key), None)
+
+
+def stream_name(topic: str, partition: int) -> str:
+    """Return the log stream of a partition.
+
+    Unique: the partition is what follows the last dash. DistributedLog allows no leading dot and
+    no percent sign, and topics have no percent sign, so the escape cannot meet a real name.
+    """
+    safe = f"%2E{topic[1:]}" if topic.startswith(".") else topic
+    return f"{safe}-{partition}"

@@ -1,0 +1,189 @@
+"""A topic's overrides, what they resolve to, and how requests change them. Pure.
+
+Effective value: topic override, else the broker's own (static) setting, else Kafka's default.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from broker.cluster.config_def import LONG_MAX, ConfigType, InvalidConfig, refuse, text_of
+from broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig, topic_config
+
+
+class ConfigSource(IntEnum):
+    """Where an effective value comes from, as DescribeConfigs numbers it."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigOp(IntEnum):
+    """What IncrementalAlterConfigs does to one config."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    """One change of one config."""
+
+    name: str
+    op: ConfigOp
+    value: str | None
+
+
+class SourcedValue(NamedTuple):
+    """One place that gives a config a value; a config's list begins with the one in force."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+class TopicSettings(NamedTuple):
+    """What a topic's configs mean for whoever acts on them."""
+
+    cleanup_policy: tuple[str, ...]
+    compression_type: str
+    delete_retention_ms: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_ms: int
+
+    @property
+    def compacted(self) -> bool:
+        """Whether records need keys."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments go by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether records get the time of their append."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+
+class TopicDefaults:
+    """Kafka's defaults with the broker's static settings over them."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """`given`: broker configs that somebody set, as text by Kafka's broker names."""
+        self.given = dict(given)
+
+    @cached_property
+    def settings(self) -> TopicSettings:
+        """What a topic without overrides gets."""
+        return self.resolve({})
+
+    def resolve(self, overrides: Mapping[str, str]) -> TopicSettings:
+        """Return what a topic with these (valid) overrides gets."""
+        values = {name: self.typed(config, overrides) for name, config in TOPIC_CONFIGS.items()}
+        if values["internal.segment.bytes"] is not None:
+            values["segment.bytes"] = values["internal.segment.bytes"]
+        return TopicSettings(*(values[name.replace("_", ".")] for name in TopicSettings._fields))
+
+    def typed(self, config: TopicConfig, overrides: Mapping[str, str]) -> Any:
+        """Return the effective value of one config."""
+        if config.name in overrides:
+            return config.parse(overrides[config.name])
+        for synonym in config.synonyms:
+            if synonym.name in self.given:
+                value = config.parse(self.given[synonym.name])
+                return min(value * synonym.unit_ms, LONG_MAX) if synonym.unit_ms > 1 else value
+        return config.default
+
+    def sources(self, config: TopicConfig, overrides: Mapping[str, str]) -> list[SourcedValue]:
+        """Return every place that gives this config a value, the one in force first."""
+        found = []
+        if config.name in overrides:
+            found.append(SourcedValue(config.name, overrides[config.name], ConfigSource.TOPIC))
+        for synonym in config.synonyms:
+            if synonym.name in self.given:
+                value = self.given[synonym.name]
+                found.append(SourcedValue(synonym.name, value, ConfigSource.STATIC_BROKER))
+        if config.synonyms and config.default is not None:
+            last = config.synonyms[-1]
+            default = config.default // last.unit_ms if last.unit_ms > 1 else config.default
+            found.append(SourcedValue(last.name, text_of(default), ConfigSource.DEFAULT))
+        return found
+
+
+def check_overrides(overrides: Mapping[str, str | None], defaults: TopicDefaults) -> dict[str, str]:
+    """Return overrides in their stored form: known names, canonical text, sorted.
+
+    Errors: InvalidConfig for an unknown name, a null or bad value, or a combination that
+    contradicts itself.
+    """
+    stored = {}
+    for name, text in sorted(overrides.items()):
+        config = topic_config(name)
+        if text is None:
+            raise InvalidConfig(f"Null value not supported for topic configs: {name}")
+        stored[name] = text_of(config.parse(text))
+    _check_together(defaults.resolve(stored))
+    return stored
+
+
+def alter(
+    overrides: Mapping[str, str], changes: Sequence[Alteration], defaults: TopicDefaults
+) -> dict[str, str]:
+    """Return the overrides after the changes. Errors: InvalidConfig."""
+    changed: dict[str, str | None] = dict(overrides)
+    for change in changes:
+        if change.op is ConfigOp.DELETE:
+            changed.pop(change.name, None)
+        elif change.op is ConfigOp.SET:
+            changed[change.name] = change.value
+        else:
+            changed[change.name] = _changed_list(change, overrides, defaults)
+    return check_overrides(changed, defaults)
+
+
+def _changed_list(change: Alteration, overrides: Mapping[str, str], defaults: TopicDefaults) -> str:
+    config = topic_config(change.name)
+    if config.kind is not ConfigType.LIST:
+        raise InvalidConfig(
+            f"Can't {change.op.name} to key {change.name} because its type is not LIST."
+        )
+    given: tuple[str, ...] = config.parse(change.value or "")
+    items = list(defaults.typed(config, overrides))
+    if change.op is ConfigOp.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return text_of(tuple(items))
+
+
+def _check_together(settings: TopicSettings) -> None:
+    if settings.min_compaction_lag_ms > settings.max_compaction_lag_ms:
+        raise InvalidConfig(
+            "conflict topic config setting min.compaction.lag.ms "
+            f"({settings.min_compaction_lag_ms}) > max.compaction.lag.ms "
+            f"({settings.max_compaction_lag_ms})"
+        )
+    if settings.compacted and settings.max_compaction_lag_ms != LONG_MAX:
+        raise refuse(
+            "max.compaction.lag.ms",
+            settings.max_compaction_lag_ms,
+            "a compacted topic cannot be given a deadline yet: this release stores compacted "
+            "topics whole and has no cleaner to keep it",
+        )

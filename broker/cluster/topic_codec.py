@@ -1,0 +1,72 @@
+"""How a topic lies in the metadata store: one JSON object per node. Pure."""
+
+import base64
+from typing import Literal
+
+import msgspec
+
+from core.errors import CorruptData
+
+TOPICS_PATH = "/tailrace/topics"
+FORMAT_VERSION = 1
+
+
+class StoredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One topic as it is stored.
+
+    `ready` counts the partitions whose streams are known to exist. It is behind `partitions` only
+    while somebody creates streams, or after a crash in between: whoever finds it so creates what
+    is missing. A stream below `ready` that is not there is damage, and is never made anew.
+    """
+
+    version: int = FORMAT_VERSION
+    topic_id: str
+    """22 characters of URL-safe base64, Kafka's text form."""
+    partitions: int
+    ready: int
+    state: Literal["active", "deleting"] = "active"
+    created_ms: int
+    configs: dict[str, str]
+
+
+_DECODER = msgspec.json.Decoder(StoredTopic)
+
+
+def topic_path(name: str) -> str:
+    """Return the node of a topic; legal topic names are legal node names."""
+    return f"{TOPICS_PATH}/{name}"
+
+
+def encode_topic(stored: StoredTopic) -> bytes:
+    """Return the bytes of a node; equal topics give equal bytes."""
+    return msgspec.json.encode(stored, order="sorted")
+
+
+def decode_topic(name: str, data: bytes) -> StoredTopic:
+    """Read a node. Errors: CorruptData, also for a format of a later release."""
+    try:
+        stored = _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise CorruptData(f"topic {name} in {topic_path(name)} does not decode: {error}") from error
+    if stored.version != FORMAT_VERSION:
+        raise CorruptData(f"topic {name} has format {stored.version}, this release reads 1")
+    if not 0 <= stored.ready <= stored.partitions or stored.partitions < 1:
+        raise CorruptData(f"topic {name}: {stored.ready} of {stored.partitions} partitions ready")
+    id_bytes(stored.topic_id, name)
+    return stored
+
+
+def id_text(topic_id: bytes) -> str:
+    """Return Kafka's text form of a topic id."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")
+
+
+def id_bytes(text: str, name: str) -> bytes:
+    """Return the 16 bytes of a topic id. Errors: CorruptData."""
+    try:
+        topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except ValueError as error:
+        raise CorruptData(f"topic {name} has a broken id {text!r}") from error
+    if len(topic_id) != 16:
+        raise CorruptData(f"topic {name} has a broken id {text!r}")
+    return topic_id

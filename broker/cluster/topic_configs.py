@@ -1,0 +1,303 @@
+"""The table of topic configs: Kafka 4.3's names, types, defaults, checks; what acts here. Pure.
+
+A value is accepted only when it acts, or when ignoring it is what Kafka does as well or gives what
+the caller asked for in a stricter form. Everything else is refused with the reason: a setting that
+looks set and does nothing is worse than an error. The reasons are in DESIGN.md.
+Source: org.apache.kafka.storage.internals.log.LogConfig 4.3.1, ServerTopicConfigSynonyms.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from broker.cluster.config_def import (
+    LONG_MAX,
+    Check,
+    ConfigType,
+    InvalidConfig,
+    at_least,
+    between,
+    list_of,
+    one_of,
+    parse,
+    refuse,
+)
+
+MAX_MESSAGE_BYTES_LIMIT = 5 * 1024 * 1024
+"""BookKeeper's largest frame: no batch above it can ever be stored, so no topic may ask for one."""
+
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+
+
+class Effect(Enum):
+    """What setting a config does here."""
+
+    ACTS = "acts"
+    CLEANER = "kept for the log cleaner"
+    """Read by the cleaner alone; a lower bound or a hint, so nothing breaks before it runs."""
+    NOTHING = "nothing, as in Kafka without the feature or with less than what we do anyway"
+
+
+class Synonym(NamedTuple):
+    """A broker config that gives the default of a topic config."""
+
+    name: str
+    unit_ms: int = 1
+    """The broker's value times this is the topic's value."""
+
+
+class TopicConfig(NamedTuple):
+    """One topic config."""
+
+    name: str
+    kind: ConfigType
+    default: Any
+    check: Check | None
+    synonyms: tuple[Synonym, ...]
+    effect: Effect
+    doc: str
+    internal: bool = False
+    """Shown only where it is set; meant for tests."""
+
+    def parse(self, text: str) -> Any:
+        """Return the typed value of a text. Errors: InvalidConfig."""
+        value = parse(self.name, self.kind, text)
+        why = self.check(value) if self.check else None
+        if why:
+            raise refuse(self.name, value, why)
+        return value
+
+
+def _both(first: Check, second: Check) -> Check:
+    return lambda value: first(value) or second(value)
+
+
+def _only(allowed: Any, why: str) -> Check:
+    return lambda value: None if value == allowed else why
+
+
+def _storable(value: int) -> str | None:
+    if value <= MAX_MESSAGE_BYTES_LIMIT:
+        return None
+    return (
+        f"Value must be no more than {MAX_MESSAGE_BYTES_LIMIT}: a batch is stored as one ledger "
+        "entry, and BookKeeper's frames end there"
+    )
+
+
+def _throttled_replicas(values: tuple[str, ...]) -> str | None:
+    def fits(item: str) -> bool:
+        partition, colon, broker = item.partition(":")
+        return bool(colon) and partition.isdecimal() and broker.isdecimal()
+
+    if values == ("*",) or all(fits(item) for item in values):
+        return None
+    return "must be the literal '*' or a list of [partitionId]:[brokerId],..."
+
+
+def _names(*names: str | Synonym) -> tuple[Synonym, ...]:
+    return tuple(name if isinstance(name, Synonym) else Synonym(name) for name in names)
+
+
+_CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_NO_RECOMPRESSION = (
+    "batches are stored as the producer compressed them and never re-encoded, so only 'producer' "
+    "acts; set compression.type on the producer instead"
+)
+_NO_TIERS = "tiered storage is not part of this broker"
+
+_B, _S, _I, _L, _D, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+_OFF = False
+_ACTS, _CLEANER, _NOTHING = Effect.ACTS, Effect.CLEANER, Effect.NOTHING
+
+_TABLE = (
+    TopicConfig(
+        "cleanup.policy", _LIST, ("delete",), list_of("compact", "delete"),
+        _names("log.cleanup.policy"), _ACTS,
+        "What may be removed: 'delete' drops whole segments by age and size, 'compact' keeps the "
+        "last record of each key and refuses records without one; both or none may be given.",
+    ),
+    TopicConfig(
+        "compression.gzip.level", _I, -1,
+        lambda v: None if v == -1 or 1 <= v <= 9 else "Value must be from 1 to 9 or equal to -1",
+        _names("compression.gzip.level"), _NOTHING,
+        "Level for compression.type=gzip; that type is not available, so it has no effect.",
+    ),
+    TopicConfig(
+        "compression.lz4.level", _I, 9, between(1, 17), _names("compression.lz4.level"), _NOTHING,
+        "Level for compression.type=lz4; that type is not available, so it has no effect.",
+    ),
+    TopicConfig(
+        "compression.type", _S, "producer", _both(_CODECS, _only("producer", _NO_RECOMPRESSION)),
+        _names("compression.type"), _ACTS,
+        "Compression of stored batches. Only 'producer': batches stay as the producer made them.",
+    ),
+    TopicConfig(
+        "compression.zstd.level", _I, 3, between(-131072, 22), _names("compression.zstd.level"),
+        _NOTHING,
+        "Level for compression.type=zstd; that type is not available, so it has no effect.",
+    ),
+    TopicConfig(
+        "delete.retention.ms", _L, 86_400_000, at_least(0),
+        _names("log.cleaner.delete.retention.ms"), _CLEANER,
+        "How long tombstones stay at least after a log was compacted.",
+    ),
+    TopicConfig(
+        "file.delete.delay.ms", _L, 60_000, at_least(0), _names("log.segment.delete.delay.ms"),
+        _NOTHING,
+        "Delay before removed segment files go; removed ledgers are collected by the bookies.",
+    ),
+    TopicConfig(
+        "flush.messages", _L, LONG_MAX, at_least(1), _names("log.flush.interval.messages"),
+        _NOTHING,
+        "Records between two syncs; here every batch is synced before it is acknowledged.",
+    ),
+    TopicConfig(
+        "flush.ms", _L, LONG_MAX, at_least(0), _names("log.flush.interval.ms"), _NOTHING,
+        "Time between two syncs; here every batch is synced before it is acknowledged.",
+    ),
+    TopicConfig(
+        "follower.replication.throttled.replicas", _LIST, (), _throttled_replicas, (), _NOTHING,
+        "Follower replicas to throttle; brokers do not replicate, bookies do.",
+    ),
+    TopicConfig(
+        "index.interval.bytes", _I, 4_096, at_least(0), _names("log.index.interval.bytes"),
+        _NOTHING,
+        "Bytes between two index entries; a hint that changes no answer.",
+    ),
+    TopicConfig(
+        "internal.segment.bytes", _I, None, at_least(1), (), _ACTS,
+        "Segment size below the smallest segment.bytes; for tests.", internal=True,
+    ),
+    TopicConfig(
+        "leader.replication.throttled.replicas", _LIST, (), _throttled_replicas, (), _NOTHING,
+        "Leader replicas to throttle; brokers do not replicate, bookies do.",
+    ),
+    TopicConfig(
+        "local.retention.bytes", _L, -2, at_least(-2), _names("log.local.retention.bytes"),
+        _NOTHING,
+        "Local size of a topic with tiered storage, which this broker does not have.",
+    ),
+    TopicConfig(
+        "local.retention.ms", _L, -2, at_least(-2), _names("log.local.retention.ms"), _NOTHING,
+        "Local retention of a topic with tiered storage, which this broker does not have.",
+    ),
+    TopicConfig(
+        "max.compaction.lag.ms", _L, LONG_MAX, at_least(1),
+        _names("log.cleaner.max.compaction.lag.ms"), _CLEANER,
+        "Longest time a record may stay uncompacted; refused on compacted topics until the "
+        "cleaner can keep it.",
+    ),
+    TopicConfig(
+        "max.message.bytes", _I, 1_048_588, _both(at_least(0), _storable),
+        _names("message.max.bytes"), _ACTS,
+        "Largest record batch, compressed and with its header.",
+    ),
+    TopicConfig(
+        "message.timestamp.after.max.ms", _L, HOUR_MS, at_least(0),
+        _names("log.message.timestamp.after.max.ms"), _ACTS,
+        "How far a record's own timestamp may lie after the broker's time.",
+    ),
+    TopicConfig(
+        "message.timestamp.before.max.ms", _L, LONG_MAX, at_least(0),
+        _names("log.message.timestamp.before.max.ms"), _ACTS,
+        "How far a record's own timestamp may lie before the broker's time.",
+    ),
+    TopicConfig(
+        "message.timestamp.type", _S, "CreateTime", one_of("CreateTime", "LogAppendTime"),
+        _names("log.message.timestamp.type"), _ACTS,
+        "Whether records keep the producer's timestamp or get the time of their append.",
+    ),
+    TopicConfig(
+        "min.cleanable.dirty.ratio", _D, 0.5, between(0, 1),
+        _names("log.cleaner.min.cleanable.ratio"), _CLEANER,
+        "Share of a log that must be uncompacted before the cleaner takes it up.",
+    ),
+    TopicConfig(
+        "min.compaction.lag.ms", _L, 0, at_least(0),
+        _names("log.cleaner.min.compaction.lag.ms"), _CLEANER,
+        "Shortest time a record stays uncompacted.",
+    ),
+    TopicConfig(
+        "min.insync.replicas", _I, 1, at_least(1), _names("min.insync.replicas"), _ACTS,
+        "Copies that must be acknowledged before acks=all is answered; a produce request gets "
+        "NOT_ENOUGH_REPLICAS while the ack quorum is smaller.",
+    ),
+    TopicConfig(
+        "preallocate", _B, _OFF, None, _names("log.preallocate"), _NOTHING,
+        "Preallocate segment files; bookies manage their own files.",
+    ),
+    TopicConfig(
+        "remote.log.copy.disable", _B, _OFF, None, (), _NOTHING,
+        "Stop uploads to tiered storage, which this broker does not have.",
+    ),
+    TopicConfig(
+        "remote.log.delete.on.disable", _B, _OFF, None, (), _NOTHING,
+        "Delete tiered data when tiering is switched off; this broker has none.",
+    ),
+    TopicConfig(
+        "remote.storage.enable", _B, _OFF, _only(_OFF, _NO_TIERS), (), _NOTHING,
+        "Tiered storage, which this broker does not have: only false.",
+    ),
+    TopicConfig(
+        "retention.bytes", _L, -1, None, _names("log.retention.bytes"), _ACTS,
+        "Size of a partition above which its oldest segments go; -1 means no limit.",
+    ),
+    TopicConfig(
+        "retention.ms", _L, 7 * 24 * HOUR_MS, at_least(-1),
+        _names(
+            "log.retention.ms",
+            Synonym("log.retention.minutes", MINUTE_MS),
+            Synonym("log.retention.hours", HOUR_MS),
+        ),
+        _ACTS, "Age above which segments go; -1 means no limit.",
+    ),
+    TopicConfig(
+        "segment.bytes", _I, 1_073_741_824, at_least(1_048_576), _names("log.segment.bytes"),
+        _ACTS, "Size at which a log segment is completed and the next begun.",
+    ),
+    TopicConfig(
+        "segment.index.bytes", _I, 10_485_760, at_least(4), _names("log.index.size.max.bytes"),
+        _NOTHING, "Size of an offset index file; there are none here.",
+    ),
+    TopicConfig(
+        "segment.jitter.ms", _L, 0, at_least(0),
+        _names("log.roll.jitter.ms", Synonym("log.roll.jitter.hours", HOUR_MS)), _NOTHING,
+        "Largest random time taken off segment.ms; rolls are spread without it.",
+    ),
+    TopicConfig(
+        "segment.ms", _L, 7 * 24 * HOUR_MS, at_least(1),
+        _names("log.roll.ms", Synonym("log.roll.hours", HOUR_MS)), _ACTS,
+        "Age at which a log segment is completed and the next begun.",
+    ),
+    TopicConfig(
+        "unclean.leader.election.enable", _B, _OFF, None,
+        _names("unclean.leader.election.enable"), _NOTHING,
+        "Let a replica that lags become leader; an owner always recovers every confirmed entry.",
+    ),
+)  # fmt: skip
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = MappingProxyType({c.name: c for c in _TABLE})
+
+
+def topic_config(name: str) -> TopicConfig:
+    """Return a config by name. Errors: InvalidConfig for an unknown one."""
+    try:
+        return TOPIC_CONFIGS[name]
+    except KeyError:
+        raise InvalidConfig(f"Unknown topic config name: {name}") from None
+
+
+def topic_configs_shown(overrides: Iterable[str]) -> list[TopicConfig]:
+    """Return what DescribeConfigs lists: all public configs, and internal ones that are set."""
+    names = set(overrides)
+    return [config for config in _TABLE if not config.internal or config.name in names]

@@ -1,0 +1,364 @@
+"""The topics of the cluster: one metadata node each, and one log stream per partition.
+
+Invariant: `get()` shows a topic only when all its streams exist. A topic is created node first
+(which claims the name), then streams, then the node's `ready` count; it is deleted mark first, then
+streams, then node. So whatever a crash or a cancelled request leaves behind says what is missing,
+and `start()`, or the next request for that name, finishes it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from broker.cluster.config_def import InvalidConfig
+from broker.cluster.errors import TopicError
+from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault, stream_name
+from broker.cluster.settings import Alteration, TopicDefaults, TopicSettings, alter, check_overrides
+from broker.cluster.topic_codec import (
+    TOPICS_PATH,
+    StoredTopic,
+    decode_topic,
+    encode_topic,
+    id_bytes,
+    id_text,
+    topic_path,
+)
+from core.errors import LogExists, LogNotFound, NodeExists
+from core.metadata.store import MetadataStore
+from core.runtime.clock import Clock
+from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+NEW_PARTITIONS_MAX = 10_000
+"""Partitions that one request may add to a topic. Source: ReplicationControlManager."""
+
+STREAMS_AT_ONCE = 64
+"""Streams that are created or deleted side by side, so that they share fsyncs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as everybody sees it; replaced, never changed."""
+
+    name: str
+    topic_id: bytes
+    """16 bytes."""
+    partition_count: int
+    configs: Mapping[str, str]
+    """Overrides, in canonical text."""
+    settings: TopicSettings
+    internal: bool
+    created_ms: int
+
+
+class TopicStreams(Protocol):
+    """Where the streams of partitions are made; `core.log`'s namespace is one."""
+
+    async def create_log(self, name: str) -> object:
+        """Create a stream. Errors: LogExists."""
+
+    async def delete_log(self, name: str) -> object:
+        """Delete a stream. Errors: LogNotFound."""
+
+
+class TopicListener(Protocol):
+    """Who wants to know what becomes of topics."""
+
+    def on_topic_changed(self, topic: Topic) -> None:
+        """A topic was created, or has new partitions or settings."""
+
+    async def on_topic_deleting(self, topic: Topic) -> None:
+        """A topic is gone from `get()`; close its partitions before their streams go."""
+
+
+class _Record(NamedTuple):
+    """A node as this process last saw it."""
+
+    stored: StoredTopic
+    version: int
+
+
+class TopicRegistry:
+    """Reads are plain look-ups; changes happen one after the other (they are rare).
+
+    A lock, not an owner task: a change is a few metadata writes that may stop anywhere, because
+    the next request, or the next start, continues it.
+    Cancel: the change may be half done; see the invariant above.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        streams: TopicStreams,
+        *,
+        defaults: TopicDefaults,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.defaults = defaults
+        self._store = store
+        self._streams = streams
+        self._clock = clock
+        self._random = random
+        self._listeners: list[TopicListener] = []
+        self._records: dict[str, _Record] = {}
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._changing = asyncio.Lock()
+
+    def listen(self, listener: TopicListener) -> None:
+        """Tell `listener` about every later change."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Load all topics and finish what a crash left half done. Errors: CorruptData."""
+        async with self._changing:
+            if await self._store.exists(TOPICS_PATH) is None:
+                await self._store.create(TOPICS_PATH, parents=True)
+            for name in await self._store.children(TOPICS_PATH):
+                node = await self._store.get(topic_path(name))
+                self._records[name] = _Record(decode_topic(name, node.data), node.version)
+                if self._records[name].stored.ready:
+                    self._publish(name)
+            for name in list(self._records):
+                await self._finish(name)
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic that can be used."""
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """Return a topic by its 16 bytes."""
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """Return all topics that can be used, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def check_create(
+        self, name: str, partitions: int, configs: Mapping[str, str | None]
+    ) -> dict[str, str]:
+        """Return the overrides that a new topic would get. Errors: TopicError."""
+        fault = name_fault(name)
+        if fault:
+            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        if name in self._topics:
+            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = colliding(name, self._topics)
+        if other:
+            message = f"Topic '{name}' collides with existing topic: {other}"
+            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        if partitions < 1:
+            message = "Number of partitions was set to an invalid non-positive value."
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+        _check_count(partitions)
+        return _or_topic_error(lambda: check_overrides(configs, self.defaults))
+
+    async def create(
+        self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None
+    ) -> Topic:
+        """Create a topic and its streams. Errors: TopicError; CoreError leaves it half done."""
+        async with self._changing:
+            await self._finish(name)
+            stored = StoredTopic(
+                topic_id=self._new_id(),
+                partitions=partitions,
+                ready=0,
+                created_ms=self._clock.now_ms(),
+                configs=self.check_create(name, partitions, configs or {}),
+            )
+            try:
+                await self._store.create(topic_path(name), encode_topic(stored))
+            except NodeExists as error:
+                message = f"Topic '{name}' already exists."
+                raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, message) from error
+            self._records[name] = _Record(stored, 0)
+            await self._finish(name)
+            logger.info(
+                "topic created topic=%s id=%s partitions=%d", name, stored.topic_id, partitions
+            )
+            return self._topics[name]
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic and its streams. Errors: TopicError; CoreError leaves it half done."""
+        async with self._changing:
+            if name not in self._records:
+                raise _unknown()
+            stored = msgspec.structs.replace(self._records[name].stored, state="deleting")
+            await self._update(name, stored)
+            await self._finish(name)
+            logger.info("topic deleted topic=%s id=%s", name, stored.topic_id)
+
+    def check_add_partitions(self, name: str, count: int) -> Topic:
+        """Return the topic that may grow to `count` partitions. Errors: TopicError."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise _unknown()
+        if count == topic.partition_count:
+            message = f"Topic already has {count} partition(s)."
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+        if count < topic.partition_count:
+            message = (
+                f"The topic {name} currently has {topic.partition_count} partition(s); "
+                f"{count} would not be an increase."
+            )
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+        _check_count(count - topic.partition_count)
+        return topic
+
+    async def add_partitions(self, name: str, count: int) -> Topic:
+        """Grow a topic to `count` partitions. Errors: TopicError; CoreError leaves it half done."""
+        async with self._changing:
+            await self._finish(name)
+            self.check_add_partitions(name, count)
+            stored = msgspec.structs.replace(self._records[name].stored, partitions=count)
+            await self._update(name, stored)
+            await self._finish(name)
+            logger.info("topic grown topic=%s partitions=%d", name, count)
+            return self._topics[name]
+
+    def check_alter(self, name: str, changes: Sequence[Alteration]) -> dict[str, str]:
+        """Return the overrides that the changes would leave. Errors: TopicError."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise _unknown()
+        return _or_topic_error(lambda: alter(topic.configs, changes, self.defaults))
+
+    async def alter_configs(self, name: str, changes: Sequence[Alteration]) -> Topic:
+        """Change a topic's overrides, all or none. Errors: TopicError."""
+        async with self._changing:
+            configs = self.check_alter(name, changes)
+            stored = msgspec.structs.replace(self._records[name].stored, configs=configs)
+            await self._update(name, stored)
+            topic = self._publish(name)
+            self._tell(topic)
+            logger.info("topic altered topic=%s configs=%s", name, configs)
+            return topic
+
+    async def _finish(self, name: str) -> None:
+        """Bring a topic to the state that its node announces."""
+        record = self._records.get(name)
+        if record is None:
+            return
+        if record.stored.state == "deleting":
+            await self._remove(name)
+        elif record.stored.ready < record.stored.partitions:
+            await self._complete(name)
+
+    async def _complete(self, name: str) -> None:
+        stored = self._records[name].stored
+        missing = range(stored.ready, stored.partitions)
+        await self._for_each_stream(name, missing, self._create_stream)
+        await self._update(name, msgspec.structs.replace(stored, ready=stored.partitions))
+        self._tell(self._publish(name))
+
+    async def _remove(self, name: str) -> None:
+        topic = self._topics.pop(name, None)
+        if topic is not None:
+            del self._by_id[topic.topic_id]
+            for listener in self._listeners:
+                await listener.on_topic_deleting(topic)
+        partitions = range(self._records[name].stored.partitions)
+        await self._for_each_stream(name, partitions, self._delete_stream)
+        await self._store.delete(topic_path(name))
+        del self._records[name]
+
+    async def _for_each_stream(
+        self, name: str, partitions: range, act: Callable[[str], Awaitable[None]]
+    ) -> None:
+        for chunk in _chunks(partitions, STREAMS_AT_ONCE):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for partition in chunk:
+                        group.create_task(_run(act, stream_name(name, partition)))
+            except ExceptionGroup as failed:
+                raise failed.exceptions[0] from failed
+
+    async def _create_stream(self, stream: str) -> None:
+        try:
+            await self._streams.create_log(stream)
+        except LogExists:
+            logger.info("stream was there already stream=%s", stream)
+
+    async def _delete_stream(self, stream: str) -> None:
+        try:
+            await self._streams.delete_log(stream)
+        except LogNotFound:
+            logger.info("stream was gone already stream=%s", stream)
+
+    async def _update(self, name: str, stored: StoredTopic) -> None:
+        record = self._records[name]
+        version = await self._store.set(topic_path(name), encode_topic(stored), record.version)
+        self._records[name] = _Record(stored, version)
+
+    def _publish(self, name: str) -> Topic:
+        stored = self._records[name].stored
+        topic = Topic(
+            name=name,
+            topic_id=id_bytes(stored.topic_id, name),
+            partition_count=stored.ready,
+            configs=stored.configs,
+            settings=self._settings(name, stored.configs),
+            internal=name in INTERNAL_TOPICS,
+            created_ms=stored.created_ms,
+        )
+        self._topics[name] = topic
+        self._by_id[topic.topic_id] = topic
+        return topic
+
+    def _settings(self, name: str, configs: Mapping[str, str]) -> TopicSettings:
+        """Resolve stored overrides; one that another release wrote may mean nothing to this one."""
+        usable = {}
+        for key, value in configs.items():
+            try:
+                usable.update(check_overrides({key: value}, self.defaults))
+            except InvalidConfig as error:
+                logger.warning("topic config not in force topic=%s reason=%s", name, error)
+        return self.defaults.resolve(usable)
+
+    def _tell(self, topic: Topic) -> None:
+        for listener in self._listeners:
+            listener.on_topic_changed(topic)
+
+    def _new_id(self) -> str:
+        """Return a version 4 UUID; tools take an id with a leading dash for an option."""
+        while True:
+            raw = bytearray(self._random.randbytes(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            text = id_text(bytes(raw))
+            if not text.startswith("-") and bytes(raw) not in self._by_id:
+                return text
+
+
+async def _run(act: Callable[[str], Awaitable[None]], stream: str) -> None:
+    await act(stream)
+
+
+def _chunks(partitions: range, size: int) -> Iterator[range]:
+    for start in range(0, len(partitions), size):
+        yield partitions[start : start + size]
+
+
+def _check_count(new: int) -> None:
+    if new > NEW_PARTITIONS_MAX:
+        message = "Excessively large number of partitions per request."
+        raise TopicError(ErrorCode.POLICY_VIOLATION, message)
+
+
+def _unknown() -> TopicError:
+    message = "This server does not host this topic-partition."
+    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+
+
+def _or_topic_error(check: Callable[[], dict[str, str]]) -> dict[str, str]:
+    try:
+        return check()
+    except InvalidConfig as error:
+        raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from error
