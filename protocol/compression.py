@@ -1,0 +1,190 @@
+"""Kafka's codecs by their number, with a bound on what may come out.
+
+A peer's compressed bytes are hostile: a few KiB can claim gigabytes. A decompressor stops at
+`bytes_max` and raises BadLength; bytes that are not the codec's raise BadValue. Nothing else leaves.
+
+    gzip    one or more RFC 1952 members
+    snappy  read: Java's xerial stream and librdkafka's raw block; written: xerial, all read it
+    lz4     one or more LZ4 frames; written with independent blocks, which Java's reader demands
+    zstd    one or more frames
+
+Source: reference Kafka 3.3; org.apache.kafka.common.compress.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+import lz4.frame
+from isal import igzip_lib, isal_zlib
+
+from protocol.errors import BadLength, BadValue
+from protocol.ids import Buffer
+
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+
+_GZIP_WINDOW = 31  # zlib's way to say "with a gzip header and trailer"
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = struct.Struct(">8sii")
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_ZSTD_GUESS = 4  # first guess of zstd's ratio; doubled when too small
+
+
+class Codec(IntEnum):
+    """Kafka's codec ids, as in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """Return `data` in the form that every Kafka client reads."""
+    return _COMPRESS[Codec(codec)](data)
+
+
+def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """Return what `data` holds.
+
+    Errors: BadValue (not this codec's bytes, or cut), BadLength (more than `bytes_max` come out).
+    Cost: one copy; codec 0 returns `data` itself.
+    """
+    function = _DECOMPRESS.get(codec)
+    if function is None:
+        raise BadValue(f"codec {codec} is none of Kafka's")
+    return function(data, bytes_max)
+
+
+def _decompress_none(data: Buffer, bytes_max: int) -> Buffer:
+    if len(data) > bytes_max:
+        raise BadLength(f"{len(data)} bytes, above the limit of {bytes_max}")
+    return data
+
+
+def _compress_gzip(data: Buffer) -> bytes:
+    packer = zlib.compressobj(wbits=_GZIP_WINDOW)
+    return packer.compress(data) + packer.flush()
+
+
+def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    rest: Buffer = data
+    try:
+        while True:  # a member each; every turn takes at least a member's 18 bytes from `rest`
+            member = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+            parts.append(member.decompress(rest, bytes_max - size + 1))
+            size += len(parts[-1])
+            _check_size(size, bytes_max)
+            if not member.eof:
+                raise BadValue("gzip: the stream is cut")
+            rest = member.unused_data
+            if not rest:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+    except (igzip_lib.IsalError, zlib.error) as error:
+        raise BadValue(f"gzip: {error}") from None
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    out = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1)]
+    view = memoryview(data)
+    for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
+        out += (len(block).to_bytes(4, "big"), block)
+    return b"".join(out)
+
+
+def _decompress_snappy(data: Buffer, bytes_max: int) -> bytes:
+    view = memoryview(data)
+    if view[:8] != _XERIAL_MAGIC:
+        return _snappy_block(view, bytes_max)
+    parts: list[bytes] = []
+    size, at = 0, _XERIAL_HEADER.size
+    if len(view) < at:
+        raise BadValue("snappy: the xerial header is cut")
+    while at < len(view):
+        end = at + 4 + int.from_bytes(view[at : at + 4], "big")
+        if end > len(view) or end <= at + 4:
+            raise BadValue("snappy: a xerial block is empty or cut")
+        parts.append(_snappy_block(view[at + 4 : end], bytes_max - size))
+        size += len(parts[-1])
+        at = end
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _snappy_block(block: memoryview, bytes_max: int) -> bytes:
+    try:
+        _check_size(cramjam.snappy.decompress_raw_len(block), bytes_max)  # the block's own claim
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise BadValue(f"snappy: {error}") from None
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    packed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
+    return packed
+
+
+def _decompress_lz4(data: Buffer, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    rest: Buffer = data
+    try:
+        while True:  # a frame each; every turn takes at least a frame's 7 bytes from `rest`
+            frame = lz4.frame.LZ4FrameDecompressor()
+            parts.append(frame.decompress(rest, max_length=bytes_max - size + 1))
+            size += len(parts[-1])
+            _check_size(size, bytes_max)
+            if not frame.eof:
+                raise BadValue("lz4: the frame is cut")
+            rest = frame.unused_data
+            if not rest:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+    except (RuntimeError, ValueError, EOFError) as error:
+        raise BadValue(f"lz4: {error}") from None
+
+
+def _compress_zstd(data: Buffer) -> bytes:
+    return bytes(cramjam.zstd.compress(data))
+
+
+def _decompress_zstd(data: Buffer, bytes_max: int) -> bytearray:
+    """Decompress into a buffer that grows fourfold: Java's frames do not say how long they are."""
+    room = min(bytes_max, max(1024, _ZSTD_GUESS * len(data)))
+    while True:
+        out = bytearray(room)
+        try:
+            size = cramjam.zstd.decompress_into(data, out)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise BadValue(f"zstd: {error}") from None
+        else:
+            del out[size:]
+            return out
+        _check_size(room + 1, bytes_max)
+        room = min(bytes_max, 4 * room)
+
+
+def _check_size(size: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        raise BadLength(f"more than {bytes_max} bytes come out of a compressed batch")
+
+
+_COMPRESS: dict[Codec, Callable[[Buffer], bytes]] = {
+    Codec.NONE: bytes,
+    Codec.GZIP: _compress_gzip,
+    Codec.SNAPPY: _compress_snappy,
+    Codec.LZ4: _compress_lz4,
+    Codec.ZSTD: _compress_zstd,
+}
+_DECOMPRESS: dict[int, Callable[[Buffer, int], Buffer]] = {
+    Codec.NONE: _decompress_none,
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}

@@ -1,0 +1,115 @@
+"""The content of one ledger entry: an envelope around whole log records.
+
+    u8 version (1) | i32 flags (low 2 bits codec) | i32 uncompressed | i32 stored | records
+
+Segments of metadata version 3 and older have the bare records. Slots count the records of an entry
+from 0; a record set takes as many as it holds. Source: reference DistributedLog 2.
+"""
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TypeAlias
+
+from protocol.distributedlog.lz4_block import pack_lz4, unpack_lz4
+from protocol.distributedlog.record import (
+    HEADER_SIZE,
+    LogRecord,
+    RecordParts,
+    pack_metadata,
+    read_record,
+)
+from protocol.distributedlog.record_set import count_records
+from protocol.errors import BadLength, BadValue, BufferUnderflow
+from protocol.ids import Buffer
+
+ENVELOPE_SIZE = 13
+
+Slots: TypeAlias = list[tuple[int, LogRecord]]
+
+_VERSION = 1
+_CODEC_MASK = 0x3
+_ENVELOPE = struct.Struct(">Biii")
+_RECORD = struct.Struct(">qqi")
+
+
+class EnvelopeCodec(IntEnum):
+    """How the records of an entry are compressed."""
+
+    NONE = 0
+    LZ4 = 1
+
+
+def pack_envelope(
+    records: Sequence[LogRecord | RecordParts], codec: int = EnvelopeCodec.NONE
+) -> list[Buffer]:
+    """Return the parts of an entry's payload; with codec NONE no payload is copied.
+
+    Shape: at least one record. Keeping to size limits is the caller's part.
+    """
+    parts, size = _pack_records(records)
+    if codec == EnvelopeCodec.NONE:
+        return [_ENVELOPE.pack(_VERSION, 0, size, size), *parts]
+    assert codec == EnvelopeCodec.LZ4, codec
+    stored = pack_lz4(b"".join(parts))
+    return [_ENVELOPE.pack(_VERSION, codec, size, len(stored)), stored]
+
+
+def pack_bare(records: Sequence[LogRecord | RecordParts]) -> list[Buffer]:
+    """Return an entry's payload as segments of metadata version 3 and older have it."""
+    return _pack_records(records)[0]
+
+
+def _pack_records(records: Sequence[LogRecord | RecordParts]) -> tuple[list[Buffer], int]:
+    parts: list[Buffer] = []
+    size = 0
+    for record in records:
+        if isinstance(record, RecordParts):
+            length = record.length
+            parts.append(_pack_header(record, length))
+            parts.extend(record.parts)
+        else:
+            length = len(record.payload)
+            parts.append(_pack_header(record, length))
+            parts.append(record.payload)
+        size += HEADER_SIZE + length
+    return parts, size
+
+
+def _pack_header(record: LogRecord | RecordParts, length: int) -> bytes:
+    return _RECORD.pack(pack_metadata(record.flags, record.position), record.txid, length)
+
+
+def unpack_envelope(payload: Buffer, enveloped: bool = True) -> Slots:  # noqa: FBT001, FBT002  the segment's own word for it
+    """Return (slot, record) of every record of an entry; payloads are views, not copies.
+
+    A record set comes whole with its first slot; `record_set.expand` takes it apart.
+    Errors: DecodeError family.
+    """
+    body = _open(payload) if enveloped else payload
+    slots: Slots = []
+    at = slot = 0
+    while at < len(body):
+        record, at = read_record(body, at)
+        slots.append((slot, record))
+        slot += count_records(record)
+    return slots
+
+
+def _open(payload: Buffer) -> Buffer:
+    if len(payload) < ENVELOPE_SIZE:
+        raise BufferUnderflow("fewer bytes than an envelope")
+    version, flags, size, stored = _ENVELOPE.unpack_from(payload)
+    if version != _VERSION:
+        raise BadValue(f"envelope of version {version}")
+    if size < 0 or stored != len(payload) - ENVELOPE_SIZE:
+        raise BadLength(f"envelope: {stored} bytes stored, {len(payload) - ENVELOPE_SIZE} there")
+    body = memoryview(payload)[ENVELOPE_SIZE:]
+    codec = flags & _CODEC_MASK
+    if codec == EnvelopeCodec.NONE:
+        if size != stored:
+            raise BadLength(f"envelope: {size} bytes plain, {stored} stored")
+        return body
+    if codec != EnvelopeCodec.LZ4:
+        raise BadValue(f"envelope of codec {codec}")
+    return unpack_lz4(body, size)

@@ -1,0 +1,106 @@
+"""A DistributedLog record: 20 bytes of header, then the payload.
+
+    i64 metadata (bits 0-15 flags, 16-47 position in the segment) | i64 txid | i32 payload length
+
+Position counts the user records of the segment, 1-based; a control record carries the count without
+raising it. Source: reference DistributedLog 1.2; org.apache.distributedlog.LogRecord.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from protocol.errors import BadLength, BufferUnderflow
+from protocol.ids import Buffer, TxId
+
+HEADER_SIZE = 20
+MAX_LOGRECORD_SIZE = 1024 * 1024 - 8 * 1024
+"""Header and payload of one record, as DistributedLog's own writer allows it."""
+MAX_LOGRECORDSET_SIZE = 1024 * 1024 - 4 * 1024
+"""One entry's envelope with all its records, as DistributedLog's own writer allows it."""
+
+CONTROL = 0x1
+END_OF_STREAM = 0x2
+RECORD_SET = 0x4
+
+END_OF_STREAM_TXID = (1 << 63) - 1
+INVALID_TXID = -999
+POSITION_MAX = (1 << 31) - 1
+
+CONTROL_PAYLOAD = b"control"
+KEEP_ALIVE_PAYLOAD = b"keepalive"
+END_OF_STREAM_PAYLOAD = b"endOfStream"
+
+_HEADER = struct.Struct(">qqi")
+
+
+class LogRecord(NamedTuple):
+    """A record with its payload in one piece: what a reader gets."""
+
+    txid: TxId
+    payload: Buffer
+    flags: int = 0
+    position: int = 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether readers never see it."""
+        return bool(self.flags & CONTROL)
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Whether the log ends with it."""
+        return bool(self.flags & END_OF_STREAM)
+
+    @property
+    def is_record_set(self) -> bool:
+        """Whether the payload is a record set."""
+        return bool(self.flags & RECORD_SET)
+
+    @property
+    def size_bytes(self) -> int:
+        """Header and payload."""
+        return HEADER_SIZE + len(self.payload)
+
+
+class RecordParts(NamedTuple):
+    """A record about to be written whose payload is still in parts, never joined here."""
+
+    txid: TxId
+    parts: Sequence[Buffer]
+    length: int
+    """Bytes of all parts together."""
+    flags: int = 0
+    position: int = 0
+
+
+def control_record(txid: TxId, position: int, payload: Buffer = CONTROL_PAYLOAD) -> LogRecord:
+    """Return the record that publishes the last add confirmed, or carries the owner's notes."""
+    return LogRecord(txid, payload, CONTROL, position)
+
+
+def end_of_stream_record(position: int) -> LogRecord:
+    """Return the record after which nothing comes."""
+    return LogRecord(END_OF_STREAM_TXID, END_OF_STREAM_PAYLOAD, END_OF_STREAM, position)
+
+
+def pack_metadata(flags: int, position: int) -> int:
+    """Return the first number of a header. Position must be a positive int32, as Java's."""
+    assert 0 <= position <= POSITION_MAX, position
+    return flags | position << 16
+
+
+def read_record(buf: Buffer, at: int) -> tuple[LogRecord, int]:
+    """Read the record at `at`; return it (payload not copied) and the place after it.
+
+    Errors: BufferUnderflow, BadLength.
+    """
+    start = at + HEADER_SIZE
+    if start > len(buf):
+        raise BufferUnderflow("fewer bytes than a log record's header")
+    metadata, txid, length = _HEADER.unpack_from(buf, at)
+    end = start + length
+    if length < 0 or end > len(buf):
+        raise BadLength(f"a log record of {length} bytes, {len(buf) - start} are there")
+    payload = memoryview(buf)[start:end]
+    return LogRecord(txid, payload, metadata & 0xFFFF, metadata >> 16 & 0xFFFFFFFF), end

@@ -1,0 +1,288 @@
+"""Records inside a batch: read one by one where somebody asks for them, and built.
+
+    record  = varint length | i8 attributes (0) | varlong timestamp delta | varint offset delta
+              varint key length (-1 null) | key | varint value length (-1 null) | value
+              varint header count | (varint length | utf-8 key | varint length (-1 null) | value)*
+
+Pure Python and bounded: a hostile count or length is refused before anything is built from it. Not
+for the produce and fetch paths, which never look inside a batch. Source: reference Kafka 3.1.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from protocol.errors import BadLength, BadValue, BufferUnderflow, UnexpectedNull
+from protocol.ids import Buffer, Offset
+from protocol.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    pack_header,
+    read_header,
+    stamp_crc,
+)
+from protocol.varint import read_varint, read_varlong, write_varint
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+_RECORD_BYTES_MIN = 7  # six one-byte numbers and the attributes
+_HEADER_BYTES_MIN = 2
+
+
+class Record(NamedTuple):
+    """One record, with the offset and time that a consumer sees."""
+
+    offset: Offset = 0
+    timestamp: int = NO_TIMESTAMP
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Headers = ()
+
+
+class Producer(NamedTuple):
+    """Who made a batch, for idempotence."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER = Producer()
+
+
+class RecordShape(NamedTuple):
+    """What a walk learns of a record without taking its bytes."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key_length: int
+    """-1 is null."""
+    key_at: int
+    end: int
+
+
+def payload_of(
+    batch: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> tuple[BatchHeader, Buffer]:
+    """Return the header and the records' bytes, decompressed; the CRC is not checked.
+
+    Errors: DecodeError family. Cost: one copy for a compressed batch, none for a plain one.
+    """
+    header = read_header(batch)
+    if header.size_bytes > len(batch):
+        raise BufferUnderflow("the bytes end before the batch does")
+    payload = decompress(
+        header.codec, memoryview(batch)[HEADER_SIZE : header.size_bytes], max_bytes
+    )
+    if not 0 <= header.record_count <= len(payload) // _RECORD_BYTES_MIN:
+        raise BadLength(f"{header.record_count} records in {len(payload)} bytes")
+    return header, payload
+
+
+def walk(header: BatchHeader, payload: Buffer) -> Iterator[RecordShape]:
+    """Yield the shape of each record and check that the bytes end with the last one.
+
+    Errors: DecodeError family.
+    """
+    at = 0
+    for _ in range(header.record_count):
+        shape = _read_shape(payload, at)
+        yield shape
+        at = shape.end
+    if at != len(payload):
+        raise BadLength(f"{len(payload) - at} bytes after the last record")
+
+
+def _read_shape(payload: Buffer, at: int) -> RecordShape:
+    length, at = read_varint(payload, at)
+    end = at + length
+    if length < _RECORD_BYTES_MIN - 1 or end > len(payload):
+        raise BadLength(f"a record of {length} bytes")
+    timestamp_delta, at = read_varlong(payload, at + 1)
+    offset_delta, at = read_varint(payload, at)
+    key_length, at = read_varint(payload, at)
+    if key_length < -1 or at + key_length > end:
+        raise BadLength(f"a key of {key_length} bytes in a record that ends sooner")
+    return RecordShape(timestamp_delta, offset_delta, key_length, at, end)
+
+
+def iter_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    """Yield the records of a whole batch; its CRC is not checked here.
+
+    Shape: `max_bytes` bounds the decompressed payload. Control batches are yielded as they are.
+    Errors: DecodeError family, possibly after some records. Cost: copies keys and values.
+    """
+    header, payload = payload_of(batch, max_bytes)
+    kind = header.timestamp_type
+    view = memoryview(payload)
+    for shape in walk(header, payload):
+        key, value, headers = _read_contents(view, shape)
+        timestamp = _timestamp(header, shape)
+        yield Record(header.base_offset + shape.offset_delta, timestamp, kind, key, value, headers)
+
+
+def _timestamp(header: BatchHeader, shape: RecordShape) -> int:
+    if header.is_log_append_time:
+        return header.max_timestamp
+    return header.base_timestamp + shape.timestamp_delta
+
+
+def _read_contents(
+    view: memoryview, shape: RecordShape
+) -> tuple[bytes | None, bytes | None, Headers]:
+    end = shape.end
+    key, at = _take(view, shape.key_length, shape.key_at, end)
+    length, at = read_varint(view, at)
+    value, at = _take(view, length, at, end)
+    count, at = read_varint(view, at)
+    if not 0 <= count <= (end - at) // _HEADER_BYTES_MIN:
+        raise BadLength(f"{count} headers in {end - at} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        header, at = _read_record_header(view, at, end)
+        headers.append(header)
+    if at != end:
+        raise BadLength("a record's length is not what its fields take")
+    return key, value, tuple(headers)
+
+
+def _read_record_header(
+    view: memoryview, at: int, end: int
+) -> tuple[tuple[str, bytes | None], int]:
+    length, at = read_varint(view, at)
+    name, at = _take(view, length, at, end)
+    if name is None:
+        raise UnexpectedNull("a header without a key")
+    length, at = read_varint(view, at)
+    value, at = _take(view, length, at, end)
+    try:
+        return (name.decode(), value), at
+    except UnicodeDecodeError:
+        raise BadValue("a header key that is not UTF-8") from None
+
+
+def _take(view: memoryview, length: int, at: int, end: int) -> tuple[bytes | None, int]:
+    if length == -1:
+        return None, at
+    if length < 0 or at + length > end:
+        raise BadLength(f"a field of {length} bytes in a record that ends sooner")
+    return bytes(view[at : at + length]), at + length
+
+
+def find_record_by_timestamp(batch: Buffer, timestamp: int) -> tuple[Offset, int] | None:
+    """Return (offset, time) of the first record whose time is at least `timestamp`, or None.
+
+    Cost: none when the header already says no; else a walk over the records.
+    Source: ListOffsets by time, reference Kafka 5.7.
+    """
+    if read_header(batch).max_timestamp < timestamp:
+        return None
+    header, payload = payload_of(batch)
+    for shape in walk(header, payload):
+        found = _timestamp(header, shape)
+        if found >= timestamp:
+            return header.base_offset + shape.offset_delta, found
+    return None
+
+
+def find_max_timestamp(batch: Buffer) -> tuple[Offset, int] | None:
+    """Return (offset, time) of the first record with the batch's greatest time; None if empty.
+
+    Source: ListOffsets with MAX_TIMESTAMP (-3).
+    """
+    header, payload = payload_of(batch)
+    best: tuple[Offset, int] | None = None
+    for shape in walk(header, payload):
+        found = _timestamp(header, shape)
+        if best is None or found > best[1]:
+            best = header.base_offset + shape.offset_delta, found
+    return best
+
+
+def keyless_records(batch: Buffer) -> list[int]:
+    """Return the indices of the records that have no key (a compacted topic refuses them)."""
+    header, payload = payload_of(batch)
+    return [i for i, shape in enumerate(walk(header, payload)) if shape.key_length < 0]
+
+
+def key_value_records(
+    pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int
+) -> list[Record]:
+    """Return records with offsets 0, 1, 2... for `build_batch`, all of one time."""
+    return [
+        Record(offset=index, timestamp=timestamp, key=key, value=value)
+        for index, (key, value) in enumerate(pairs)
+    ]
+
+
+def build_batch(
+    records: Sequence[Record],
+    codec: int = Codec.NONE,
+    base_offset: Offset = 0,
+    producer: Producer = NO_PRODUCER,
+    attributes: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """Return a whole batch with its CRC; a bytearray, so that it can be stamped in place.
+
+    Shape: a record's offset minus `base_offset` is its delta, so a batch that will be stamped has
+    offsets 0, 1, 2... and base offset 0. Offsets rise, gaps are kept. At least one record.
+    `attributes`: TRANSACTIONAL, CONTROL, LOG_APPEND_TIME; the codec's bits come from `codec`.
+    """
+    assert records, "a batch without records"
+    first_timestamp = records[0].timestamp
+    payload = bytearray()
+    last_delta = -1
+    for record in records:
+        delta = record.offset - base_offset
+        assert last_delta < delta < 1 << 31, f"offset {record.offset} does not rise"
+        last_delta = delta
+        _append_record(payload, record, record.timestamp - first_timestamp, delta)
+    packed = payload if codec == Codec.NONE else compress(codec, payload)
+    header = BatchHeader(
+        base_offset,
+        HEADER_SIZE - LOG_OVERHEAD + len(packed),
+        leader_epoch,
+        MAGIC,
+        0,
+        (attributes & ~CODEC_MASK) | codec,
+        last_delta,
+        first_timestamp,
+        max(record.timestamp for record in records),
+        *producer,
+        len(records),
+    )
+    batch = bytearray(pack_header(header))
+    batch += packed
+    stamp_crc(batch)
+    return batch
+
+
+def _append_record(out: bytearray, record: Record, timestamp_delta: int, delta: int) -> None:
+    body = bytearray(1)
+    body += write_varint(timestamp_delta)
+    body += write_varint(delta)
+    _append_field(body, record.key)
+    _append_field(body, record.value)
+    body += write_varint(len(record.headers))
+    for name, value in record.headers:
+        _append_field(body, name.encode())
+        _append_field(body, value)
+    out += write_varint(len(body))
+    out += body
+
+
+def _append_field(out: bytearray, field: bytes | None) -> None:
+    if field is None:
+        out += b"\x01"  # -1
+    else:
+        out += write_varint(len(field))
+        out += field
