@@ -4,14 +4,14 @@ What ApiVersions advertises is this table; what is decoded and encoded is this t
 Source: Kafka 4.3.1 common/message/*.json; the choice of versions: reference/kafka.md 1.1, 1.2.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from protocol.errors import UnsupportedVersion
 from protocol.ids import Buffer
-from protocol.kafka import wire
+from protocol.kafka import hot_fetch, hot_produce, wire
 from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -186,10 +186,28 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
 )
 
 
-def decode_request(api: Api[Request, Any], version: int, body: Buffer) -> Request:
-    """Decode the body of a request. Errors: UnsupportedVersion, DecodeError."""
+# What the hand-tuned codecs decline (None), the construct does.
+_HOT_DECODE: Final[Mapping[int, Callable[[int, memoryview], Any]]] = {
+    PRODUCE.key: hot_produce.decode_request,
+    FETCH.key: hot_fetch.decode_request,
+}
+_HOT_ENCODE: Final[Mapping[int, Callable[[int, Any], list[Buffer] | None]]] = {
+    PRODUCE.key: hot_produce.encode_response,
+    FETCH.key: hot_fetch.encode_response,
+}
+
+
+def decode_request(api: Api[Request, Any], version: int, body: memoryview) -> Request:
+    """Decode the body of a request; bytes behind it are ignored, as Kafka does.
+
+    Errors: UnsupportedVersion, DecodeError. Cost: records are slices of `body`.
+    """
     api.check(version)
-    return wire.decode(api.request, version, body, flexible=api.flexible(version))
+    hot = _HOT_DECODE.get(api.key)
+    message: Request | None = hot(version, body) if hot else None
+    if message is None:
+        message = wire.decode(api.request, version, body, flexible=api.flexible(version))
+    return message
 
 
 def decode_response(api: Api[Any, Response], version: int, body: Buffer) -> Response:
@@ -210,4 +228,8 @@ def encode_response(api: Api[Any, Response], version: int, message: Response) ->
     Errors: UnsupportedVersion; ValueError is our own bug.
     """
     api.check(version)
-    return wire.encode(message, version, flexible=api.flexible(version))
+    hot = _HOT_ENCODE.get(api.key)
+    parts = hot(version, message) if hot else None
+    if parts is None:
+        parts = wire.encode(message, version, flexible=api.flexible(version))
+    return parts

@@ -57,6 +57,7 @@ class Wire:
     until: int | None
     nullable_since: int | None
     tag: int | None
+    flexible: bool
 
     def present(self, version: int) -> bool:
         """Say whether `version` has the field."""
@@ -67,17 +68,23 @@ class Wire:
         return self.nullable_since is not None and version >= self.nullable_since
 
 
-def wire(
+def wire(  # noqa: PLR0913  # one keyword per attribute of Kafka's JSON
     kind: Kind | Array | type[Any],
     since: int = 0,
     until: int | None = None,
     *,
     nullable_since: int | None = None,
     tag: int | None = None,
+    flexible: bool = True,
     default: Any = _UNSET,
 ) -> Any:
-    """Declare a field: its kind, the versions that have it, since when it may be null, its tag."""
-    spec = Wire(kind, since, until, nullable_since, tag)
+    """Declare a field: its kind, the versions that have it, since when it may be null, its tag.
+
+    `flexible=False` keeps the old length prefix in flexible versions (the header's client id). The
+    default is Kafka's: zero, "", no elements, or a struct's own; a struct that is a default is
+    frozen, because all messages share the one instance.
+    """
+    spec = Wire(kind, since, until, nullable_since, tag, flexible)
     metadata = {"wire": spec}
     if default is not _UNSET:
         return dataclasses.field(default=default, metadata=metadata)
@@ -85,7 +92,7 @@ def wire(
         return dataclasses.field(default=(), metadata=metadata)
     if isinstance(kind, Kind):
         return dataclasses.field(default=kind.default, metadata=metadata)
-    return dataclasses.field(default_factory=kind, metadata=metadata)
+    return dataclasses.field(default=kind(), metadata=metadata)  # a frozen struct: shared
 
 
 def tagged_fields(source: Source) -> Iterator[tuple[int, int]]:
@@ -121,11 +128,11 @@ class Struct(Codec):
             spec: Wire = field.metadata["wire"]
             if not spec.present(version):
                 continue
-            shape = _shape(spec, version, flexible=flexible)
+            shape = _shape(spec, version, flexible=flexible and spec.flexible)
             if spec.tag is None:
                 self.fields.append((field.name, shape))
             else:
-                self.tagged.append((spec.tag, field.name, shape, _default(field)))
+                self.tagged.append((spec.tag, field.name, shape, field.default))
         self.tagged.sort(key=lambda entry: entry[0])
         self.by_tag = {tag: (name, shape) for tag, name, shape, _ in self.tagged}
 
@@ -215,12 +222,6 @@ def _shape(spec: Wire, version: int, *, flexible: bool) -> Any:
         )
     struct = codec(kind, version, flexible=flexible)
     return NullableStruct(struct) if nullable else struct
-
-
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
 
 
 def _is_default(value: Any, default: Any) -> bool:

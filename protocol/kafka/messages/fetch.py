@@ -8,7 +8,7 @@ from protocol.kafka.primitives import INT8, INT16, INT32, INT64, RECORDS, STRING
 from protocol.kafka.wire import array, wire
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
     """Part of FetchRequest."""
 
@@ -65,7 +65,7 @@ class FetchRequest:
     rack_id: str = wire(STRING, since=11)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEndOffset:
     """Part of FetchResponse."""
 
@@ -73,7 +73,7 @@ class EpochEndOffset:
     end_offset: int = wire(INT64, since=12, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderIdAndEpoch:
     """Part of FetchResponse."""
 
@@ -81,7 +81,7 @@ class LeaderIdAndEpoch:
     leader_epoch: int = wire(INT32, since=12, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotId:
     """Part of FetchResponse."""
 

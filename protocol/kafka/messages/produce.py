@@ -42,7 +42,7 @@ class BatchIndexAndErrorMessage:
     batch_index_error_message: str | None = wire(STRING, since=8, nullable_since=8, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderIdAndEpoch:
     """Part of ProduceResponse."""
 

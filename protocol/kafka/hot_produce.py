@@ -1,0 +1,171 @@
+"""Produce by hand: request in, response out, v3-11 (see hot.py). Records stay in the frame."""
+
+from struct import Struct
+from typing import Final
+
+from protocol.ids import Buffer
+from protocol.kafka.hot import (
+    DECLINED,
+    I32,
+    UnusualError,
+    compact_count,
+    compact_length,
+    compact_text,
+    count,
+    no_tags,
+    nullable_text,
+    put_compact_text,
+    put_text,
+    text,
+)
+from protocol.kafka.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.kafka.primitives import ELEMENTS_MAX, pack_uvarint
+
+_ACKS_TIMEOUT: Final = Struct(">hi")
+_INDEX_SIZE: Final = Struct(">ii")
+_RESULT: Final = Struct(">ihqq")  # index, error, base offset, append time
+_RESULT_V5: Final = Struct(">ihqqq")  # and log start offset
+_NO_LEADER: Final = PartitionProduceResponse().current_leader  # the very instance
+
+
+def decode_request(version: int, body: memoryview) -> ProduceRequest | None:
+    """Decode a plain request, or decline. Cost: no record byte is copied."""
+    try:
+        return _decode_compact(body) if version >= 9 else _decode_classic(body)
+    except DECLINED:
+        return None
+
+
+def _decode_classic(body: memoryview) -> ProduceRequest:
+    transactional_id, at = nullable_text(body, 0)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, at)
+    topic_count, at = count(body, at + 6)
+    elements = topic_count
+    topics = []
+    for _ in range(topic_count):
+        name, at = text(body, at)
+        partition_count, at = count(body, at)
+        elements += partition_count
+        if elements > ELEMENTS_MAX:
+            raise UnusualError
+        partitions = []
+        for _ in range(partition_count):
+            index, size = _INDEX_SIZE.unpack_from(body, at)
+            start = at + 8
+            at = start + size
+            if size < 0 or at > len(body):
+                raise UnusualError
+            partitions.append(PartitionProduceData(index=index, records=body[start:at]))
+        topics.append(TopicProduceData(name=name, partition_data=tuple(partitions)))
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=tuple(topics),
+    )
+
+
+def _decode_compact(body: memoryview) -> ProduceRequest:
+    transactional_id, at = compact_text(body, 0) if body[0] else (None, 1)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, at)
+    topic_count, at = compact_count(body, at + 6)
+    elements = topic_count
+    topics = []
+    for _ in range(topic_count):
+        name, at = compact_text(body, at)
+        partition_count, at = compact_count(body, at)
+        elements += partition_count
+        if elements > ELEMENTS_MAX:
+            raise UnusualError
+        partitions = []
+        for _ in range(partition_count):
+            (index,) = I32.unpack_from(body, at)
+            size, start = compact_length(body, at + 4)
+            at = start + size
+            if body[at]:  # tagged fields; beyond the end it is an IndexError
+                raise UnusualError
+            partitions.append(PartitionProduceData(index=index, records=body[start:at]))
+            at += 1
+        at = no_tags(body, at)
+        topics.append(TopicProduceData(name=name, partition_data=tuple(partitions)))
+    no_tags(body, at)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=tuple(topics),
+    )
+
+
+def encode_response(version: int, response: ProduceResponse) -> list[Buffer] | None:
+    """Encode a response in which nothing is tagged and no record has an error of its own."""
+    try:
+        if version >= 9:
+            return [_encode_compact(version, response)]
+        return [_encode_classic(version, response)]
+    except DECLINED:
+        return None
+
+
+def _encode_classic(version: int, response: ProduceResponse) -> bytearray:
+    out = bytearray(I32.pack(len(response.responses)))
+    for topic in response.responses:
+        put_text(out, topic.name)
+        out += I32.pack(len(topic.partition_responses))
+        for result in topic.partition_responses:
+            _put_result(out, version, result)
+            if version < 8:
+                continue
+            out += b"\0\0\0\0"  # no record errors
+            if result.error_message is None:
+                out += b"\xff\xff"
+            else:
+                put_text(out, result.error_message)
+    out += I32.pack(response.throttle_time_ms)
+    return out
+
+
+def _encode_compact(version: int, response: ProduceResponse) -> bytearray:
+    if response.node_endpoints and version >= 10:
+        raise UnusualError
+    out = bytearray(pack_uvarint(len(response.responses) + 1))
+    for topic in response.responses:
+        put_compact_text(out, topic.name)
+        out += pack_uvarint(len(topic.partition_responses) + 1)
+        for result in topic.partition_responses:
+            _put_result(out, version, result)
+            if result.error_message is None:
+                out += b"\1\0\0"  # no record errors, null, no tags
+            else:
+                out.append(1)
+                put_compact_text(out, result.error_message)
+                out.append(0)
+        out.append(0)
+    out += I32.pack(response.throttle_time_ms)
+    out.append(0)
+    return out
+
+
+def _put_result(out: bytearray, version: int, result: PartitionProduceResponse) -> None:
+    if result.record_errors and version >= 8:
+        raise UnusualError
+    if result.current_leader is not _NO_LEADER and result.current_leader != _NO_LEADER:
+        raise UnusualError
+    if version >= 5:
+        out += _RESULT_V5.pack(
+            result.index,
+            result.error_code,
+            result.base_offset,
+            result.log_append_time_ms,
+            result.log_start_offset,
+        )
+    else:
+        out += _RESULT.pack(
+            result.index, result.error_code, result.base_offset, result.log_append_time_ms
+        )
