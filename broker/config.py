@@ -5,6 +5,7 @@ Settings of groups are in `broker.coordinator.config`, defaults of topics in `br
 
 from dataclasses import dataclass
 
+from broker.cluster.config import TopicsConfig
 from core.runtime.config import setting
 
 
@@ -113,3 +114,4 @@ class BrokerConfig:
     )
     network: NetworkConfig = NetworkConfig()
     partitions: PartitionConfig = PartitionConfig()
+    topics: TopicsConfig = TopicsConfig()

@@ -1,4 +1,4 @@
-"""Settings of topics: how many partitions and copies, and the defaults of topic configs.
+"""Settings of topics: how many copies, and the defaults of topic configs.
 
 A topic default is a broker config under Kafka's own name. It is None while nobody set it, so that
 DescribeConfigs can tell a static broker config from a default.
@@ -83,11 +83,8 @@ class TopicDefaultsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsConfig:
-    """How topics are made."""
+    """How topics are made; `num.partitions` is the broker's own."""
 
-    num_partitions: AtLeastOne = setting(
-        "num.partitions", 1, "Partitions of a topic that is created without a number."
-    )
     replication_factor: AtLeastOne = setting(
         "default.replication.factor", 1, "Replication factor of a topic created without one."
     )

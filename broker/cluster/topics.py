@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from broker.cluster.admin import check_new_partitions
 from broker.cluster.config_def import InvalidConfig
-from broker.cluster.errors import TopicError
 from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault, stream_name
 from broker.cluster.settings import Alteration, TopicDefaults, TopicSettings, alter, check_overrides
 from broker.cluster.topic_codec import (
@@ -28,15 +28,13 @@ from broker.cluster.topic_codec import (
     id_text,
     topic_path,
 )
-from core.errors import LogExists, LogNotFound, NodeExists
+from broker.errors import KafkaError
+from core.errors import LogExists, LogNotFound
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
-
-NEW_PARTITIONS_MAX = 10_000
-"""Partitions that one request may add to a topic. Source: ReplicationControlManager."""
 
 STREAMS_AT_ONCE = 64
 """Streams that are created or deleted side by side, so that they share fsyncs."""
@@ -71,10 +69,10 @@ class TopicListener(Protocol):
     """Who wants to know what becomes of topics."""
 
     def on_topic_changed(self, topic: Topic) -> None:
-        """A topic was created, or has new partitions or settings."""
+        """Hear of a topic that was created, or has new partitions or settings."""
 
     async def on_topic_deleting(self, topic: Topic) -> None:
-        """A topic is gone from `get()`; close its partitions before their streams go."""
+        """Close the partitions of a topic that left `get()`, before their streams go."""
 
 
 class _Record(NamedTuple):
@@ -122,12 +120,7 @@ class TopicRegistry:
             if await self._store.exists(TOPICS_PATH) is None:
                 await self._store.create(TOPICS_PATH, parents=True)
             for name in await self._store.children(TOPICS_PATH):
-                node = await self._store.get(topic_path(name))
-                self._records[name] = _Record(decode_topic(name, node.data), node.version)
-                if self._records[name].stored.ready:
-                    self._publish(name)
-            for name in list(self._records):
-                await self._finish(name)
+                await self._settle(name)
 
     def get(self, name: str) -> Topic | None:
         """Return a topic that can be used."""
@@ -141,43 +134,35 @@ class TopicRegistry:
         """Return all topics that can be used, by name."""
         return [self._topics[name] for name in sorted(self._topics)]
 
-    def check_create(
-        self, name: str, partitions: int, configs: Mapping[str, str | None]
-    ) -> dict[str, str]:
-        """Return the overrides that a new topic would get. Errors: TopicError."""
+    def check_create(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """Return the overrides that a new topic would get. Errors: KafkaError."""
         fault = name_fault(name)
         if fault:
-            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         if name in self._topics:
-            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         other = colliding(name, self._topics)
         if other:
             message = f"Topic '{name}' collides with existing topic: {other}"
-            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
-        if partitions < 1:
-            message = "Number of partitions was set to an invalid non-positive value."
-            raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
-        _check_count(partitions)
-        return _or_topic_error(lambda: check_overrides(configs, self.defaults))
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        return _or_kafka_error(lambda: check_overrides(configs, self.defaults))
 
     async def create(
         self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None
     ) -> Topic:
-        """Create a topic and its streams. Errors: TopicError; CoreError leaves it half done."""
+        """Create a topic and its streams. Errors: KafkaError; CoreError leaves it half done."""
         async with self._changing:
-            await self._finish(name)
+            await self._settle(name)
+            overrides = self.check_create(name, configs or {})
+            check_new_partitions(partitions)
             stored = StoredTopic(
                 topic_id=self._new_id(),
                 partitions=partitions,
                 ready=0,
                 created_ms=self._clock.now_ms(),
-                configs=self.check_create(name, partitions, configs or {}),
+                configs=overrides,
             )
-            try:
-                await self._store.create(topic_path(name), encode_topic(stored))
-            except NodeExists as error:
-                message = f"Topic '{name}' already exists."
-                raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, message) from error
+            await self._store.create(topic_path(name), encode_topic(stored))
             self._records[name] = _Record(stored, 0)
             await self._finish(name)
             logger.info(
@@ -186,8 +171,9 @@ class TopicRegistry:
             return self._topics[name]
 
     async def delete(self, name: str) -> None:
-        """Delete a topic and its streams. Errors: TopicError; CoreError leaves it half done."""
+        """Delete a topic and its streams. Errors: KafkaError; CoreError leaves it half done."""
         async with self._changing:
+            await self._settle(name)
             if name not in self._records:
                 raise _unknown()
             stored = msgspec.structs.replace(self._records[name].stored, state="deleting")
@@ -196,26 +182,26 @@ class TopicRegistry:
             logger.info("topic deleted topic=%s id=%s", name, stored.topic_id)
 
     def check_add_partitions(self, name: str, count: int) -> Topic:
-        """Return the topic that may grow to `count` partitions. Errors: TopicError."""
+        """Return the topic that may grow to `count` partitions. Errors: KafkaError."""
         topic = self._topics.get(name)
         if topic is None:
             raise _unknown()
         if count == topic.partition_count:
             message = f"Topic already has {count} partition(s)."
-            raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
         if count < topic.partition_count:
             message = (
                 f"The topic {name} currently has {topic.partition_count} partition(s); "
                 f"{count} would not be an increase."
             )
-            raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
-        _check_count(count - topic.partition_count)
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        check_new_partitions(count - topic.partition_count)
         return topic
 
     async def add_partitions(self, name: str, count: int) -> Topic:
-        """Grow a topic to `count` partitions. Errors: TopicError; CoreError leaves it half done."""
+        """Grow a topic to `count` partitions. Errors: KafkaError; CoreError leaves it half done."""
         async with self._changing:
-            await self._finish(name)
+            await self._settle(name)
             self.check_add_partitions(name, count)
             stored = msgspec.structs.replace(self._records[name].stored, partitions=count)
             await self._update(name, stored)
@@ -224,15 +210,16 @@ class TopicRegistry:
             return self._topics[name]
 
     def check_alter(self, name: str, changes: Sequence[Alteration]) -> dict[str, str]:
-        """Return the overrides that the changes would leave. Errors: TopicError."""
+        """Return the overrides that the changes would leave. Errors: KafkaError."""
         topic = self._topics.get(name)
         if topic is None:
             raise _unknown()
-        return _or_topic_error(lambda: alter(topic.configs, changes, self.defaults))
+        return _or_kafka_error(lambda: alter(topic.configs, changes, self.defaults))
 
     async def alter_configs(self, name: str, changes: Sequence[Alteration]) -> Topic:
-        """Change a topic's overrides, all or none. Errors: TopicError."""
+        """Change a topic's overrides, all or none. Errors: KafkaError."""
         async with self._changing:
+            await self._settle(name)
             configs = self.check_alter(name, changes)
             stored = msgspec.structs.replace(self._records[name].stored, configs=configs)
             await self._update(name, stored)
@@ -241,11 +228,20 @@ class TopicRegistry:
             logger.info("topic altered topic=%s configs=%s", name, configs)
             return topic
 
+    async def _settle(self, name: str) -> None:
+        """Read a topic's node and finish what a crash or a cancelled change left half done."""
+        node = None if name_fault(name) else await self._store.exists(topic_path(name))
+        if node is None:
+            self._records.pop(name, None)
+            return
+        self._records[name] = _Record(decode_topic(name, node.data), node.version)
+        if name not in self._topics and self._records[name].stored.ready:
+            self._publish(name)
+        await self._finish(name)
+
     async def _finish(self, name: str) -> None:
         """Bring a topic to the state that its node announces."""
-        record = self._records.get(name)
-        if record is None:
-            return
+        record = self._records[name]
         if record.stored.state == "deleting":
             await self._remove(name)
         elif record.stored.ready < record.stored.partitions:
@@ -346,19 +342,13 @@ def _chunks(partitions: range, size: int) -> Iterator[range]:
         yield partitions[start : start + size]
 
 
-def _check_count(new: int) -> None:
-    if new > NEW_PARTITIONS_MAX:
-        message = "Excessively large number of partitions per request."
-        raise TopicError(ErrorCode.POLICY_VIOLATION, message)
-
-
-def _unknown() -> TopicError:
+def _unknown() -> KafkaError:
     message = "This server does not host this topic-partition."
-    return TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
-def _or_topic_error(check: Callable[[], dict[str, str]]) -> dict[str, str]:
+def _or_kafka_error(check: Callable[[], dict[str, str]]) -> dict[str, str]:
     try:
         return check()
     except InvalidConfig as error:
-        raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error

@@ -80,7 +80,7 @@ class Loaded(Generic[T]):
 
     def effective(self) -> list[Effective]:
         """Return every setting with its value and source, sorted by name."""
-        values = dict(_values(self.config))
+        values = values_of(self.config)
         return [
             Effective(s.key, values[s.key], self.origins.get(s.key, "default"), s.doc)
             for s in sorted(settings_of(type(self.config)))
@@ -98,6 +98,11 @@ def settings_of(config: type) -> list[Setting]:
         twice = sorted({name for name in names if names.count(name) > 1})
         assert not twice, f"declared twice in {config.__name__}: {twice}"
     return leaves
+
+
+def values_of(config: Any) -> dict[str, Any]:
+    """Return the values of a config tree by the names that users write."""
+    return dict(_values(config))
 
 
 def environment_name(key: str) -> str:

@@ -1,0 +1,134 @@
+"""What CreateTopics and CreatePartitions ask for, checked as Kafka's controller does. Pure.
+
+Source: org.apache.kafka.controller.ReplicationControlManager.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from broker.cluster.config import TopicsConfig
+from broker.errors import KafkaError
+from protocol.errors import ErrorCode
+
+K = TypeVar("K", bound=Hashable)
+
+UNSET = -1
+"""Number of partitions or replicas that the caller leaves to the broker."""
+
+
+NEW_PARTITIONS_MAX = 10_000
+"""Partitions that one request may add to a topic."""
+
+
+class Shape(NamedTuple):
+    """How large a topic is to be."""
+
+    partitions: int
+    replication_factor: int
+
+
+class Asked(NamedTuple):
+    """What one creation asks for."""
+
+    partitions: int
+    replication_factor: int
+    assignments: Mapping[int, Sequence[int]]
+    """Brokers by partition; empty when the broker chooses."""
+
+
+def shape_of(asked: Asked, defaults: Shape, config: TopicsConfig, brokers: Sequence[int]) -> Shape:
+    """Return the size of a new topic. Errors: KafkaError."""
+    if asked.assignments:
+        return _assigned(asked, brokers)
+    replicas = _or_default(asked.replication_factor, defaults.replication_factor)
+    if replicas < 1:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    partitions = _or_default(asked.partitions, defaults.partitions)
+    check_new_partitions(partitions)
+    return Shape(partitions, _reachable(replicas, config, len(brokers)))
+
+
+def check_new_partitions(count: int) -> None:
+    """Check how many partitions are to be made. Errors: KafkaError."""
+    if count < 1:
+        message = "Number of partitions was set to an invalid non-positive value."
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+    if count > NEW_PARTITIONS_MAX:
+        message = "Excessively large number of partitions per request."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+
+
+def check_assignment(replicas: Sequence[int], width: int, brokers: Sequence[int]) -> None:
+    """Check the brokers given for one partition. Errors: KafkaError."""
+    prefix = "The manual partition assignment includes"
+    if not replicas:
+        raise _bad_assignment(f"{prefix} an empty replica list.")
+    for broker in sorted(replicas):
+        if broker not in brokers:
+            raise _bad_assignment(f"{prefix} broker {broker}, but no such broker is registered.")
+        if replicas.count(broker) > 1:
+            raise _bad_assignment(f"{prefix} the broker {broker} more than once.")
+    if len(replicas) != width:
+        raise _bad_assignment(
+            f"{prefix} a partition with {len(replicas)} replica(s), but this is not consistent "
+            f"with previous partitions, which have {width} replica(s)."
+        )
+
+
+def check_new_assignments(
+    assignments: Sequence[Sequence[int]], new: int, brokers: Sequence[int]
+) -> None:
+    """Check the assignments of partitions that are added. Errors: KafkaError."""
+    if len(assignments) != new:
+        raise _bad_assignment(
+            f"Attempted to add {new} additional partition(s), but only {len(assignments)} "
+            "assignment(s) were specified."
+        )
+    for replicas in assignments:
+        check_assignment(replicas, 1, brokers)
+
+
+def repeated(names: Iterable[K]) -> set[K]:
+    """Return what occurs more than once."""
+    return {name for name, times in Counter(names).items() if times > 1}
+
+
+def _assigned(asked: Asked, brokers: Sequence[int]) -> Shape:
+    for value, what in (
+        (asked.replication_factor, "replication factor"),
+        (asked.partitions, "numPartitions"),
+    ):
+        if value != UNSET:
+            message = f"A manual partition assignment was specified, but {what} was not set to -1."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    partitions = len(asked.assignments)
+    check_new_partitions(partitions)
+    if sorted(asked.assignments) != list(range(partitions)):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    width = len(asked.assignments[0])
+    for partition in range(partitions):
+        check_assignment(asked.assignments[partition], width, brokers)
+    return Shape(partitions, width)
+
+
+def _reachable(replicas: int, config: TopicsConfig, brokers: int) -> int:
+    if replicas <= brokers:
+        return replicas
+    if config.above_brokers == "clamp":
+        return brokers
+    message = (
+        f"Unable to replicate the partition {replicas} time(s): The target replication factor of "
+        f"{replicas} cannot be reached because only {brokers} broker(s) are registered. "
+        "(Set tailrace.replication.factor.above.brokers=clamp to get as many as there are.)"
+    )
+    raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+def _or_default(asked: int, default: int) -> int:
+    return default if asked == UNSET else asked
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

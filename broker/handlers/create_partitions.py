@@ -1,0 +1,59 @@
+"""CreatePartitions, API 37, v0-3.
+
+Kept: counts only grow; assignments are checked as for a new topic; `validate_only`.
+Not kept: `timeout_ms`; the partitions are there before the answer.
+"""
+
+from broker.cluster.admin import check_new_assignments, repeated
+from broker.context import RequestContext
+from broker.errors import KafkaError, error_code
+from broker.handlers import handles
+from core.errors import CoreError
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import CREATE_PARTITIONS
+from protocol.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+@handles(CREATE_PARTITIONS)
+async def create_partitions(
+    ctx: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Grow each topic, or say why not."""
+    twice = repeated(topic.name for topic in request.topics)
+    results = [
+        _result(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)
+    ]
+    results += [
+        await _grow(ctx, topic, validate_only=request.validate_only)
+        for topic in request.topics
+        if topic.name not in twice
+    ]
+    return CreatePartitionsResponse(results=results)
+
+
+async def _grow(
+    ctx: RequestContext, topic: CreatePartitionsTopic, *, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    topics = ctx.broker.topics
+    try:
+        now = topics.check_add_partitions(topic.name, topic.count)
+        if topic.assignments is not None:
+            given = [entry.broker_ids for entry in topic.assignments]
+            new = topic.count - now.partition_count
+            check_new_assignments(given, new, (ctx.broker.node_id,))
+        if not validate_only:
+            await topics.add_partitions(topic.name, topic.count)
+    except KafkaError as error:
+        return _result(topic.name, error.code, error.detail)
+    except CoreError as error:
+        return _result(topic.name, error_code(error), str(error))
+    return _result(topic.name, ErrorCode.NONE, None)
+
+
+def _result(name: str, code: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)

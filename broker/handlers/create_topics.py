@@ -1,0 +1,103 @@
+"""CreateTopics, API 19, v2-7.
+
+Kept: Kafka's checks, in its order and with its codes, per topic; `validate_only`; -1 for the
+broker's own numbers (v4); the effective configs (v5) and the topic id (v7) in the answer.
+Not kept: `timeout_ms`. A topic is there, on disk, before the answer, so no client sees
+REQUEST_TIMED_OUT for a topic that comes into being a moment later. No quota, no policy class.
+"""
+
+from collections.abc import Mapping
+
+from broker.cluster.admin import Asked, Shape, repeated, shape_of
+from broker.cluster.config_def import text_of
+from broker.cluster.settings import ConfigSource, TopicDefaults
+from broker.cluster.topic_configs import topic_configs_shown
+from broker.context import RequestContext
+from broker.errors import KafkaError, error_code
+from broker.handlers import handles
+from core.errors import CoreError
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import CREATE_TOPICS
+from protocol.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+@handles(CREATE_TOPICS)
+async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create each topic, or say why not; one topic's failure touches no other."""
+    twice = repeated(topic.name for topic in request.topics)
+    results = [
+        _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)
+    ]
+    results += [
+        await _result(ctx, topic, validate_only=request.validate_only)
+        for topic in request.topics
+        if topic.name not in twice
+    ]
+    return CreateTopicsResponse(topics=results)
+
+
+async def _result(
+    ctx: RequestContext, topic: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
+    try:
+        return await _create(ctx, topic, validate_only=validate_only)
+    except KafkaError as error:
+        return _failed(topic.name, error.code, error.detail)
+    except CoreError as error:
+        return _failed(topic.name, error_code(error), str(error))
+
+
+async def _create(
+    ctx: RequestContext, topic: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
+    topics, config = ctx.broker.topics, ctx.broker.config
+    asked = Asked(topic.num_partitions, topic.replication_factor, _assignments(topic))
+    configs = {entry.name: entry.value for entry in topic.configs}
+    defaults = Shape(config.num_partitions, config.topics.replication_factor)
+    overrides = topics.check_create(topic.name, configs)  # before the size, as Kafka does
+    shape = shape_of(asked, defaults, config.topics, (ctx.broker.node_id,))
+    topic_id = bytes(16)
+    if not validate_only:
+        topic_id = (await topics.create(topic.name, shape.partitions, configs)).topic_id
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=shape.partitions,
+        replication_factor=shape.replication_factor,
+        configs=_effective(topics.defaults, overrides),
+    )
+
+
+def _assignments(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
+    twice = repeated(entry.partition_index for entry in topic.assignments)
+    if twice:
+        message = f"Found multiple manual partition assignments for partition {min(twice)}"
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return {entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments}
+
+
+def _effective(
+    defaults: TopicDefaults, overrides: Mapping[str, str]
+) -> list[CreatableTopicConfigs]:
+    shown = []
+    for config in topic_configs_shown(overrides):
+        sources = defaults.sources(config, overrides)
+        shown.append(
+            CreatableTopicConfigs(
+                name=config.name,
+                value=text_of(defaults.typed(config, overrides)),
+                config_source=sources[0].source if sources else ConfigSource.DEFAULT,
+            )
+        )
+    return shown
+
+
+def _failed(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=None)

@@ -1,0 +1,99 @@
+"""DeleteTopics, API 20, v1-6.
+
+Kept: by name (v1-5) or by name or id (v6), Kafka's codes for both, neither and duplicates, and
+TOPIC_DELETION_DISABLED. Not kept: `timeout_ms`; the streams are gone from the metadata before the
+answer, and their bytes go when the bookies next collect.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker.cluster.admin import repeated
+from broker.context import RequestContext
+from broker.errors import KafkaError, error_code
+from broker.handlers import handles
+from core.errors import CoreError
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import DELETE_TOPICS
+from protocol.kafka.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+NO_ID = bytes(16)
+
+
+class _Named(NamedTuple):
+    """A topic as the request names it, with what could be found out."""
+
+    name: str | None
+    topic_id: bytes
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@handles(DELETE_TOPICS)
+async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete each topic, or say why not."""
+    asked = list(_resolve(ctx, request))
+    twice = repeated(topic.name for topic in asked if topic.name is not None)
+    results = [
+        _result(_Named(name, NO_ID, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        for name in sorted(twice)
+    ]
+    results += [_result(await _delete(ctx, topic)) for topic in asked if topic.name not in twice]
+    return DeleteTopicsResponse(responses=results)
+
+
+def _resolve(ctx: RequestContext, request: DeleteTopicsRequest) -> Iterator[_Named]:
+    for name in request.topic_names:
+        yield _by_name(ctx, name)
+    for state in request.topics:
+        if state.name is not None and state.topic_id != NO_ID:
+            message = "You may not specify both topic name and topic id."
+            yield _Named(state.name, state.topic_id, ErrorCode.INVALID_REQUEST, message)
+        elif state.name is not None:
+            yield _by_name(ctx, state.name)
+        elif state.topic_id != NO_ID:
+            yield _by_id(ctx, state.topic_id)
+        else:
+            message = "Neither topic name nor id were specified."
+            yield _Named(None, NO_ID, ErrorCode.INVALID_REQUEST, message)
+
+
+def _by_name(ctx: RequestContext, name: str) -> _Named:
+    topic = ctx.broker.topics.get(name)
+    return _Named(name, topic.topic_id if topic else NO_ID)
+
+
+def _by_id(ctx: RequestContext, topic_id: bytes) -> _Named:
+    topic = ctx.broker.topics.by_id(topic_id)
+    if topic is None:
+        message = "This server does not host this topic ID."
+        return _Named(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, message)
+    return _Named(topic.name, topic_id)
+
+
+async def _delete(ctx: RequestContext, topic: _Named) -> _Named:
+    if topic.code is not ErrorCode.NONE or topic.name is None:
+        return topic
+    if not ctx.broker.config.topics.delete_enabled:
+        message = "Topic deletion is disabled."
+        return topic._replace(code=ErrorCode.TOPIC_DELETION_DISABLED, message=message)
+    try:
+        await ctx.broker.topics.delete(topic.name)
+    except KafkaError as error:
+        return topic._replace(code=error.code, message=error.detail)
+    except CoreError as error:
+        return topic._replace(code=error_code(error), message=str(error))
+    return topic
+
+
+def _result(topic: _Named) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=topic.code,
+        error_message=topic.message,
+    )
