@@ -1,11 +1,14 @@
 """Settings of the broker, by Kafka's names where Kafka has one.
 
-Settings of groups are in `broker.coordinator.config`, defaults of topics in `broker.cluster`.
+Each part declares its own; here they are put together, beside what concerns the broker as a whole
+and its sockets. The parts never import this module.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.cluster.config import TopicsConfig
+from broker.coordinator.config import GroupConfig
+from broker.partition.config import PartitionConfig
 from core.runtime.config import setting
 
 
@@ -74,30 +77,6 @@ class NetworkConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionConfig:
-    """Partitions: caches, readers, producers, retention."""
-
-    tail_cache_bytes: int = setting(
-        "tail.cache.bytes",
-        128 * 1024 * 1024,
-        "Newest batches of all partitions kept in memory for consumers at the tail. Unit: bytes.",
-    )
-    readers_max: int = setting(
-        "fetch.max.open.readers",
-        256,
-        "Open readers kept for consumers behind the tail cache; each may hold a read-ahead.",
-    )
-    producer_id_expiration_ms: int = setting(
-        "producer.id.expiration.ms",
-        86_400_000,
-        "An idempotent producer that wrote nothing for so long is forgotten.",
-    )
-    retention_check_interval_ms: int = setting(
-        "log.retention.check.interval.ms", 300_000, "How often old segments are looked for."
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """One broker."""
 
@@ -112,6 +91,7 @@ class BrokerConfig:
     fetch_bytes_max: int = setting(
         "fetch.max.bytes", 57_671_680, "Most bytes in one fetch answer, save its first batch."
     )
-    network: NetworkConfig = NetworkConfig()
-    partitions: PartitionConfig = PartitionConfig()
-    topics: TopicsConfig = TopicsConfig()
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    partitions: PartitionConfig = field(default_factory=PartitionConfig)
+    topics: TopicsConfig = field(default_factory=TopicsConfig)
+    groups: GroupConfig = field(default_factory=GroupConfig)

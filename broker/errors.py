@@ -1,4 +1,4 @@
-"""The one table from what goes wrong in the log to what Kafka calls it, and the handlers' own error.
+"""The one table from what goes wrong in the log to what Kafka calls it, and handlers' own errors.
 
 A client acts on the code: on a Ⓜ code it refreshes metadata and retries, on others it fails. What
 is unknown (was the batch written?) is answered with a retriable code; an idempotent producer then
@@ -44,7 +44,7 @@ class KafkaError(Exception):
         self.detail = detail
 
 
-class CloseConnection(Exception):  # noqa: N818 - Kafka's answer where it has none, not a fault of ours
+class CloseConnection(Exception):
     """The client can only be told by closing: a failed produce with acks=0."""
 
 

@@ -28,7 +28,7 @@ class Deferred(NamedTuple, Generic[R]):
     `CloseConnection`. The future is never cancelled by the connection.
     """
 
-    future: "asyncio.Future[Any]"
+    future: asyncio.Future[Any]
     build: Callable[[], R | None]
     timeout_s: float | None = None
 
@@ -43,7 +43,7 @@ class Handler(NamedTuple):
     api: Api
     function: HandlerFunction
     pipelined: bool
-    """Several of one connection may run at once; the others run one at a time, as all do in Kafka."""
+    """Several of one connection may run at once; others run one at a time, as all do in Kafka."""
     abandoned: bool
     """Only a reader waits for it: cancelled when its connection goes."""
 

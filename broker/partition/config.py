@@ -1,0 +1,29 @@
+"""Settings of partitions: caches, readers, producers, retention."""
+
+from dataclasses import dataclass
+
+from core.runtime.config import setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionConfig:
+    """Partitions: caches, readers, producers, retention."""
+
+    tail_cache_bytes: int = setting(
+        "tail.cache.bytes",
+        128 * 1024 * 1024,
+        "Newest batches of all partitions kept in memory for consumers at the tail. Unit: bytes.",
+    )
+    readers_max: int = setting(
+        "fetch.max.open.readers",
+        64,
+        "Open readers kept for consumers behind the tail cache; each may hold a read-ahead.",
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
+        86_400_000,
+        "An idempotent producer that wrote nothing for so long is forgotten.",
+    )
+    retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms", 300_000, "How often old segments are looked for."
+    )

@@ -1,0 +1,153 @@
+"""Where the offsets of one log segment lie, and when their records were made: a sparse index.
+
+Pure. One point about every `POINT_BYTES` of batches: first offset from there on, its entry, and
+the largest timestamp before it. Offsets and timestamps-so-far only rise, so both are found by
+bisection; from the point on, batches are scanned.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from struct import error as struct_error
+from typing import NamedTuple
+
+from protocol.errors import BadLength, BadValue, BufferUnderflow
+from protocol.ids import Buffer, EntryId, Offset
+
+POINT_BYTES = 256 * 1024
+"""Distance of points: what a look-up may have to scan beyond one entry."""
+
+NO_TIMESTAMP = -1
+
+_TOTALS = Struct(">qqqqqqqI")
+_POINT_BYTES_STORED = 3 * 8
+
+
+class Totals(NamedTuple):
+    """What a segment holds."""
+
+    first_offset: Offset
+    """Base offset of its first batch; equal to `next_offset` while there is none."""
+    next_offset: Offset
+    """One after its last record."""
+    batches: int
+    records: int
+    size_bytes: int
+    max_timestamp: int
+    """NO_TIMESTAMP while there is none."""
+    max_timestamp_offset: Offset
+    """Base offset of the first batch that has it."""
+
+
+class SegmentIndex:
+    """The sparse index and the totals of one segment; grows while the segment is written."""
+
+    __slots__ = (
+        "_before", "_entries", "_offsets", "_since_point", "batches", "first_offset",
+        "max_timestamp", "max_timestamp_offset", "next_offset", "records", "size_bytes",
+    )  # fmt: skip
+
+    def __init__(self, next_offset: Offset = 0) -> None:
+        self.first_offset = next_offset
+        self.next_offset = next_offset
+        self.batches = 0
+        self.records = 0
+        self.size_bytes = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = -1
+        self._offsets = array("q")
+        self._entries = array("q")
+        self._before = array("q")  # the largest timestamp before each point
+        self._since_point = POINT_BYTES
+
+    @property
+    def totals(self) -> Totals:
+        """What the segment holds by now."""
+        return Totals(
+            self.first_offset, self.next_offset, self.batches, self.records, self.size_bytes,
+            self.max_timestamp, self.max_timestamp_offset,
+        )  # fmt: skip
+
+    def add(
+        self, base: Offset, last: Offset, entry: EntryId, size: int, timestamp: int, records: int
+    ) -> None:
+        """Count a batch and its entry; batches come in offset order."""
+        if self._since_point >= POINT_BYTES:
+            self._offsets.append(base)
+            self._entries.append(entry)
+            self._before.append(self.max_timestamp)
+            self._since_point = 0
+        if self.batches == 0:
+            self.first_offset = base
+        self._since_point += size
+        self.batches += 1
+        self.records += records
+        self.size_bytes += size
+        self.next_offset = last + 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = base
+
+    def entry_before(self, offset: Offset) -> EntryId | None:
+        """Return an entry from which on a scan meets the batch that holds `offset`.
+
+        None if the segment has no batch, or `offset` lies before its first.
+        """
+        at = bisect_right(self._offsets, offset) - 1
+        return self._entries[at] if at >= 0 else None
+
+    def offset_before(self, timestamp: int) -> Offset | None:
+        """Return an offset from which on a scan meets the first batch that reaches `timestamp`.
+
+        None if no batch of the segment does.
+        """
+        if timestamp > self.max_timestamp or not self._offsets:
+            return None
+        at = bisect_left(self._before, timestamp) - 1
+        return self._offsets[max(at, 0)]
+
+    def encode(self) -> bytes:
+        """Return totals and points as bytes."""
+        points = b""
+        for column in (self._offsets, self._entries, self._before):
+            points += _big_endian(column).tobytes()
+        return _TOTALS.pack(*self.totals, len(self._offsets)) + points
+
+    @classmethod
+    def decode(cls, data: Buffer, at: int = 0) -> tuple["SegmentIndex", int]:
+        """Read an `encode()`d index; return it with the place where it ends.
+
+        Errors: BufferUnderflow, BadLength, BadValue (columns that do not rise).
+        """
+        try:
+            *totals, count = _TOTALS.unpack_from(data, at)
+        except struct_error:
+            raise BufferUnderflow("the bytes end inside a segment's totals") from None
+        at += _TOTALS.size
+        if count * _POINT_BYTES_STORED > len(data) - at:
+            raise BadLength(f"{count} index points in {len(data) - at} bytes")
+        index = cls()
+        index._set_totals(Totals._make(totals))
+        columns = []
+        for _ in range(3):
+            column = array("q")
+            column.frombytes(bytes(memoryview(data)[at : at + 8 * count]))
+            columns.append(_big_endian(column))
+            at += 8 * count
+        index._offsets, index._entries, index._before = columns
+        if any(list(column) != sorted(column) for column in columns):
+            raise BadValue("a segment's index does not rise")
+        return index, at
+
+    def _set_totals(self, totals: Totals) -> None:
+        self.first_offset, self.next_offset, self.batches, self.records = totals[:4]
+        self.size_bytes, self.max_timestamp, self.max_timestamp_offset = totals[4:]
+
+
+def _big_endian(column: "array[int]") -> "array[int]":
+    """Swap between this machine's order and big endian, in a copy."""
+    swapped = column[:]
+    if sys.byteorder == "little":
+        swapped.byteswap()
+    return swapped

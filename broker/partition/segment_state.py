@@ -1,0 +1,142 @@
+"""What a partition's owner keeps per log segment (D6), and how it is written down.
+
+Pure. `core.log` calls it while it writes and while it opens a log; the bytes go into the first
+control record of a segment (snapshot: the state before it) and the last (index: what it holds, and
+the state after it). State follows the log, not the appends: a batch counts when its position is
+known (`observe`), so a snapshot never speaks of a batch that a crash may still take away. The
+appends' own view of producers, which runs ahead of it, is `PartitionLog`'s.
+
+    snapshot := u8 version 1 | i64 next offset | leader epochs | producers
+    index    := u8 version 1 | segment index | snapshot
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as struct_error
+
+from broker.partition.leader_epochs import LeaderEpochs
+from broker.partition.offsets import SegmentIndex
+from broker.partition.producers import Producers
+from core.errors import CorruptData
+from protocol.distributedlog.dlsn import DLSN
+from protocol.distributedlog.record import LogRecord
+from protocol.errors import BadValue, BufferUnderflow, ProtocolError
+from protocol.ids import Buffer, LedgerId, Offset, TxId
+from protocol.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
+
+VERSION = 1
+
+_HEAD = Struct(">Bq")
+
+
+class PartitionState:
+    """Producers, leader epochs and segment indexes of one partition, as of its last entry."""
+
+    def __init__(self, now_ms: int) -> None:
+        """`now_ms`: when a producer that is only known from the log counts as last active."""
+        self.producers = Producers()
+        self.epochs = LeaderEpochs()
+        self.next_offset: Offset = 0
+        self.now_ms = now_ms
+        self.indexes: dict[int, SegmentIndex] = {}
+        """Of the segments that this owner wrote or replayed, by their sequence number, in order."""
+        self._index = SegmentIndex()
+        self._lssn = -1
+        self._epoch = -1
+
+    def snapshot(self) -> bytes:
+        """Return the state before the next record."""
+        head = _HEAD.pack(VERSION, self.next_offset)
+        return head + self.epochs.encode() + self.producers.encode()
+
+    def begin_segment(self, lssn: int, ledger_id: LedgerId) -> None:
+        """Have later records counted for segment `lssn`."""
+        self._lssn = lssn
+        self._index = self.indexes[lssn] = SegmentIndex(self.next_offset)
+
+    def observe(self, dlsn: DLSN, txid: TxId, payload: Sequence[Buffer]) -> None:
+        """Count a batch whose position is known now. Errors: CorruptData, which is our bug."""
+        self._take(dlsn, payload[0])
+
+    def index(self) -> bytes:
+        """Return what the segment that is being written holds, and the state after it."""
+        return bytes((VERSION,)) + self._index.encode() + self.snapshot()
+
+    def restore(self, snapshot: bytes | None) -> None:
+        """Take the state of a snapshot; None: the log is empty, or was written without one.
+
+        Errors: CorruptData.
+        """
+        if snapshot is None:
+            return
+        try:
+            self._restore(snapshot)
+        except ProtocolError as error:
+            raise CorruptData(f"segment snapshot: {error}") from error
+
+    def replay(self, dlsn: DLSN, record: LogRecord) -> None:
+        """Count a record that is in the log already. Errors: CorruptData."""
+        if dlsn.lssn != self._lssn:
+            self.begin_segment(dlsn.lssn, LedgerId(-1))
+        self._take(dlsn, record.payload)
+
+    def forget_segments_before(self, log_start_offset: Offset) -> None:
+        """Drop the indexes of segments that lie wholly before `log_start_offset`."""
+        gone = [
+            lssn
+            for lssn, index in self.indexes.items()
+            if lssn != self._lssn and index.next_offset <= log_start_offset
+        ]
+        for lssn in gone:
+            del self.indexes[lssn]
+
+    def _take(self, dlsn: DLSN, batch: Buffer) -> None:
+        try:
+            header = read_header(batch)
+        except ProtocolError as error:
+            raise CorruptData(f"record {dlsn} is no record batch: {error}") from error
+        base, last = header.base_offset, header.base_offset + header.last_offset_delta
+        if base < self.next_offset:
+            raise CorruptData(f"record {dlsn} has offset {base}, expected {self.next_offset}")
+        if header.partition_leader_epoch > self._epoch:
+            self._epoch = header.partition_leader_epoch
+            self.epochs.begin(self._epoch, base)
+        if header.producer_id >= 0:
+            self.producers.record(header, base, self.now_ms, append_time(header))
+        self._index.add(
+            base, last, dlsn.entry_id, len(batch), header.max_timestamp, header.record_count
+        )
+        self.next_offset = last + 1
+
+    def _restore(self, snapshot: Buffer, at: int = 0) -> None:
+        try:
+            version, next_offset = _HEAD.unpack_from(snapshot, at)
+        except struct_error:
+            raise BufferUnderflow("the bytes end inside the snapshot's head") from None
+        if version != VERSION:
+            raise BadValue(f"snapshot version {version}")
+        epochs, at = LeaderEpochs.decode(snapshot, at + _HEAD.size)
+        producers, at = Producers.decode(snapshot, at)
+        if at != len(snapshot):
+            raise BadValue(f"{len(snapshot) - at} bytes after the snapshot")
+        self.next_offset, self.epochs, self.producers = next_offset, epochs, producers
+        if epochs.entries:
+            self._epoch = epochs.entries[-1].epoch
+
+
+def append_time(header: BatchHeader) -> int:
+    """Return the batch's log append time; -1 if it keeps the client's."""
+    return header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
+
+
+def decode_index(data: Buffer, now_ms: int) -> tuple[SegmentIndex, PartitionState]:
+    """Read a completed segment's index: what it holds, and the state after it.
+
+    Errors: BadValue, BufferUnderflow, BadLength.
+    """
+    if not data or data[0] != VERSION:
+        raise BadValue(f"segment index version {data[0] if data else 'missing'}")
+    index, at = SegmentIndex.decode(data, 1)
+    state = PartitionState(now_ms)
+    state._restore(memoryview(data)[at:])
+    return index, state

@@ -1,0 +1,108 @@
+"""The newest batches of all partitions, as they came from the socket, for consumers at the tail.
+
+Bounded in bytes over all partitions; the oldest batch of all goes first, so a quiet partition does
+not hold what a busy one needs. Only confirmed batches are put in. A batch is kept as the slice of
+its request, uncopied; reading hands out the same slices.
+"""
+
+from bisect import bisect_left
+from collections import deque
+
+from protocol.ids import Offset
+
+BATCH_OVERHEAD_BYTES = 400
+"""What Python's objects around a batch cost; counted, so that tiny batches stay bounded too."""
+
+_SLACK = 1024
+"""Dropped places at the front of a list before it is cut: cutting costs a copy of the rest."""
+
+
+class PartitionTail:
+    """The cached batches of one partition: consecutive, the newest last."""
+
+    __slots__ = ("_batches", "_cache", "_head", "_lasts")
+
+    def __init__(self, cache: "TailCache") -> None:
+        self._cache = cache
+        self._batches: list[memoryview | None] = []
+        self._lasts: list[Offset] = []  # last offset of each batch
+        self._head = 0  # places before it were dropped
+
+    def append(self, last_offset: Offset, batch: memoryview) -> None:
+        """Add the batch that follows the newest one."""
+        self._lasts.append(last_offset)
+        self._batches.append(batch)
+        self._cache.count(self, len(batch) + BATCH_OVERHEAD_BYTES)
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, at_least_one: bool
+    ) -> tuple[list[memoryview], int] | None:
+        """Return batches from the one that holds `offset`, and their bytes; None if it is not here.
+
+        Shape: whole batches up to `max_bytes`; the first even above it if `at_least_one`.
+        """
+        lasts, batches = self._lasts, self._batches
+        at = bisect_left(lasts, offset, self._head)
+        if at == len(lasts) or (at == self._head and not self._holds(at, offset)):
+            return None
+        found: list[memoryview] = []
+        size = 0
+        for place in range(at, len(batches)):
+            batch = batches[place]
+            assert batch is not None
+            if size + len(batch) > max_bytes and (found or not at_least_one):
+                break
+            size += len(batch)
+            found.append(batch)
+        return found, size
+
+    def drop_oldest(self) -> int:
+        """Drop one batch; return the bytes that this frees."""
+        head = self._head
+        if head == len(self._batches):
+            return 0  # cleared meanwhile
+        batch = self._batches[head]
+        assert batch is not None
+        self._batches[head] = None
+        self._head = head + 1
+        if self._head > _SLACK and self._head * 2 > len(self._batches):
+            del self._batches[: self._head]
+            del self._lasts[: self._head]
+            self._head = 0
+        return len(batch) + BATCH_OVERHEAD_BYTES
+
+    def clear(self) -> None:
+        """Drop everything: the partition is closed."""
+        freed = sum(len(b) + BATCH_OVERHEAD_BYTES for b in self._batches if b is not None)
+        self._batches, self._lasts, self._head = [], [], 0
+        self._cache.used -= freed
+
+    def _holds(self, at: int, offset: Offset) -> bool:
+        """Whether the oldest batch begins at or before `offset`."""
+        batch = self._batches[at]
+        assert batch is not None
+        return int.from_bytes(batch[:8], "big") <= offset
+
+
+class TailCache:
+    """The bound that all partitions share."""
+
+    __slots__ = ("_ages", "evicted_total", "limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.evicted_total = 0
+        self._ages: deque[PartitionTail] = deque()  # one place per batch, in order of arrival
+
+    def partition(self) -> PartitionTail:
+        """Return an empty cache for a partition."""
+        return PartitionTail(self)
+
+    def count(self, tail: PartitionTail, size: int) -> None:
+        """Count a batch that `tail` took; drop the oldest ones of all until the limit holds."""
+        self._ages.append(tail)
+        self.used += size
+        while self.used > self.limit and self._ages:
+            self.used -= self._ages.popleft().drop_oldest()
+            self.evicted_total += 1
