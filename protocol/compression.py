@@ -1,7 +1,7 @@
 """Kafka's codecs by their number, with a bound on what may come out.
 
 A peer's compressed bytes are hostile: a few KiB can claim gigabytes. A decompressor stops at
-`bytes_max` and raises BadLength; bytes that are not the codec's raise BadValue. Nothing else leaves.
+`bytes_max` and raises BadLength; bytes that are not the codec's raise BadValue; nothing else.
 
     gzip    one or more RFC 1952 members
     snappy  read: Java's xerial stream and librdkafka's raw block; written: xerial, all read it
@@ -18,7 +18,7 @@ from enum import IntEnum
 
 import cramjam
 import lz4.frame
-from isal import igzip_lib, isal_zlib
+from isal import isal_zlib
 
 from protocol.errors import BadLength, BadValue
 from protocol.ids import Buffer
@@ -85,7 +85,7 @@ def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
             rest = member.unused_data
             if not rest:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
-    except (igzip_lib.IsalError, zlib.error) as error:
+    except isal_zlib.error as error:
         raise BadValue(f"gzip: {error}") from None
 
 

@@ -2,8 +2,8 @@
 
 Every batch: shape, magic, size, CRC, offsets and counts of the header, producer fields. A
 compressed one is also decompressed, because a broken stream would stop every consumer for good.
-Records are walked only where a rule of the topic needs it: keys (compacted) or a lower bound of time. What is
-thereby not checked, and what the checks cost, is in DESIGN.md.
+Records are walked only where a rule of the topic needs it: keys (compacted) or bounds of time.
+What is thereby not checked, and what the checks cost, is in DESIGN.md.
 
 Source: reference Kafka 3.5 rows 5, 6, 10-15, 17-19; ProduceRequest.validateRecords,
 UnifiedLog.analyzeAndValidateRecords, LogValidator.
