@@ -1,7 +1,7 @@
-"""Java for tests: jars through Maven, classes through javac; fetched and compiled once, then offline.
+"""Java for tests: jars through Maven, classes through javac; made once, offline after that.
 
-Everything lands below `.cache/java` in the repository. Without java, javac or mvn the test that asks
-is skipped, and says which tool is missing.
+Everything lands below `.cache/java` in the repository. Without java, javac or mvn the test that
+asks is skipped, and says which tool is missing.
 """
 
 import fcntl
@@ -42,7 +42,7 @@ def jars(pom: str) -> list[Path]:
 
 
 def main_class(pom: str, name: str) -> list[str]:
-    """Return the command that runs tests/java/<pom>/<name>.java, compiled against the pom's jars."""
+    """Return the command that runs tests/java/<pom>/<name>.java, compiled against its jars."""
     java, javac = tool("java"), tool("javac")
     classpath = jars(pom)
     source = HERE / pom / f"{name}.java"

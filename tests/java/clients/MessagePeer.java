@@ -51,7 +51,8 @@ public final class MessagePeer {
                 if (bytes.hasRemaining()) {
                     throw new IllegalStateException(bytes.remaining() + " bytes left over");
                 }
-                return encode(message, version) + " " + toJson(message, version);
+                String shown = toJson(message, version).toString();  // before encode, which uses up records
+                return encode(message, version) + " " + shown;
             }
             case "json": {
                 Class<?> converter = Class.forName(name + "JsonConverter");

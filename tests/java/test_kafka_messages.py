@@ -1,0 +1,186 @@
+"""Both ways through Kafka 4.3.1's own message classes: each message, each version, real values."""
+
+import base64
+import dataclasses
+import json
+import subprocess
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from protocol.kafka import wire
+from protocol.kafka.apis import (
+    APIS,
+    Api,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from protocol.kafka.messages import coordinator_records as records
+from protocol.kafka.messages import headers
+from protocol.kafka.primitives import RECORDS, UUID, Kind
+from protocol.kafka.wire import Array, Wire
+from tests.java.jars import main_class
+from tests.unit.protocol.kafka.samples import sample
+
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java-messages")]
+
+SAMPLES = 8
+CLIENTS = "org.apache.kafka.common.message"
+COORDINATOR = "org.apache.kafka.coordinator.group.generated"
+VERSIONS = [(api, version) for api in APIS.values() for version in api.versions]
+COORDINATOR_CASES = [
+    (records.OffsetCommitKey, 0),
+    (records.GroupMetadataKey, 0),
+    *((records.OffsetCommitValue, version) for version in range(5)),
+    *((records.GroupMetadataValue, version) for version in range(5)),
+]
+HEADERS = [
+    (headers.RequestHeader, 1, False),
+    (headers.RequestHeader, 2, True),
+    (headers.ResponseHeader, 0, False),
+    (headers.ResponseHeader, 1, True),
+]
+
+
+class MessagePeer:
+    """One JVM with Kafka's message classes; see clients/MessagePeer.java."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            main_class("clients", "MessagePeer"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            bufsize=1,
+        )
+
+    def ask(self, *words: object) -> str:
+        """Return the answer to one line; an exception over there is a failure here."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        answer = self._process.stdout.readline()
+        assert answer, "the peer is gone"
+        assert not answer.startswith("!"), answer
+        return answer.rstrip("\n")
+
+    def check(self, name: str, version: int, ours: bytes, value: Any) -> None:
+        """Let Java read our bytes, and write the value from its JSON: both must give our bytes."""
+        again, _, shown = self.ask("hex", name, version, ours.hex()).partition(" ")
+        assert bytes.fromhex(again) == ours
+        assert json.loads(shown) == as_json(value, version, records=False)
+        wanted = json.dumps(as_json(value, version), ensure_ascii=False)
+        assert bytes.fromhex(self.ask("json", name, version, wanted)) == ours
+
+    def close(self) -> None:
+        """End the JVM."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=20)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[MessagePeer]:
+    peer = MessagePeer()
+    yield peer
+    peer.close()
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=[f"{a.name}-{v}" for a, v in VERSIONS])
+def test_request_is_javas(peer: MessagePeer, api: Api[Any, Any], version: int) -> None:
+    for seed in range(SAMPLES):
+        value = sample(api.request, version, Random(seed), plain=seed % 2 == 0)
+        ours = encode_request(api, version, value)
+        peer.check(f"{CLIENTS}.{api.name}RequestData", version, ours, value)
+        assert decode_request(api, version, memoryview(ours)) == value
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=[f"{a.name}-{v}" for a, v in VERSIONS])
+def test_response_is_javas(peer: MessagePeer, api: Api[Any, Any], version: int) -> None:
+    for seed in range(SAMPLES):
+        value = sample(api.response, version, Random(seed), plain=seed % 2 == 0)
+        ours = wire.join(encode_response(api, version, value))
+        peer.check(f"{CLIENTS}.{api.name}ResponseData", version, ours, value)
+        assert decode_response(api, version, ours) == value
+
+
+@pytest.mark.parametrize(
+    ("record", "version"), COORDINATOR_CASES, ids=lambda p: getattr(p, "__name__", p)
+)
+def test_coordinator_record_is_javas(peer: MessagePeer, record: type[Any], version: int) -> None:
+    for seed in range(SAMPLES):
+        value = sample(record, version, Random(seed))
+        name = f"{COORDINATOR}.{record.__name__}"
+        if isinstance(value, records.OffsetCommitKey | records.GroupMetadataKey):
+            ours = records.encode_key(value)
+            assert records.decode_key(ours) == value
+        else:
+            ours = records.encode_value(value, version)
+        peer.check(name, version, ours[2:], value)
+
+
+@pytest.mark.parametrize(
+    ("header", "version", "flexible"), HEADERS, ids=[f"{h.__name__}-{v}" for h, v, _ in HEADERS]
+)
+def test_header_is_javas(
+    peer: MessagePeer, header: type[Any], version: int, flexible: bool
+) -> None:
+    for seed in range(SAMPLES):
+        value = sample(header, version, Random(seed))
+        ours = wire.join(wire.encode(value, version, flexible=flexible))
+        peer.check(f"{CLIENTS}.{header.__name__}Data", version, ours, value)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=[a.name for a in APIS.values()])
+def test_kafka_ignores_bytes_behind_a_request_as_we_do(
+    peer: MessagePeer, api: Api[Any, Any]
+) -> None:
+    version = api.versions[-1]
+    value = api.request()
+    body = encode_request(api, version, value) + b"\1\2\3"
+    assert peer.ask("rest", api.key, version, body.hex()) == "3"
+    assert decode_request(api, version, memoryview(body)) == value
+
+
+def as_json(value: Any, version: int, *, records: bool = True) -> dict[str, Any]:
+    """Return a message as Kafka's JSON converters show it: what its version has, no empty tags.
+
+    Shape: they read record bytes but show none: `records=False` is what they show.
+    """
+    shown = {}
+    for field in dataclasses.fields(value):
+        spec: Wire = field.metadata["wire"]
+        content = getattr(value, field.name)
+        if spec.present(version) and (spec.tag is None or content != field.default):
+            shown[_camel(field.name)] = _as_json(spec.kind, content, version, records=records)
+    return shown
+
+
+def _as_json(kind: Any, content: Any, version: int, *, records: bool) -> Any:
+    if content is None:
+        return None
+    if isinstance(kind, Array):
+        return [_as_json(kind.element, item, version, records=records) for item in content]
+    if not isinstance(kind, Kind):
+        return as_json(content, version, records=records)
+    return _primitive(kind, content, records=records)
+
+
+def _primitive(kind: Kind, content: Any, *, records: bool) -> Any:
+    if kind is RECORDS and not records:
+        return ""
+    if kind is UUID:
+        return base64.urlsafe_b64encode(content).decode().rstrip("=")
+    return base64.b64encode(content).decode() if isinstance(content, bytes) else content
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
