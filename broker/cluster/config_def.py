@@ -101,7 +101,7 @@ def refuse(name: str, value: object, why: str) -> InvalidConfig:
 def _shown(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(map(str, value)) + "]"
-    return str(value)
+    return text_of(value)
 
 
 def _parse_whole(name: str, kind: ConfigType, text: str) -> int:

@@ -108,7 +108,8 @@ class TopicDefaults:
         for synonym in config.synonyms:
             if synonym.name in self.given:
                 value = config.parse(self.given[synonym.name])
-                return min(value * synonym.unit_ms, LONG_MAX) if synonym.unit_ms > 1 else value
+                scaled = synonym.unit_ms > 1 and value > 0  # -1 is "no limit" in every unit
+                return min(value * synonym.unit_ms, LONG_MAX) if scaled else value
         return config.default
 
     def sources(self, config: TopicConfig, overrides: Mapping[str, str]) -> list[SourcedValue]:

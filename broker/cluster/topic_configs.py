@@ -106,6 +106,7 @@ _NO_RECOMPRESSION = (
     "batches are stored as the producer compressed them and never re-encoded, so only 'producer' "
     "acts; set compression.type on the producer instead"
 )
+_GZIP_FAULT = "Value must be between 1 and 9 or equal to -1"
 _NO_TIERS = "tiered storage is not part of this broker"
 
 _B, _S, _I, _L, _D, _LIST = (
@@ -128,7 +129,7 @@ _TABLE = (
     ),
     TopicConfig(
         "compression.gzip.level", _I, -1,
-        lambda v: None if v == -1 or 1 <= v <= 9 else "Value must be from 1 to 9 or equal to -1",
+        lambda v: None if v == -1 or 1 <= v <= 9 else _GZIP_FAULT,
         _names("compression.gzip.level"), _NOTHING,
         "Level for compression.type=gzip; that type is not available, so it has no effect.",
     ),

@@ -1,0 +1,86 @@
+"""The size of a new topic: Kafka's checks in Kafka's order."""
+
+import pytest
+
+from broker.cluster.admin import (
+    Asked,
+    Shape,
+    check_assignment,
+    check_new_assignments,
+    check_new_partitions,
+    repeated,
+    shape_of,
+)
+from broker.cluster.config import TopicsConfig
+from broker.errors import KafkaError
+from protocol.errors import ErrorCode
+
+DEFAULTS = Shape(3, 1)
+REFUSE, CLAMP = TopicsConfig(), TopicsConfig(above_brokers="clamp")
+
+
+def code_of(asked: Asked, config: TopicsConfig = REFUSE) -> ErrorCode:
+    with pytest.raises(KafkaError) as error:
+        shape_of(asked, DEFAULTS, config, (1,))
+    assert error.value.detail
+    return error.value.code
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        (Asked(-1, -1, {}), Shape(3, 1)),
+        (Asked(5, -1, {}), Shape(5, 1)),
+        (Asked(-1, 1, {}), Shape(3, 1)),
+        (Asked(-1, -1, {0: (1,), 1: (1,)}), Shape(2, 1)),
+        (Asked(10_000, 1, {}), Shape(10_000, 1)),
+    ],
+)
+def test_sizes(asked: Asked, shape: Shape) -> None:
+    assert shape_of(asked, DEFAULTS, REFUSE, (1,)) == shape
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (Asked(0, 1, {}), ErrorCode.INVALID_PARTITIONS),
+        (Asked(-2, 1, {}), ErrorCode.INVALID_PARTITIONS),
+        (Asked(10_001, 1, {}), ErrorCode.POLICY_VIOLATION),
+        (Asked(1, 0, {}), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (Asked(1, -2, {}), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (Asked(0, 0, {}), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (Asked(1, 3, {}), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (Asked(1, -1, {0: (1,)}), ErrorCode.INVALID_REQUEST),
+        (Asked(-1, 1, {0: (1,)}), ErrorCode.INVALID_REQUEST),
+        (Asked(-1, -1, {1: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (Asked(-1, -1, {0: (1,), 2: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (Asked(-1, -1, {0: ()}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (Asked(-1, -1, {0: (2,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (Asked(-1, -1, {0: (1, 1)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_refusals(asked: Asked, code: ErrorCode) -> None:
+    assert code_of(asked) is code
+
+
+def test_too_many_replicas_can_be_clamped() -> None:
+    assert shape_of(Asked(2, 3, {}), DEFAULTS, CLAMP, (1,)) == Shape(2, 1)
+    assert code_of(Asked(2, 0, {}), CLAMP) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_uneven_assignments() -> None:
+    with pytest.raises(KafkaError, match="not consistent"):
+        check_assignment((1,), 2, (1, 2))
+
+
+def test_assignments_of_added_partitions() -> None:
+    check_new_assignments([(1,), (1,)], 2, (1,))
+    for assignments, new in (([(1,)], 2), ([(9,)], 1), ([()], 1), ([(1, 1)], 1)):
+        with pytest.raises(KafkaError) as error:
+            check_new_assignments(assignments, new, (1,))
+        assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_small_helpers() -> None:
+    check_new_partitions(1)
+    assert repeated(["a", "b", "a"]) == {"a"}

@@ -1,0 +1,68 @@
+from dataclasses import dataclass
+
+from broker.cluster.broker_configs import broker_entries
+from broker.cluster.config_def import ConfigType
+from broker.cluster.settings import ConfigSource, TopicDefaults
+from broker.config import BrokerConfig
+from core.runtime.config import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    flag: bool = setting("a.flag", False, "a flag")
+    number: int = setting("a.number", 5, "a number")
+    big: int = setting("a.big", 2**40, "a big number")
+    names: tuple[str, ...] | None = setting("a.names", None, "names")
+
+
+def test_values_types_and_sources() -> None:
+    entries = {e.name: e for e in broker_entries(Config(flag=True), {}, TopicDefaults({}))}
+    flag = entries["a.flag"]
+    assert (flag.value, flag.kind, flag.source) == (
+        "true",
+        ConfigType.BOOLEAN,
+        ConfigSource.STATIC_BROKER,
+    )
+    assert [(s.value, s.source) for s in flag.synonyms] == [
+        ("true", ConfigSource.STATIC_BROKER),
+        ("false", ConfigSource.DEFAULT),
+    ]
+    assert entries["a.number"].source is ConfigSource.DEFAULT
+    assert entries["a.number"].kind is ConfigType.INT
+    assert entries["a.big"].kind is ConfigType.LONG
+    assert entries["a.names"].kind is ConfigType.LIST
+
+
+def test_topic_defaults_show_under_their_broker_names() -> None:
+    defaults = TopicDefaults({"log.retention.minutes": "5"})
+    entries = {e.name: e for e in broker_entries(Config(), {}, defaults)}
+    assert entries["log.retention.hours"].value == "168"
+    assert entries["log.retention.minutes"].value == "5"
+    assert entries["log.retention.minutes"].source is ConfigSource.STATIC_BROKER
+    assert entries["log.retention.ms"].value is None
+    assert entries["message.max.bytes"].value == "1048588"
+
+
+def test_the_real_broker_has_what_tools_look_for() -> None:
+    facts = {"advertised.listeners": "PLAINTEXT://h:1", "broker.id": "1"}
+    entries = broker_entries(BrokerConfig(), facts, TopicDefaults({}))
+    names = [entry.name for entry in entries]
+    assert names == sorted(names)
+    assert {
+        "node.id",
+        "broker.id",
+        "advertised.listeners",
+        "num.partitions",
+        "default.replication.factor",
+        "min.insync.replicas",
+        "auto.create.topics.enable",
+        "delete.topic.enable",
+        "message.max.bytes",
+        "fetch.max.bytes",
+        "socket.request.max.bytes",
+        "log.retention.hours",
+        "log.segment.bytes",
+        "log.cleanup.policy",
+        "compression.type",
+        "log.message.timestamp.type",
+    } <= set(names)

@@ -1,0 +1,52 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.cluster.names import colliding, name_fault, stream_name
+
+LEGAL = st.text("abz019._-", min_size=1, max_size=12).filter(lambda n: n not in (".", ".."))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", "the empty string is not allowed"),
+        (".", "'.' is not allowed"),
+        ("..", "'..' is not allowed"),
+        ("x" * 250, "longer than the max allowed length 249"),
+        ("a/b", "other than ASCII alphanumerics, '.', '_' and '-'"),
+        ("ä", "other than ASCII alphanumerics"),
+        ("a\n", "other than ASCII alphanumerics"),
+    ],
+)
+def test_illegal_names(name: str, words: str) -> None:
+    fault = name_fault(name)
+    assert fault is not None
+    assert fault.startswith("Topic name is invalid: ")
+    assert words in fault
+
+
+@pytest.mark.parametrize("name", ["a", "...", "x" * 249, "A.b_c-9", "-", "__consumer_offsets"])
+def test_legal_names(name: str) -> None:
+    assert name_fault(name) is None
+
+
+def test_dots_and_underscores_collide() -> None:
+    assert colliding("a.b", ["x", "a_b"]) == "a_b"
+    assert colliding("a.b", ["a.b"]) is None
+    assert colliding("a-b", ["a_b"]) is None
+
+
+@given(LEGAL, LEGAL, st.integers(0, 30), st.integers(0, 30))
+@settings(max_examples=200)
+def test_streams_of_different_partitions_have_different_names(
+    one: str, other: str, p: int, q: int
+) -> None:
+    same = (one, p) == (other, q)
+    assert (stream_name(one, p) == stream_name(other, q)) is same
+    assert not stream_name(one, p).startswith(".")
+
+
+def test_a_leading_dot_is_escaped() -> None:
+    assert stream_name(".hidden", 3) == "%2Ehidden-3"
+    assert stream_name("a.b", 0) == "a.b-0"

@@ -1,0 +1,141 @@
+"""Overrides: what they resolve to, where values come from, and what changes leave."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.cluster.config_def import LONG_MAX, InvalidConfig, text_of
+from broker.cluster.settings import (
+    Alteration,
+    ConfigOp,
+    ConfigSource,
+    SourcedValue,
+    TopicDefaults,
+    alter,
+    check_overrides,
+)
+from broker.cluster.topic_configs import TOPIC_CONFIGS, topic_config
+
+PLAIN = TopicDefaults({})
+SET, DELETE, APPEND, SUBTRACT = ConfigOp
+
+
+def test_defaults_are_kafkas() -> None:
+    got = PLAIN.settings
+    assert got.retention_ms == 604_800_000
+    assert got.max_message_bytes == 1_048_588
+    assert got.min_insync_replicas == 1
+    assert (got.deletes, got.compacted, got.log_append_time) == (True, False, False)
+
+
+def test_an_override_wins_over_the_broker_and_the_broker_over_the_default() -> None:
+    defaults = TopicDefaults({"log.segment.bytes": "2000000", "log.cleanup.policy": "compact"})
+    assert defaults.settings.segment_bytes == 2_000_000
+    assert defaults.settings.compacted
+    assert defaults.resolve({"segment.bytes": "3000000"}).segment_bytes == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("given_configs", "retention_ms"),
+    [
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.hours": str(LONG_MAX)}, LONG_MAX),
+    ],
+)
+def test_the_finer_unit_wins(given_configs: dict[str, str], retention_ms: int) -> None:
+    assert TopicDefaults(given_configs).settings.retention_ms == retention_ms
+
+
+def test_the_internal_segment_size_acts() -> None:
+    assert PLAIN.resolve({"internal.segment.bytes": "100"}).segment_bytes == 100
+
+
+def test_sources_begin_with_the_one_in_force() -> None:
+    defaults = TopicDefaults({"log.retention.minutes": "3"})
+    config = topic_config("retention.ms")
+    assert defaults.sources(config, {"retention.ms": "5"}) == [
+        SourcedValue("retention.ms", "5", ConfigSource.TOPIC),
+        SourcedValue("log.retention.minutes", "3", ConfigSource.STATIC_BROKER),
+        SourcedValue("log.retention.hours", "168", ConfigSource.DEFAULT),
+    ]
+    assert PLAIN.sources(topic_config("remote.storage.enable"), {}) == []
+
+
+@given(st.sampled_from(sorted(TOPIC_CONFIGS)), st.booleans(), st.booleans())
+@settings(max_examples=150)
+def test_the_first_source_is_the_value_in_force(name: str, on_topic: bool, on_broker: bool) -> None:
+    config = topic_config(name)
+    text = text_of(config.default) if config.default is not None else "7"
+    defaults = TopicDefaults(
+        {config.synonyms[0].name: text} if on_broker and config.synonyms else {}
+    )
+    overrides = {name: text} if on_topic else {}
+    sources = defaults.sources(config, overrides)
+    value = defaults.typed(config, overrides)
+    if sources and sources[0].name in (name, *(s.name for s in config.synonyms if s.unit_ms == 1)):
+        assert config.parse(sources[0].value) == value
+    order = [source.source for source in sources]
+    assert order == sorted(order)
+
+
+def test_stored_form_is_canonical() -> None:
+    given_configs = {
+        "segment.ms": " +7 ",
+        "preallocate": "TRUE",
+        "cleanup.policy": "delete ,compact",
+    }
+    assert check_overrides(given_configs, PLAIN) == {
+        "cleanup.policy": "delete,compact",
+        "preallocate": "true",
+        "segment.ms": "7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"nope": "1"}, "Unknown topic config name: nope"),
+        ({"retention.ms": None}, "Null value not supported for topic configs: retention.ms"),
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "conflict topic config"),
+        ({"cleanup.policy": "compact", "max.compaction.lag.ms": "8"}, "no cleaner"),
+    ],
+)
+def test_overrides_refused(overrides: dict[str, str | None], words: str) -> None:
+    with pytest.raises(InvalidConfig, match=words):
+        check_overrides(overrides, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ({}, ("retention.ms", SET, "5"), {"retention.ms": "5"}),
+        ({"retention.ms": "5"}, ("retention.ms", DELETE, None), {}),
+        ({}, ("nobody.knows", DELETE, None), {}),
+        ({}, ("cleanup.policy", APPEND, "compact"), {"cleanup.policy": "delete,compact"}),
+        ({}, ("cleanup.policy", APPEND, "delete"), {"cleanup.policy": "delete"}),
+        (
+            {"cleanup.policy": "delete,compact"},
+            ("cleanup.policy", SUBTRACT, "delete"),
+            {"cleanup.policy": "compact"},
+        ),
+        ({}, ("cleanup.policy", SUBTRACT, "delete"), {"cleanup.policy": ""}),
+    ],
+)
+def test_changes(
+    before: dict[str, str], change: tuple[str, ConfigOp, str | None], after: dict[str, str]
+) -> None:
+    assert alter(before, [Alteration(*change)], PLAIN) == after
+
+
+@pytest.mark.parametrize("op", [APPEND, SUBTRACT])
+def test_only_lists_can_be_appended_to(op: ConfigOp) -> None:
+    with pytest.raises(InvalidConfig, match="its type is not LIST"):
+        alter({}, [Alteration("retention.ms", op, "5")], PLAIN)
+
+
+def test_a_change_may_not_make_a_contradiction() -> None:
+    with pytest.raises(InvalidConfig):
+        alter({"max.compaction.lag.ms": "5"}, [Alteration("cleanup.policy", SET, "compact")], PLAIN)
