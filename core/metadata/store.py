@@ -92,7 +92,7 @@ class MetadataStore(Protocol):
         """Return the node or None. The watch fires on CREATED, CHANGED or DELETED."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the children's names, sorted. Errors: NoNode. The watch fires on CHILDREN, DELETED."""
+        """Return the children's names, sorted. Errors: NoNode. Fires on CHILDREN, DELETED."""
 
     async def create(
         self,

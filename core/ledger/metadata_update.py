@@ -1,0 +1,71 @@
+"""Changing a ledger's metadata when others may change it too.
+
+    1. Look at the metadata as it is known here.   2. Decide: nothing to do, or the new metadata.
+    3. Write it, if the version is still the one seen.   4. If not: read it anew and go to 2.
+
+Source: BookKeeper MetadataUpdateLoop.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from core.errors import BadVersion, LedgerNotFound, MetadataConflict, NoNode
+from core.metadata.layout import LedgerPaths
+from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
+from core.metadata.store import MetadataStore
+from protocol.ids import LedgerId
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS_MAX: Final = 16
+
+Decide: TypeAlias = Callable[[LedgerMetadata], LedgerMetadata | None]
+"""Returns the new metadata, or None when what is there is right. Errors end the update."""
+
+
+class StoredLedger(NamedTuple):
+    """A ledger's metadata as one read saw it."""
+
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+    version: int
+
+
+class LedgerNodes:
+    """Ledger metadata in the store."""
+
+    def __init__(self, store: MetadataStore, paths: LedgerPaths, attempts: int = ATTEMPTS_MAX):
+        self.store = store
+        self.paths = paths
+        self._attempts = attempts
+
+    async def read(self, ledger_id: LedgerId) -> StoredLedger:
+        """Return the metadata. Errors: LedgerNotFound, CorruptData."""
+        try:
+            node = await self.store.get(self.paths.ledger(ledger_id))
+        except NoNode:
+            raise LedgerNotFound(f"ledger {ledger_id}") from None
+        return StoredLedger(ledger_id, decode_ledger(node.data), node.version)
+
+    async def update(self, known: StoredLedger, decide: Decide) -> StoredLedger:
+        """Change the metadata by compare-and-set; return what is stored then.
+
+        Errors: what `decide` raises; LedgerNotFound; MetadataConflict after too many lost races.
+        Cancel: the update may have happened.
+        """
+        path = self.paths.ledger(known.ledger_id)
+        for _ in range(self._attempts):
+            changed = decide(known.metadata)
+            if changed is None:
+                return known
+            try:
+                version = await self.store.set(path, encode_ledger(changed), known.version)
+            except BadVersion:
+                logger.info("ledger_update_raced ledger=%d", known.ledger_id)
+                known = await self.read(known.ledger_id)
+            except NoNode:
+                raise LedgerNotFound(f"ledger {known.ledger_id}") from None
+            else:
+                return StoredLedger(known.ledger_id, changed, version)
+        raise MetadataConflict(f"ledger {known.ledger_id}: lost {self._attempts} races")

@@ -1,0 +1,120 @@
+"""Confirms the adds of one ledger in order: which acknowledgements make which entries final.
+
+Invariant: `lac` never moves back, and an entry is confirmed only after all before it, when at least
+Qa bookies *of its present write set* acknowledged it; never while an ensemble change is in flight
+(else an entry could land in a fragment whose write set never had it).
+Source: BookKeeper protocol.md "Writing to ledgers", PendingAddOp, LedgerHandle.
+"""
+
+from collections.abc import Iterable
+
+from core.ledger.schedule import Schedule
+from protocol.ids import NO_ENTRY, BookieId, EntryId
+
+_NOTHING = range(0)
+
+
+class WriteQuorumTracker:
+    """Counts acknowledgements of one open ledger. No clock, no socket, no task.
+
+    Shape: `lac` is inclusive, -1 before the first confirm; `last_add` is the highest entry begun.
+    Cost: an in-order acknowledgement with Qa = 1 touches no container.
+    """
+
+    __slots__ = ("_acks", "_failures", "frozen", "lac", "last_add", "schedule")
+
+    def __init__(self, schedule: Schedule, lac: EntryId = NO_ENTRY) -> None:
+        self.schedule = schedule
+        self.lac = lac
+        self.last_add = lac
+        self.frozen = False
+        """An ensemble change is in flight: nothing is confirmed until it is installed."""
+        self._acks: dict[EntryId, set[BookieId]] = {}
+        self._failures: dict[EntryId, set[BookieId]] = {}
+
+    def begin_add(self, entry_id: EntryId) -> tuple[BookieId, ...]:
+        """Expect acknowledgements of the next entry; return the bookies to send it to, in order."""
+        if entry_id != self.last_add + 1:
+            raise AssertionError(f"add {entry_id} after {self.last_add}")
+        self.last_add = entry_id
+        return self.schedule.write_bookies(entry_id)
+
+    def on_ack(self, entry_id: EntryId, bookie: BookieId) -> range:
+        """Count one acknowledgement; return the entries it newly confirms (often none)."""
+        if not self.lac < entry_id <= self.last_add:
+            return _NOTHING  # a late one of a confirmed entry is normal
+        schedule = self.schedule
+        acks = self._acks.get(entry_id)
+        if acks is None:
+            if (
+                schedule.ack_quorum == 1
+                and entry_id == self.lac + 1
+                and not self.frozen
+                and bookie in schedule.write_bookies(entry_id)
+            ):
+                return self._confirm_alone(entry_id)
+            acks = self._acks[entry_id] = set()
+        acks.add(bookie)
+        return self._confirm()
+
+    def on_failure(self, entry_id: EntryId, bookie: BookieId) -> bool:
+        """Count one failed add; return True when the entry cannot reach Qa with these bookies.
+
+        Then the caller changes the ensemble or gives up; waiting longer would help nobody.
+        """
+        if not self.lac < entry_id <= self.last_add:
+            return False
+        failures = self._failures.setdefault(entry_id, set())
+        failures.add(bookie)
+        write_set = self.schedule.write_bookies(entry_id)
+        lost = sum(bookie in failures for bookie in write_set)
+        return len(write_set) - lost < self.schedule.ack_quorum
+
+    def freeze(self) -> None:
+        """Begin an ensemble change: acknowledgements are counted, nothing is confirmed."""
+        self.frozen = True
+
+    def on_ensemble_changed(self, schedule: Schedule) -> range:
+        """Install the ensemble that is now in the metadata; return what that confirms.
+
+        Acknowledgements of replaced bookies stop counting, because the entries above the LAC belong
+        to the new fragment, which readers will ask; those of bookies that stayed keep counting.
+        """
+        replaced = set(self.schedule.ensemble) - set(schedule.ensemble)
+        for answered in (*self._acks.values(), *self._failures.values()):
+            answered.difference_update(replaced)
+        self.schedule = schedule
+        self.frozen = False
+        return self._confirm()
+
+    def missing(self, entry_id: EntryId) -> tuple[BookieId, ...]:
+        """Return the bookies of the write set that have not answered for an entry."""
+        answered = self._acks.get(entry_id, set()) | self._failures.get(entry_id, set())
+        return tuple(b for b in self.schedule.write_bookies(entry_id) if b not in answered)
+
+    def unconfirmed(self) -> Iterable[EntryId]:
+        """Return the entries that were begun and are not confirmed, in order."""
+        return range(self.lac + 1, self.last_add + 1)
+
+    def _confirm_alone(self, entry_id: EntryId) -> range:
+        self.lac = entry_id
+        if self._failures:
+            self._failures.pop(entry_id, None)
+        if self._acks:  # a later entry may have been acknowledged first
+            self._confirm()
+        return range(entry_id, self.lac + 1)
+
+    def _confirm(self) -> range:
+        first = self.lac + 1
+        while not self.frozen and self._is_acked(self.lac + 1):
+            self.lac += 1
+            self._acks.pop(self.lac, None)
+            self._failures.pop(self.lac, None)
+        return range(first, self.lac + 1)
+
+    def _is_acked(self, entry_id: EntryId) -> bool:
+        acks = self._acks.get(entry_id)
+        if acks is None:
+            return False
+        write_set = self.schedule.write_bookies(entry_id)
+        return sum(bookie in acks for bookie in write_set) >= self.schedule.ack_quorum

@@ -1,0 +1,218 @@
+"""Finds and fixes the end of a ledger whose writer is gone: the I/O beside `recovery`'s decisions.
+
+    R1 metadata OPEN -> IN_RECOVERY          R4 read forward until the first entry that is absent
+    R2 fence the last ensemble, find the LAC R5 add again what is there, to its whole write set
+    R3 floor: the last fragment's beginning  R6 metadata IN_RECOVERY -> CLOSED
+
+Invariant: it may stop anywhere and be begun again, by anybody, also several at once: the verdicts
+agree, adding again changes nothing, and the first CLOSED counts for all.
+Why add again: an entry seen on one bookie may be in its memory only, or on fewer than Qa bookies;
+before the closed ledger exposes it, it must be safe. Source: BookKeeper LedgerRecoveryOp.
+"""
+
+import asyncio
+import logging
+from typing import Final, NamedTuple
+
+from core.errors import BookieUnavailable, CoreError, CorruptData, MetadataConflict
+from core.ledger.adder import EntryAdder
+from core.ledger.bookie_client import ask_all
+from core.ledger.bookie_registry import BookieRegistry
+from core.ledger.metadata_update import LedgerNodes, StoredLedger
+from core.ledger.outcomes import ABSENT, error_of, worse
+from core.ledger.reader import LedgerReader
+from core.ledger.recovery import EntrySearch, LacSearch, Verdict
+from core.ledger.schedule import Schedules
+from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
+from protocol.bookkeeper.digest import Digest, ledger_master_key
+from protocol.bookkeeper.entry import Entry, read_entry
+from protocol.bookkeeper.messages import (
+    HIGH_PRIORITY,
+    LAST_ENTRY,
+    ReadRequest,
+    ReadResponse,
+    Response,
+    StatusCode,
+)
+from protocol.errors import DecodeError
+from protocol.ids import BookieId, EntryId
+
+logger = logging.getLogger(__name__)
+
+
+class _Silent:
+    """Recovery asks its adder instead of listening to it."""
+
+    def on_confirmed(self, lac: EntryId) -> None: ...
+    def on_failed(self, error: CoreError) -> None: ...
+
+
+_SILENT: Final = _Silent()
+
+
+class _Asked(NamedTuple):
+    """One entry that is being asked for at its whole write set."""
+
+    entry_id: EntryId
+    search: EntrySearch
+    answers: asyncio.Queue[tuple[BookieId, Response]]
+
+
+async def recover_ledger(
+    stored: StoredLedger, nodes: LedgerNodes, bookies: BookieRegistry, read_batch: int
+) -> StoredLedger:
+    """Close a ledger at its true end and return its closed metadata.
+
+    Errors: BookieUnavailable, CorruptData and their kin when too few bookies answer validly: the
+    ledger stays IN_RECOVERY and a later attempt may succeed. Cancel: as if it had stopped there.
+    """
+    stored = await nodes.update(stored, _decide_begin)
+    if stored.metadata.is_closed:
+        return stored
+    return await _Recovery(stored, nodes, bookies).run(read_batch)
+
+
+def _decide_begin(current: LedgerMetadata) -> LedgerMetadata | None:
+    return current.in_recovery() if current.state is LedgerState.OPEN else None
+
+
+class _Recovery:
+    def __init__(self, stored: StoredLedger, nodes: LedgerNodes, bookies: BookieRegistry) -> None:
+        metadata = stored.metadata
+        self._stored = stored
+        self._ledger_id = stored.ledger_id
+        self._nodes = nodes
+        self._bookies = bookies
+        self._digest = Digest(metadata.digest, metadata.password)
+        self._master_key = ledger_master_key(metadata.password)
+        self._schedules = Schedules(metadata.fragments, metadata.write_quorum, metadata.ack_quorum)
+        self._error: CoreError | None = None  # the most telling failure of a bookie
+
+    async def run(self, read_batch: int) -> StoredLedger:
+        lac = await self._fence()
+        last_entry_id, length = await self._read_forward(lac, read_batch)
+        if last_entry_id == lac:
+            length = await self._length_at(lac)
+        closed = await self._nodes.update(
+            self._stored, lambda current: _decide_close(current, last_entry_id, length)
+        )
+        logger.info(
+            "ledger_recovered ledger=%d lac=%d last_entry=%d length=%d",
+            self._ledger_id, lac, closed.metadata.last_entry_id, closed.metadata.length,
+        )  # fmt: skip
+        return closed
+
+    async def _fence(self) -> EntryId:
+        schedule = self._schedules.last
+        search = LacSearch(schedule, self._schedules.last_first_entry_id - 1)
+        answers = ask_all(
+            [self._bookies.client(bookie) for bookie in schedule.ensemble],
+            self._fencing_read(LAST_ENTRY),
+        )
+        while not search.is_covered:
+            if search.is_hopeless:
+                raise self._failure(f"fence ledger {self._ledger_id}")
+            bookie, response = await answers.get()
+            if response.status is StatusCode.EUA:
+                raise error_of(response.status, f"fence ledger {self._ledger_id} at {bookie}")
+            found = self._outcome(bookie, response, None)
+            if isinstance(found, CoreError):
+                search.on_failure(bookie)
+            else:
+                search.on_answer(bookie, None if found is None else found.lac)
+        return search.lac
+
+    async def _read_forward(self, lac: EntryId, read_batch: int) -> tuple[EntryId, int]:
+        """Add again everything behind `lac` that may have been acknowledged; return the end."""
+        adder: EntryAdder | None = None
+        next_entry = lac + 1
+        while True:
+            asked = [self._ask_entry(next_entry + i) for i in range(read_batch)]
+            for one in asked:
+                entry = await self._decide_entry(one)
+                if entry is None:
+                    if adder is None:
+                        return lac, 0
+                    await adder.drained()
+                    return adder.last_add_pushed, adder.length
+                if adder is None:
+                    end = (lac, entry.length - len(entry.payload))
+                    adder = EntryAdder(self._stored, self._bookies, _SILENT, end, recovery=True)
+                adder.length = entry.length - len(entry.payload)
+                adder.add((entry.payload,))
+            if adder is not None:
+                await adder.drained()
+            next_entry += read_batch
+
+    def _ask_entry(self, entry_id: EntryId) -> _Asked:
+        schedule = self._schedules.of(entry_id)
+        clients = [self._bookies.client(b) for b in schedule.write_bookies(entry_id)]
+        answers = ask_all(clients, self._fencing_read(entry_id))
+        return _Asked(entry_id, EntrySearch(schedule, entry_id), answers)
+
+    async def _decide_entry(self, asked: _Asked) -> Entry | None:
+        """Return a valid copy, or None when the entry was never acknowledged."""
+        search = asked.search
+        while search.verdict is Verdict.PENDING:
+            bookie, response = await asked.answers.get()
+            found = self._outcome(bookie, response, asked.entry_id)
+            if isinstance(found, CoreError):
+                search.on_failure(bookie)
+            elif found is None:
+                search.on_absent(bookie)
+            else:
+                return found
+        if search.verdict is Verdict.UNDECIDABLE:
+            raise self._failure(f"entry {asked.entry_id} of ledger {self._ledger_id}")
+        return None
+
+    async def _length_at(self, lac: EntryId) -> int:
+        """Return the length at an entry that was confirmed before: no later one told it."""
+        if lac < 0:
+            return 0
+        reader = LedgerReader(self._stored, self._nodes, self._bookies)
+        reader.note_confirmed(lac)
+        (entry,) = await reader.read(lac, lac)
+        return entry.length
+
+    def _fencing_read(self, entry_id: EntryId) -> ReadRequest:
+        return ReadRequest(
+            self._ledger_id,
+            entry_id,
+            fence=True,
+            master_key=self._master_key,
+            priority=HIGH_PRIORITY,
+        )
+
+    def _outcome(
+        self, bookie: BookieId, response: Response, entry_id: EntryId | None
+    ) -> Entry | CoreError | None:
+        """Return the entry, None when the bookie has none, or what went wrong."""
+        if response.status in ABSENT:
+            return None
+        what = f"recovery read of ledger {self._ledger_id} at bookie {bookie}"
+        error: CoreError
+        if isinstance(response, ReadResponse) and response.status is StatusCode.EOK:
+            try:
+                return read_entry(response.body or b"", self._ledger_id, entry_id, self._digest)
+            except DecodeError as problem:
+                error = CorruptData(f"{what}: {problem}")
+        else:
+            error = error_of(response.status, what)
+        logger.warning("recovery_read_failed %s", error)
+        self._error = worse(self._error, error)
+        return error
+
+    def _failure(self, what: str) -> CoreError:
+        kind = type(self._error) if self._error is not None else BookieUnavailable
+        return kind(f"{what}: too few valid answers ({self._error})")
+
+
+def _decide_close(
+    current: LedgerMetadata, last_entry_id: EntryId, length: int
+) -> LedgerMetadata | None:
+    if current.is_closed:
+        return None  # another recoverer was faster, and its end counts
+    if current.state is not LedgerState.IN_RECOVERY:
+        raise MetadataConflict(f"a ledger in recovery became {current.state.name} again")
+    return current.closed(last_entry_id, length)

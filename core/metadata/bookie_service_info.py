@@ -1,0 +1,72 @@
+"""What a bookie's registration node says: where it can be reached.
+
+Source: BookKeeper BookieServiceInfoSerde, BookieServiceInfoUtils (empty data: from the id itself).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError as ProtobufError
+
+from core.errors import CorruptData
+from core.metadata.schemas import BookieServiceInfoFormat
+from protocol.ids import BookieId
+
+BOOKIE_RPC: Final = "bookie-rpc"
+
+
+class Endpoint(NamedTuple):
+    """One door of a bookie."""
+
+    id: str
+    host: str
+    port: int
+    protocol: str
+    auth: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BookieServiceInfo:
+    """All doors of a bookie and its free properties."""
+
+    endpoints: tuple[Endpoint, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def rpc(self) -> Endpoint | None:
+        """Return the first door that speaks BookKeeper's protocol."""
+        return next((end for end in self.endpoints if end.protocol == BOOKIE_RPC), None)
+
+
+def rpc_service_info(host: str, port: int) -> BookieServiceInfo:
+    """Return what a bookie with one door publishes."""
+    return BookieServiceInfo((Endpoint("bookie", host, port, BOOKIE_RPC),))
+
+
+def encode_service_info(info: BookieServiceInfo) -> bytes:
+    """Return the data of a registration node."""
+    message = BookieServiceInfoFormat()
+    for end in info.endpoints:
+        message.endpoints.add(**end._asdict())
+    for key, value in info.properties.items():
+        message.properties.add(key=key, value=value)
+    return bytes(message.SerializeToString())
+
+
+def decode_service_info(data: bytes, bookie_id: BookieId) -> BookieServiceInfo:
+    """Read a registration node's data; empty means host:port as the id. Errors: CorruptData."""
+    if not data:
+        host, _, port = bookie_id.rpartition(":")
+        if not host or not port.isdecimal():
+            raise CorruptData(f"bookie {bookie_id} is registered without an address")
+        return rpc_service_info(host, int(port))
+    message = BookieServiceInfoFormat()
+    try:
+        message.ParseFromString(data)
+    except ProtobufError as error:
+        raise CorruptData(f"registration of bookie {bookie_id}: {error}") from error
+    endpoints = tuple(
+        Endpoint(e.id, e.host, e.port, e.protocol, tuple(e.auth), tuple(e.extensions))
+        for e in message.endpoints
+    )
+    return BookieServiceInfo(endpoints, {p.key: p.value for p in message.properties})

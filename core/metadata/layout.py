@@ -1,0 +1,109 @@
+"""Where everything lies in the metadata tree: BookKeeper's and DistributedLog's own paths.
+
+Pure text in, text out. Source: BookKeeper AbstractZkLedgerManager, LegacyHierarchical- and
+LongHierarchicalLedgerManager; DistributedLog LogMetadata, DLUtils; captured in
+tests/golden/zk-layout.md.
+"""
+
+from typing import Final
+
+from protocol.ids import BookieId, LedgerId
+
+LEDGERS_ROOT: Final = "/ledgers"
+"""BookKeeper's default root."""
+
+LAYOUT_TEXT: Final = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
+"""What `<root>/LAYOUT` holds: layout format 2, ledger manager and its version."""
+
+SHORT_LEDGER_ID_MAX: Final = 2**31 - 2
+"""Ids above have 19 digits in their path and come from the long generator."""
+
+LEDGER_ID_MAX: Final = 2**63 - 1
+DEFAULT_LOG_PARTITION: Final = "<default>"
+
+
+class LedgerPaths:
+    """Paths below one BookKeeper root (hierarchical ledger manager)."""
+
+    def __init__(self, root: str = LEDGERS_ROOT) -> None:
+        self.root = root
+        self.layout = f"{root}/LAYOUT"
+        self.instance_id = f"{root}/INSTANCEID"
+        self.available = f"{root}/available"
+        self.read_only = f"{root}/available/readonly"
+        self.cookies = f"{root}/cookies"
+        self.idgen = f"{root}/idgen"
+        self.idgen_long = f"{root}/idgen-long"
+
+    def ledger(self, ledger_id: LedgerId) -> str:
+        """Return the path of a ledger's metadata: 2/4/4 digits, or 3/4/4/4/4 for long ids."""
+        if not 0 <= ledger_id <= LEDGER_ID_MAX:
+            raise ValueError(f"not a ledger id: {ledger_id}")
+        short = ledger_id <= SHORT_LEDGER_ID_MAX
+        digits = f"{ledger_id:010d}" if short else f"{ledger_id:019d}"
+        head = len(digits) % 4
+        parts = [digits[:head], *(digits[at : at + 4] for at in range(head, len(digits), 4))]
+        parts[-1] = "L" + parts[-1]
+        return "/".join((self.root, *parts))
+
+    def ledger_id(self, path: str) -> LedgerId | None:
+        """Return the id of the ledger whose metadata lies at `path`, or None for anything else."""
+        if not path.startswith(self.root + "/"):
+            return None
+        parts = path[len(self.root) + 1 :].split("/")
+        name = parts[-1]
+        digits = "".join(parts[:-1]) + name[1:]
+        if not name.startswith("L") or not (digits.isascii() and digits.isdigit()):
+            return None
+        found = LedgerId(int(digits))
+        return found if found <= LEDGER_ID_MAX and self.ledger(found) == path else None
+
+    def bookie(self, bookie_id: BookieId) -> str:
+        """Return where a writable bookie is registered (ephemeral)."""
+        return f"{self.available}/{bookie_id}"
+
+    def read_only_bookie(self, bookie_id: BookieId) -> str:
+        """Return where a read-only bookie is registered (ephemeral)."""
+        return f"{self.read_only}/{bookie_id}"
+
+    def cookie(self, bookie_id: BookieId) -> str:
+        """Return where a bookie's cookie lies."""
+        return f"{self.cookies}/{bookie_id}"
+
+
+class LogPaths:
+    """Paths of one log stream below a DistributedLog namespace."""
+
+    def __init__(self, namespace: str, log: str, partition: str = DEFAULT_LOG_PARTITION) -> None:
+        self.log = f"{namespace}/{log}"
+        """The stream itself; its data may hold the application's metadata."""
+        self.partition = f"{self.log}/{partition}"
+        self.max_txid = f"{self.partition}/maxtxid"
+        self.version = f"{self.partition}/version"
+        self.lock = f"{self.partition}/lock"
+        self.read_lock = f"{self.partition}/readLock"
+        self.segments = f"{self.partition}/ledgers"
+        """Parent of the segments; its data is the highest log segment sequence number."""
+        self.allocation = f"{self.partition}/allocation"
+        self.subscribers = f"{self.partition}/subscribers"
+
+    def segment(self, name: str) -> str:
+        """Return the path of a segment by its node name."""
+        return f"{self.segments}/{name}"
+
+    def initial_nodes(self) -> list[tuple[str, bytes]]:
+        """Return what a new log consists of, parents first: path and data."""
+        return [
+            (self.log, b""),
+            (self.partition, b""),
+            (self.max_txid, b"0"),
+            (self.version, LOG_LAYOUT_VERSION),
+            (self.lock, b""),
+            (self.read_lock, b""),
+            (self.segments, b"0"),
+            (self.allocation, b""),
+        ]
+
+
+LOG_LAYOUT_VERSION: Final = b"\xff\xff\xff\xff"
+"""Data of a log's `version` node: -1 as a big-endian int32; anything else is refused."""

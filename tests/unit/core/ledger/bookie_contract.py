@@ -1,0 +1,213 @@
+"""What a ledger client relies on in a bookie: run against the fake here and the real one over TCP.
+
+Source: reference BookKeeper 1.6, 1.7. A test class gives `open_client`: a client of an empty bookie.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from core.ledger.bookie_client import BookieClient, ask
+from protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
+from protocol.bookkeeper.entry import pack_entry, pack_lac, read_entry, read_lac
+from protocol.bookkeeper.messages import (
+    AddRequest,
+    AddResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Response,
+    StatusCode,
+    WriteLacRequest,
+)
+from protocol.ids import LedgerId
+
+KEY = ledger_master_key(b"")
+OTHER_KEY = ledger_master_key(b"other")
+DIGEST = Digest(DigestType.CRC32)
+L7 = LedgerId(7)
+
+
+def add_request(
+    entry_id: int,
+    payload: bytes = b"payload",
+    *,
+    ledger_id: LedgerId = L7,
+    lac: int = -1,
+    key: bytes = KEY,
+    recovery: bool = False,
+) -> AddRequest:
+    length = (entry_id + 1) * len(payload)
+    body = pack_entry(ledger_id, entry_id, lac, length, (payload[:3], payload[3:]), DIGEST)
+    return AddRequest(ledger_id, entry_id, key, body, recovery)
+
+
+def fence_request(entry_id: int = -1, key: bytes = KEY, ledger_id: LedgerId = L7) -> ReadRequest:
+    return ReadRequest(ledger_id, entry_id, fence=True, master_key=key)
+
+
+def payload_of(response: Response, entry_id: int | None) -> bytes:
+    assert isinstance(response, ReadResponse)
+    assert response.status is StatusCode.EOK
+    assert response.body is not None
+    return bytes(read_entry(response.body, L7, entry_id, DIGEST).payload)
+
+
+class BookieContract:
+    async def open_client(self) -> BookieClient:
+        raise AssertionError("the test class gives this")
+
+    async def close_client(self, client: BookieClient) -> None:
+        await client.close()
+
+    def run(self, story: Callable[[BookieClient], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            client = await self.open_client()
+            try:
+                async with asyncio.timeout(30):
+                    await story(client)
+            finally:
+                await self.close_client(client)
+
+        asyncio.run(main(), debug=True)
+
+    def test_added_entry_is_read_back(self) -> None:
+        async def story(client: BookieClient) -> None:
+            response = await ask(client, add_request(0, b"hello"))
+            assert response == AddResponse(StatusCode.EOK, L7, 0)
+            response = await ask(client, ReadRequest(L7, 0))
+            assert payload_of(response, 0) == b"hello"
+
+        self.run(story)
+
+    def test_reply_never_comes_before_submit_returned(self) -> None:
+        async def story(client: BookieClient) -> None:
+            done: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+            client.submit(add_request(0), done.set_result)
+            assert not done.done()
+            await done
+
+        self.run(story)
+
+    def test_many_outstanding_adds_are_all_answered(self) -> None:
+        async def story(client: BookieClient) -> None:
+            answers: list[Awaitable[Response]] = [
+                ask(client, add_request(i, b"%d" % i)) for i in range(200)
+            ]
+            for entry_id, answer in enumerate(answers):
+                assert await answer == AddResponse(StatusCode.EOK, L7, entry_id)
+            reads = [ask(client, ReadRequest(L7, i)) for i in range(200)]
+            for entry_id, read in enumerate(reads):
+                assert payload_of(await read, entry_id) == b"%d" % entry_id
+
+        self.run(story)
+
+    def test_any_order_of_entries_is_accepted_and_adding_again_is_harmless(self) -> None:
+        async def story(client: BookieClient) -> None:
+            for entry_id in (5, 2, 2, 9):
+                response = await ask(client, add_request(entry_id))
+                assert response.status is StatusCode.EOK
+            response = await ask(client, ReadRequest(L7, -1))
+            assert payload_of(response, 9) == b"payload"
+
+        self.run(story)
+
+    def test_missing_entry_and_missing_ledger_are_told_apart(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0))
+            response = await ask(client, ReadRequest(L7, 1))
+            assert response.status is StatusCode.ENOENTRY
+            response = await ask(client, ReadRequest(LedgerId(8), 0))
+            assert response.status is StatusCode.ENOLEDGER
+
+        self.run(story)
+
+    def test_wrong_master_key_is_refused(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0))
+            response = await ask(client, add_request(1, key=OTHER_KEY))
+            assert response.status is StatusCode.EUA
+            response = await ask(client, fence_request(key=OTHER_KEY))
+            assert response.status is StatusCode.EUA
+            response = await ask(client, add_request(1))
+            assert response.status is StatusCode.EOK
+
+        self.run(story)
+
+    def test_fence_stops_adds_but_not_recovery(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0, lac=-1))
+            await ask(client, add_request(1, b"last", lac=0))
+            response = await ask(client, fence_request())
+            assert payload_of(response, 1) == b"last"
+            response = await ask(client, add_request(2))
+            assert response.status is StatusCode.EFENCED
+            response = await ask(client, add_request(2, recovery=True))
+            assert response.status is StatusCode.EOK
+            assert payload_of(await ask(client, ReadRequest(L7, 2)), 2) == b"payload"
+
+        self.run(story)
+
+    def test_fencing_an_unknown_ledger_makes_it(self) -> None:
+        async def story(client: BookieClient) -> None:
+            response = await ask(client, fence_request())
+            assert response.status is StatusCode.ENOENTRY
+            response = await ask(client, add_request(0))
+            assert response.status is StatusCode.EFENCED
+            response = await ask(client, ReadRequest(L7, 0))
+            assert response.status is StatusCode.ENOENTRY
+
+        self.run(story)
+
+    def test_fencing_read_of_one_entry(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0, b"first"))
+            assert payload_of(await ask(client, fence_request(0)), 0) == b"first"
+            response = await ask(client, fence_request(1))
+            assert response.status is StatusCode.ENOENTRY
+
+        self.run(story)
+
+    def test_reads_carry_the_known_lac(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0, lac=-1))
+            await ask(client, add_request(1, lac=0))
+            response = await ask(client, ReadRequest(L7, 0))
+            assert isinstance(response, ReadResponse)
+            assert response.max_lac == 0
+
+        self.run(story)
+
+    def test_lac_is_read_from_the_last_entry_or_the_packet(self) -> None:
+        async def story(client: BookieClient) -> None:
+            response = await ask(client, ReadLacRequest(L7))
+            assert response.status is StatusCode.ENOENTRY
+            await ask(client, add_request(0, lac=-1))
+            await ask(client, add_request(1, lac=0))
+            response = await ask(client, ReadLacRequest(L7))
+            assert isinstance(response, ReadLacResponse)
+            assert response.last_entry_body is not None
+            assert read_entry(response.last_entry_body, L7, 1, DIGEST).lac == 0
+            assert not response.lac_body
+            packet = pack_lac(L7, 1, DIGEST)
+            written = await ask(client, WriteLacRequest(L7, 1, KEY, packet))
+            assert written.status is StatusCode.EOK
+            response = await ask(client, ReadLacRequest(L7))
+            assert isinstance(response, ReadLacResponse)
+            assert response.lac_body is not None
+            assert read_lac(response.lac_body, L7, DIGEST) == 1
+
+        self.run(story)
+
+    def test_ledgers_do_not_mix(self) -> None:
+        async def story(client: BookieClient) -> None:
+            other = LedgerId(8)
+            await ask(client, add_request(0, b"seven"))
+            await ask(client, add_request(0, b"eight", ledger_id=other, key=OTHER_KEY))
+            await ask(client, fence_request())
+            response = await ask(client, add_request(1, ledger_id=other, key=OTHER_KEY))
+            assert response.status is StatusCode.EOK
+            assert payload_of(await ask(client, ReadRequest(L7, 0)), 0) == b"seven"
+
+        self.run(story)

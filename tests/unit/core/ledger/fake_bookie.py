@@ -1,0 +1,175 @@
+"""A bookie in memory: what the protocol promises, and faults on demand.
+
+It answers on the next turn of the loop, in order; `hold()` keeps answers back until `release()`.
+Verified by the same contract class that the real bookie passes (`bookie_contract.py`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from protocol.bookkeeper.entry import HEADER_SIZE, read_ids
+from protocol.bookkeeper.messages import (
+    AddRequest,
+    AddResponse,
+    ErrorResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    StatusCode,
+    WriteLacRequest,
+    WriteLacResponse,
+    operation_of,
+)
+from protocol.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+
+Reply = Callable[[Response], None]
+Fault = Callable[[Request], StatusCode | None]
+"""Says what goes wrong with a request; None: nothing."""
+
+
+def no_fault(request: Request) -> StatusCode | None:
+    return None
+
+
+class FakeLedger:
+    def __init__(self, master_key: bytes) -> None:
+        self.master_key = master_key
+        self.entries: dict[EntryId, bytes] = {}
+        self.fenced = False
+        self.explicit_lac: bytes | None = None
+        self.lac = NO_ENTRY
+
+    @property
+    def last_entry(self) -> EntryId:
+        return max(self.entries, default=NO_ENTRY)
+
+
+class FakeBookie:
+    def __init__(self, bookie_id: str) -> None:
+        self.bookie_id = BookieId(bookie_id)
+        self.ledgers: dict[LedgerId, FakeLedger] = {}
+        self.fault: Fault = no_fault
+        """A LOCAL_* status is answered before the bookie sees the request."""
+        self.lost_answer: Fault = no_fault
+        """A LOCAL_* status replaces the answer after the bookie did what was asked."""
+        self.requests: list[Request] = []
+        self.closed = False
+        self._held: list[Callable[[], None]] | None = None
+
+    def submit(self, request: Request, reply: Reply) -> None:
+        assert not self.closed
+        self.requests.append(request)
+        asyncio.get_running_loop().call_soon(self._arrive, request, reply)
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def hold(self) -> None:
+        """Serve nothing until `release`."""
+        self._held = []
+
+    def release(self, count: int | None = None) -> None:
+        """Serve what was held, or only the first `count` of it and go on holding."""
+        held = self._held or []
+        self._held = held[count:] if count is not None else None
+        for serve in held[:count]:
+            serve()
+
+    @property
+    def held_count(self) -> int:
+        return len(self._held or [])
+
+    def _arrive(self, request: Request, reply: Reply) -> None:
+        if self._held is not None:
+            self._held.append(lambda: self._answer(request, reply))
+        else:
+            self._answer(request, reply)
+
+    def _answer(self, request: Request, reply: Reply) -> None:
+        fault = self.fault(request)
+        if fault is not None:
+            reply(ErrorResponse(fault, operation_of(request)))
+            return
+        response = self._serve(request)
+        lost = self.lost_answer(request)
+        reply(ErrorResponse(lost, operation_of(request)) if lost is not None else response)
+
+    def _serve(self, request: Request) -> Response:
+        if isinstance(request, AddRequest):
+            return self._add(request)
+        if isinstance(request, ReadRequest):
+            return self._fence(request) if request.fence else self._read(request)
+        if isinstance(request, ReadLacRequest):
+            return self._read_lac(request)
+        if isinstance(request, WriteLacRequest):
+            return self._write_lac(request)
+        return ErrorResponse(StatusCode.EBADREQ, operation_of(request))
+
+    def _add(self, request: AddRequest) -> Response:
+        body = b"".join(request.body)
+        ledger_id, entry_id = read_ids(body)
+        ledger = self.ledgers.setdefault(ledger_id, FakeLedger(request.master_key))
+        status = StatusCode.EOK
+        if ledger.master_key != request.master_key:
+            status = StatusCode.EUA
+        elif ledger.fenced and not request.recovery:
+            status = StatusCode.EFENCED
+        else:
+            ledger.entries[entry_id] = body
+            ledger.lac = max(ledger.lac, int.from_bytes(body[16:24], "big", signed=True))
+        return AddResponse(status, ledger_id, entry_id)
+
+    def _fence(self, request: ReadRequest) -> Response:
+        ledger_id, entry_id = request.ledger_id, request.entry_id
+        if not request.master_key:
+            return ReadResponse(StatusCode.EUA, ledger_id, entry_id)
+        ledger = self.ledgers.setdefault(ledger_id, FakeLedger(request.master_key))
+        if ledger.master_key != request.master_key:
+            return ReadResponse(StatusCode.EUA, ledger_id, entry_id)
+        ledger.fenced = True
+        return self._entry(ledger, request, None)
+
+    def _read(self, request: ReadRequest) -> Response:
+        ledger = self.ledgers.get(request.ledger_id)
+        if ledger is None:
+            return ReadResponse(StatusCode.ENOLEDGER, request.ledger_id, request.entry_id)
+        return self._entry(ledger, request, ledger.lac)
+
+    def _entry(
+        self, ledger: FakeLedger, request: ReadRequest, max_lac: EntryId | None
+    ) -> ReadResponse:
+        entry_id = request.entry_id if request.entry_id >= 0 else ledger.last_entry
+        body = ledger.entries.get(entry_id)
+        if body is None:
+            return ReadResponse(StatusCode.ENOENTRY, request.ledger_id, request.entry_id)
+        return ReadResponse(StatusCode.EOK, request.ledger_id, request.entry_id, body, max_lac)
+
+    def _read_lac(self, request: ReadLacRequest) -> Response:
+        ledger = self.ledgers.get(request.ledger_id)
+        last = ledger.entries.get(ledger.last_entry) if ledger else None
+        explicit = ledger.explicit_lac if ledger else None
+        if last is None and explicit is None:
+            return ReadLacResponse(StatusCode.ENOENTRY, request.ledger_id)
+        return ReadLacResponse(StatusCode.EOK, request.ledger_id, explicit, last)
+
+    def _write_lac(self, request: WriteLacRequest) -> Response:
+        ledger = self.ledgers.setdefault(request.ledger_id, FakeLedger(request.master_key))
+        if ledger.master_key != request.master_key:
+            return WriteLacResponse(StatusCode.EUA, request.ledger_id)
+        ledger.explicit_lac = bytes(request.body)
+        ledger.lac = max(ledger.lac, request.lac)
+        return WriteLacResponse(StatusCode.EOK, request.ledger_id)
+
+    def flip_bit(self, ledger_id: LedgerId, entry_id: EntryId) -> None:
+        """Spoil a stored entry's payload or digest, as a bad disk would."""
+        body = bytearray(self.ledgers[ledger_id].entries[entry_id])
+        body[-1 if len(body) > HEADER_SIZE else 0] ^= 1
+        self.ledgers[ledger_id].entries[entry_id] = bytes(body)
+
+
+DOWN: Final[Fault] = lambda request: StatusCode.LOCAL_UNAVAILABLE  # noqa: E731 - a constant
+SILENT: Final[Fault] = lambda request: StatusCode.LOCAL_TIMEOUT  # noqa: E731 - a constant
