@@ -1,0 +1,95 @@
+"""Settings of a bookie, by BookKeeper's property names. Built once; see core.runtime.config."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
+from bookie.group_format import GROUP_BYTES_MAX
+from core.runtime.config import setting
+from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookieConfig:
+    """One bookie: one journal directory, one ledger directory."""
+
+    journal_directory: Path = setting(
+        "journalDirectories",
+        Path("tailrace-data/bookie/journal"),
+        "Directory of the journal: master keys, fences, explicit LACs (and entries, if "
+        "journalWriteData). One directory.",
+    )
+    ledger_directory: Path = setting(
+        "ledgerDirectories",
+        Path("tailrace-data/bookie/ledgers"),
+        "Directory of entry logs and index files. One directory.",
+    )
+    bookie_id: str = setting("bookieId", "", "Id in ledger metadata. Default: host:port.")
+    host: str = setting("listeningInterface", "127.0.0.1", "Address to listen on.")
+    port: int = setting("bookiePort", 3181, "Port to listen on; 0 picks one.")
+    advertised_host: str = setting("advertisedAddress", "", "Host for clients. Default: host.")
+    journal_write_data: bool = setting(
+        "journalWriteData",
+        False,
+        "Write entries to the journal too and sync only that. Costs a second write of every byte "
+        "(34-47 % of the throughput on one disk); useful with the journal on a disk of its own.",
+    )
+    journal_max_size_mb: int = setting("journalMaxSizeMB", 64, "A journal file rolls at this size.")
+    preallocate_mb: int = setting(
+        "journalPreAllocSizeMB", 16, "Journal and entry log reserve room in steps of this size."
+    )
+    log_size_limit: int = setting(
+        "logSizeLimit", 1024 * MIB, "An entry log rolls at this size. Unit: bytes."
+    )
+    group_bytes_max: int = setting(
+        "journalBufferedWritesThreshold",
+        4 * MIB,
+        "One sync covers all that waits, up to this much. Unit: bytes.",
+    )
+    flush_entry_log_bytes: int = setting(
+        "flushEntrylogBytes",
+        256 * MIB,
+        "A checkpoint follows this much of new entries: bounds memory and the scan at start.",
+    )
+    flush_interval_ms: int = setting(
+        "flushInterval", 60_000, "A checkpoint follows new entries after this time. Unit: ms."
+    )
+    pending_bytes_max: int = setting(
+        "journalMaxMemorySizeMb",
+        64,
+        "Adds that wait for their sync; above it they are refused (ETOOMANYREQUESTS). Unit: MiB.",
+    )
+    pending_reads_max: int = setting(
+        "maxPendingReadRequestsPerThread", 10_000, "Reads that wait; above it they are refused."
+    )
+    frame_bytes_max: int = setting(
+        "nettyMaxFrameSizeBytes", MAX_FRAME_BYTES, "A longer frame ends its connection."
+    )
+    cached_ledgers_max: int = setting(
+        "openLedgerLimit", 20_000, "Ledgers whose state is kept in memory when nothing is unsaved."
+    )
+    open_file_limit: int = setting("openFileLimit", 512, "Files kept open for reading.")
+    cached_index_pages_max: int = setting(
+        "pageLimit", 1024, "Pages of index files kept in memory, 8 KiB each."
+    )
+    long_polls_max: int = setting(
+        "maxLongPolls", 10_000, "Reads that wait for a LAC; above it they are refused."
+    )
+    ledgers_root: str = setting("zkLedgersRootPath", "/ledgers", "Root in the metadata store.")
+
+    def __post_init__(self) -> None:
+        if not HEADER_SIZE + GROUP_BYTES_MAX <= self.log_size_limit <= POSITION_MAX:
+            raise ValueError(f"logSizeLimit must be in {HEADER_SIZE + GROUP_BYTES_MAX}..2^31-1")
+        if not 0 < self.group_bytes_max <= GROUP_BYTES_MAX - 2 * MAX_FRAME_BYTES:
+            raise ValueError("journalBufferedWritesThreshold must be in 1..6 MiB")
+        if self.pending_bytes_max * MIB < MAX_FRAME_BYTES:
+            raise ValueError("journalMaxMemorySizeMb must hold one frame")
+        if self.frame_bytes_max > MAX_FRAME_BYTES:
+            raise ValueError(f"nettyMaxFrameSizeBytes is at most {MAX_FRAME_BYTES}")
+
+    @property
+    def identity(self) -> str:
+        """Return the bookie id: the one given, else where clients find it."""
+        return self.bookie_id or f"{self.advertised_host or self.host}:{self.port}"

@@ -1,0 +1,111 @@
+"""Reading entries: location from the index file, body from the entry log. Used by one thread only.
+
+What is read is checked against what was asked for (size, ledger id, entry id): a wrong one is
+damage (CorruptData), never "no such entry". The bytes themselves are judged by the client's digest.
+"""
+
+import struct
+from pathlib import Path
+
+from bookie.entry_log_format import file_name, split_location
+from bookie.group_format import MIN_BODY_SIZE
+from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, unpack_slots
+from core.errors import CorruptData
+from core.runtime.files import Files
+from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.ids import EntryId, LedgerId
+
+_SIZE = struct.Struct(">i")
+_IDS = struct.Struct(">qq")
+_LAC = struct.Struct(">q")
+
+
+class EntryReader:
+    """Entry logs and index files, with a bounded number of open files and cached index pages."""
+
+    def __init__(
+        self, files: Files, directory: Path, indexes: IndexFiles, *, files_max: int, pages_max: int
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._indexes = indexes
+        self._files_max = files_max
+        self._pages_max = pages_max
+        self._fds: dict[int, int] = {}
+        self._pages: dict[tuple[LedgerId, int], tuple[int, bytes]] = {}
+
+    def read(
+        self, ledger_id: LedgerId, entry_id: EntryId, location: int, generation: int
+    ) -> bytes | None:
+        """Return a body, None if there is no such entry.
+
+        `location` 0: look into the index file, whose pages are valid for `generation`.
+        Errors: OSError, CorruptData.
+        """
+        location = location or self.locate(ledger_id, entry_id, generation)
+        if not location:
+            return None
+        return self.read_at(ledger_id, entry_id, location)
+
+    def read_at(self, ledger_id: LedgerId, entry_id: EntryId, location: int) -> bytes:
+        """Return the body at a location. Errors: OSError, CorruptData."""
+        log_id, position = split_location(location)
+        fd = self._fd(log_id)
+        head = self._files.read_at(fd, _SIZE.size, position - _SIZE.size)
+        (size,) = _SIZE.unpack(head) if len(head) == _SIZE.size else (0,)
+        if not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES:
+            raise self._damage(ledger_id, entry_id, location, f"a size of {size}")
+        body = self._files.read_at(fd, size, position)
+        if len(body) < size:
+            raise self._damage(ledger_id, entry_id, location, f"{len(body)} of {size} bytes")
+        found = _IDS.unpack_from(body)
+        if found != (ledger_id, entry_id):
+            raise self._damage(ledger_id, entry_id, location, f"ledger and entry {found}")
+        return body
+
+    def lac_at(self, ledger_id: LedgerId, entry_id: EntryId, location: int) -> EntryId:
+        """Return the LAC field of the entry at a location. Errors: OSError, CorruptData."""
+        body = self.read_at(ledger_id, entry_id, location)
+        lac: EntryId = _LAC.unpack_from(body, 16)[0] if len(body) >= 24 else -1
+        return lac
+
+    def locate(self, ledger_id: LedgerId, entry_id: EntryId, generation: int) -> int:
+        """Return the location that the index file has for an entry, 0 if none."""
+        page, at = divmod(entry_id, SLOTS_PER_PAGE)
+        cached = self._pages.pop((ledger_id, page), None)
+        if cached is None or cached[0] != generation:
+            cached = (generation, self._indexes.read_page(ledger_id, page))
+        self._pages[ledger_id, page] = cached  # last: used most recently
+        if len(self._pages) > self._pages_max:
+            del self._pages[next(iter(self._pages))]
+        data = cached[1][at * 8 : at * 8 + 8]
+        return unpack_slots(data)[0] if len(data) == 8 else 0
+
+    def forget_log(self, log_id: int) -> None:
+        """Close a log that was removed."""
+        fd = self._fds.pop(log_id, None)
+        if fd is not None:
+            self._files.close(fd)
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._fds:
+            self.forget_log(next(iter(self._fds)))
+
+    def _fd(self, log_id: int) -> int:
+        fd = self._fds.pop(log_id, None)
+        if fd is None:
+            fd = self._files.open(self._directory / file_name(log_id))
+        self._fds[log_id] = fd
+        if len(self._fds) > self._files_max:
+            self.forget_log(next(iter(self._fds)))
+        return fd
+
+    def _damage(
+        self, ledger_id: LedgerId, entry_id: EntryId, location: int, what: str
+    ) -> CorruptData:
+        log_id, position = split_location(location)
+        return CorruptData(
+            f"ledger={ledger_id} entry={entry_id} file={file_name(log_id)} position={position}: "
+            f"found {what}"
+        )

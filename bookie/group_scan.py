@@ -1,0 +1,96 @@
+"""Reading groups back: where the acknowledged part of a file ends.
+
+Rule. Groups are written one after the other, each synced before the next begins; so only the last
+can be torn. A group that does not verify is therefore either the torn end of the file (cut it: it
+was never acknowledged) or damage inside what was acknowledged (never cut that). Which of the two
+is told by a later synced group that does verify.
+"""
+
+from collections.abc import Callable, Iterator
+
+from bookie.group_format import (
+    GROUP_BYTES_MAX,
+    TRAILER_SIZE,
+    Group,
+    Stop,
+    read_group,
+    trailer_pattern,
+    trailer_span,
+)
+from core.errors import CorruptData
+from protocol.ids import Position
+
+WINDOW_BYTES = 16 * 1024 * 1024
+_PATTERN = trailer_pattern()
+
+Read = Callable[[int, Position], bytes]
+"""(size, position) -> bytes, fewer only at the end of the file."""
+
+
+class GroupScan:
+    """Iterates over the groups of one file; afterwards `end` is where the next one belongs.
+
+    A group with a wrong checksum but a whole structure is given out (`intact` false) if something
+    acknowledged follows it: its entries exist, and their readers' digests judge them.
+    Errors: CorruptData, if records behind a broken structure were acknowledged.
+    Cost: one pass of CRC32C over the file, 0.3 us a record, two windows of memory.
+    """
+
+    def __init__(self, read: Read, name: str, file_id: int, alignment: int = 1) -> None:
+        self._read = read
+        self._name = name
+        self._file_id = file_id
+        self._alignment = alignment
+        self.end: Position = 0
+
+    def groups(self, start: Position) -> Iterator[Group]:
+        """Yield the groups from `start`, the first byte of one."""
+        self.end = start
+        origin, window = start, memoryview(self._read(WINDOW_BYTES, start))
+        while True:
+            group = read_group(window, self.end - origin, origin, self._file_id)
+            if group is Stop.SHORT and self.end > origin and len(window) == WINDOW_BYTES:
+                origin, window = self.end, memoryview(self._read(WINDOW_BYTES, self.end))
+                continue
+            if isinstance(group, Stop):
+                self._refuse_if_followed(self.end)
+                return
+            if not group.intact and not self._is_followed(group.end):
+                return
+            yield group
+            self.end = group.end + -group.end % self._alignment
+            if self.end - origin > len(window):
+                origin, window = self.end, memoryview(self._read(WINDOW_BYTES, self.end))
+
+    def _refuse_if_followed(self, position: Position) -> None:
+        if self._is_followed(position):
+            raise CorruptData(
+                f"{self._name}: damaged at position {position}, and acknowledged records follow; "
+                "restore the file from a backup, or remove this bookie and let it be rebuilt"
+            )
+
+    def _is_followed(self, position: Position) -> bool:
+        """Return whether a synced group that verifies begins at or behind `position`."""
+        overlap = TRAILER_SIZE - 1
+        at = position
+        while len(window := self._read(WINDOW_BYTES, at)) >= TRAILER_SIZE:
+            place = window.find(_PATTERN)
+            while place >= 0:
+                if self._verifies(trailer_span(window, place), position, at + place):
+                    return True
+                place = window.find(_PATTERN, place + 1)
+            at += len(window) - overlap
+        return False
+
+    def _verifies(
+        self, span: tuple[Position, int] | None, first: Position, trailer_at: Position
+    ) -> bool:
+        if span is None:
+            return False
+        start, length = span
+        if start < first or start + length != trailer_at or length > GROUP_BYTES_MAX:
+            return False
+        group = read_group(
+            memoryview(self._read(length + TRAILER_SIZE, start)), 0, start, self._file_id
+        )
+        return isinstance(group, Group) and group.intact

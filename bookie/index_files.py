@@ -1,0 +1,165 @@
+"""The index files of all ledgers: read by the reading thread, written by checkpoints.
+
+Shape: `current/<x>/<y>/<ledger id in hex>.idx`, as BookKeeper's. A file that a crash left without
+its header (all zeros, or short) counts as absent: its ledger is still in the tail that is replayed.
+"""
+
+import os
+import sys
+from array import array
+from pathlib import Path
+from typing import NamedTuple
+
+from bookie.entry_log_format import file_ids
+from bookie.index_format import (
+    HEADER_SIZE,
+    PAGE_SIZE,
+    SLOT_SIZE,
+    SUFFIX,
+    IndexHeader,
+    file_path,
+    pack_header,
+    read_header,
+    slot_position,
+)
+from bookie.ledger_state import LocationTable
+from core.errors import CorruptData
+from core.runtime.files import Files
+from protocol.errors import DecodeError
+from protocol.ids import EntryId, LedgerId
+
+SLOTS_PER_PAGE = PAGE_SIZE // SLOT_SIZE
+
+
+class LoadedIndex(NamedTuple):
+    """What an index file says of its ledger."""
+
+    header: IndexHeader
+    last_entry: EntryId
+    last_location: int
+
+
+class IndexFiles:
+    """Index files below one directory. Every call blocks; Errors: OSError, CorruptData."""
+
+    def __init__(self, files: Files, directory: Path) -> None:
+        self._files = files
+        self._directory = directory
+
+    def path(self, ledger_id: int) -> Path:
+        """Return where the index file of a ledger lies."""
+        return self._directory.joinpath(*file_path(ledger_id))
+
+    def load(self, ledger_id: LedgerId) -> LoadedIndex | None:
+        """Return header and last entry of a ledger, None if it has no index file."""
+        fd = self._open(ledger_id)
+        if fd is None:
+            return None
+        try:
+            data = self._files.read_at(fd, HEADER_SIZE, 0)
+            if len(data) < HEADER_SIZE or not any(data[:12]):
+                return None
+            header = read_header(data)
+            entry_id, location = self._last_slot(fd)
+        except DecodeError as error:
+            raise CorruptData(f"{self.path(ledger_id)}: {error}") from error
+        finally:
+            self._files.close(fd)
+        return LoadedIndex(header, entry_id, location)
+
+    def read_page(self, ledger_id: LedgerId, page: int) -> bytes:
+        """Return one page of locations; shorter or empty behind the end of the file."""
+        fd = self._open(ledger_id)
+        if fd is None:
+            return b""
+        try:
+            return self._files.read_at(fd, PAGE_SIZE, slot_position(page * SLOTS_PER_PAGE))
+        finally:
+            self._files.close(fd)
+
+    def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
+        """Return the ids of all entries in a ledger's index file, sorted."""
+        found: list[EntryId] = []
+        page = 0
+        while data := self.read_page(ledger_id, page):
+            first = page * SLOTS_PER_PAGE
+            found += [first + at for at, location in enumerate(unpack_slots(data)) if location]
+            page += 1
+        return found
+
+    def write(self, ledger_id: LedgerId, header: IndexHeader, locations: LocationTable) -> None:
+        """Write header and locations of one ledger and sync them. Idempotent."""
+        path = self.path(ledger_id)
+        fd = self._open(ledger_id)
+        is_new = fd is None
+        if fd is None:
+            self._files.make_directory(path.parent)
+            fd = self._files.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            self._files.write_at(fd, [pack_header(header)], 0)
+            end = HEADER_SIZE
+            for first, run in locations.runs():
+                self._files.write_at(fd, [_pack_slots(run)], slot_position(first))
+                end = max(end, slot_position(first + len(run)))
+            padded = end + -(end - HEADER_SIZE) % PAGE_SIZE
+            if padded > self._files.size(fd):
+                self._files.truncate(fd, padded)
+            self._files.sync(fd)
+        finally:
+            self._files.close(fd)
+        if is_new:
+            self._files.sync_directory(path.parent)
+
+    def remove(self, ledger_id: LedgerId) -> None:
+        """Remove the index file of a ledger."""
+        self._files.remove(self.path(ledger_id))
+
+    def ledger_ids(self) -> set[LedgerId]:
+        """Return the ids of all ledgers that have an index file. Cost: walks all directories."""
+        found: set[LedgerId] = set()
+        for outer in _hex_directories(self._files.names(self._directory)):
+            for inner in _hex_directories(self._files.names(self._directory / outer)):
+                names = self._files.names(self._directory / outer / inner)
+                found.update(LedgerId(i) for i in file_ids(names, SUFFIX))
+        return found
+
+    def _open(self, ledger_id: LedgerId) -> int | None:
+        try:
+            return self._files.open(self.path(ledger_id), os.O_RDWR)
+        except FileNotFoundError:
+            return None
+
+    def _last_slot(self, fd: int) -> tuple[EntryId, int]:
+        """Return the last entry id with a location, and that; (-1, 0) if there is none."""
+        page = (self._files.size(fd) - HEADER_SIZE - 1) // PAGE_SIZE
+        while page >= 0:
+            first = page * SLOTS_PER_PAGE
+            slots = unpack_slots(self._files.read_at(fd, PAGE_SIZE, slot_position(first)))
+            for at in range(len(slots) - 1, -1, -1):
+                if slots[at]:
+                    return first + at, slots[at]
+            page -= 1
+        return -1, 0
+
+
+def unpack_slots(data: bytes) -> "array[int]":
+    """Return the locations in (part of) a page."""
+    slots = array("q", data[: len(data) // SLOT_SIZE * SLOT_SIZE])
+    _to_or_from_big_endian(slots)
+    return slots
+
+
+def _pack_slots(run: "array[int]") -> bytes:
+    slots = array("q", run)
+    _to_or_from_big_endian(slots)
+    return slots.tobytes()
+
+
+def _to_or_from_big_endian(slots: "array[int]") -> None:
+    if sys.byteorder == "little":
+        slots.byteswap()
+
+
+def _hex_directories(names: list[str]) -> list[str]:
+    wanted = {f"{number:x}" for number in range(256)}
+    return [name for name in names if name in wanted]

@@ -1,0 +1,76 @@
+"""BookKeeper's index file of one ledger, byte for byte. Source: reference BookKeeper 5.7; FileInfo.
+
+file   = header of 1024 bytes, i64 location for each entry id from 0 (0: not here)
+header = "BKLE", i32 version 1, i32 key length, key, i32 state (bit 0: fenced),
+         i32 explicit LAC length, packet, zeros
+"""
+
+import struct
+from typing import NamedTuple
+
+from protocol.errors import BadLength, BadValue, BufferUnderflow
+from protocol.ids import Buffer, EntryId, Position
+
+HEADER_SIZE = 1024
+PAGE_SIZE = 8192
+SLOT_SIZE = 8
+SUFFIX = ".idx"
+KEY_BYTES_MAX = 128
+PACKET_BYTES_MAX = 512
+FENCED_BIT = 1
+
+_HEAD = struct.Struct(">4sii")
+_I32 = struct.Struct(">i")
+
+
+class IndexHeader(NamedTuple):
+    """What is kept of a ledger besides its entries."""
+
+    master_key: bytes
+    fenced: bool = False
+    explicit_lac: bytes = b""
+    """The packet as it came; empty if there is none."""
+
+
+def pack_header(header: IndexHeader) -> bytes:
+    """Return the 1024 bytes."""
+    key, packet = header.master_key, header.explicit_lac
+    data = b"".join(
+        (
+            _HEAD.pack(b"BKLE", 1, len(key)),
+            key,
+            _I32.pack(FENCED_BIT if header.fenced else 0),
+            _I32.pack(len(packet)),
+            packet,
+        )
+    )
+    return data.ljust(HEADER_SIZE, b"\0")
+
+
+def read_header(data: Buffer) -> IndexHeader:
+    """Read the 1024 bytes. Errors: BufferUnderflow, BadValue, BadLength."""
+    if len(data) < HEADER_SIZE:
+        raise BufferUnderflow(f"an index file of {len(data)} bytes has no header")
+    magic, version, key_length = _HEAD.unpack_from(data)
+    if magic != b"BKLE" or version not in (0, 1):
+        raise BadValue(f"not the header of an index file: {bytes(data[:12]).hex()}")
+    if not 0 <= key_length <= KEY_BYTES_MAX:
+        raise BadLength(f"a master key of {key_length} bytes")
+    at = _HEAD.size + key_length
+    key = bytes(data[_HEAD.size : at])
+    (state,) = _I32.unpack_from(data, at)
+    packet_length = _I32.unpack_from(data, at + 4)[0] if version else 0
+    if not 0 <= packet_length <= PACKET_BYTES_MAX:
+        raise BadLength(f"an explicit LAC of {packet_length} bytes")
+    packet = bytes(data[at + 8 : at + 8 + packet_length])
+    return IndexHeader(key, bool(state & FENCED_BIT), packet)
+
+
+def file_path(ledger_id: int) -> tuple[str, str, str]:
+    """Return the two directories and the name of a ledger's index file."""
+    return f"{ledger_id >> 8 & 0xFF:x}", f"{ledger_id & 0xFF:x}", f"{ledger_id:x}{SUFFIX}"
+
+
+def slot_position(entry_id: EntryId) -> Position:
+    """Return where the location of an entry lies in its index file."""
+    return HEADER_SIZE + SLOT_SIZE * entry_id

@@ -1,0 +1,117 @@
+"""BookKeeper's journal, version 6, byte for byte. Source: reference BookKeeper 5.2.
+
+    file    = header of 512 bytes ("BKLG", i32 version 6, zeros), (record | padding)*
+    record  = i32 size, body: i64 ledger id, i64 entry id, rest
+    padding = i32 -0x100, i32 length, that many zeros
+
+The entry id tells special records from entries: -0x1000 master key (i32 length, key), -0x2000
+fence, -0x8000 explicit LAC (i32 length, packet). Groups and their trailers: group_format.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from protocol.errors import BadLength, BadValue, BufferUnderflow
+from protocol.ids import Buffer, EntryId, LedgerId, Position
+
+HEADER_SIZE = 512
+ALIGNMENT = 512
+VERSION = 6
+SUFFIX = ".txn"
+KEY = -0x1000
+FENCE = -0x2000
+EXPLICIT_LAC = -0x8000
+PADDING = -0x100
+
+_HEADER = struct.Struct(">4si")
+_IDS = struct.Struct(">iqq")
+_VALUE = struct.Struct(">iqqi")
+_I32 = struct.Struct(">i")
+_PADDING = struct.Struct(">ii")
+
+
+class JournalRecord(NamedTuple):
+    """One record. `body` begins with the ledger id; empty for padding (entry id PADDING)."""
+
+    position: Position
+    ledger_id: int
+    entry_id: EntryId
+    body: memoryview
+
+
+def file_name(journal_id: int) -> str:
+    """Return the name of a journal file."""
+    return f"{journal_id:x}{SUFFIX}"
+
+
+def pack_header() -> bytes:
+    """Return the 512 bytes that a journal begins with."""
+    return _HEADER.pack(b"BKLG", VERSION).ljust(HEADER_SIZE, b"\0")
+
+
+def check_header(data: Buffer) -> None:
+    """Refuse what is not a journal of version 6. Errors: BufferUnderflow, BadValue."""
+    if len(data) < HEADER_SIZE:
+        raise BufferUnderflow(f"a journal of {len(data)} bytes has no header")
+    if _HEADER.unpack_from(data) != (b"BKLG", VERSION):
+        raise BadValue(f"not the header of a journal version 6: {bytes(data[:8]).hex()}")
+
+
+def pack_key(ledger_id: LedgerId, key: bytes) -> bytes:
+    """Return the record of a ledger's master key."""
+    return _VALUE.pack(20 + len(key), ledger_id, KEY, len(key)) + key
+
+
+def pack_fence(ledger_id: LedgerId) -> bytes:
+    """Return the record that fences a ledger."""
+    return _IDS.pack(16, ledger_id, FENCE)
+
+
+def pack_explicit_lac(ledger_id: LedgerId, packet: Buffer) -> bytes:
+    """Return the record of an explicit LAC; the packet is kept as it came."""
+    return _VALUE.pack(20 + len(packet), ledger_id, EXPLICIT_LAC, len(packet)) + packet
+
+
+def read_value(body: memoryview) -> bytes:
+    """Return the key or packet of such a record's body. Errors: BufferUnderflow, BadLength."""
+    if len(body) < 20:
+        raise BufferUnderflow(f"a special record of {len(body)} bytes")
+    (length,) = _I32.unpack_from(body, 16)
+    if length != len(body) - 20:
+        raise BadLength(f"{length} bytes in a special record of {len(body)}")
+    return bytes(body[20:])
+
+
+def pack_padding(position: Position, alignment: int = ALIGNMENT) -> bytes:
+    """Return the padding record that takes the file from `position` to a multiple of `alignment`.
+
+    Shape: nothing if it is one already; one more block if less than 8 bytes are missing.
+    """
+    missing = -position % alignment
+    if not missing:
+        return b""
+    length = missing - 8 if missing >= 8 else alignment - (8 - missing)
+    return _PADDING.pack(PADDING, length) + bytes(length)
+
+
+def read_records(data: Buffer, position: Position) -> Iterator[JournalRecord]:
+    """Read records and padding from `position`, a record's place in the file that `data` holds.
+
+    Ends at the end, at zeros, or where a record is cut (a torn tail is normal). Errors: BadLength.
+    """
+    view = memoryview(data)
+    while position + 8 <= len(view):
+        size, length = _PADDING.unpack_from(view, position)
+        if size == PADDING:
+            yield JournalRecord(position, 0, PADDING, view[:0])
+            position += 8 + length
+            continue
+        if size == 0 or position + 4 + size > len(view):
+            return
+        if size < 16:
+            raise BadLength(f"a journal record of {size} bytes at {position}")
+        _, ledger_id, entry_id = _IDS.unpack_from(view, position)
+        body = view[position + 4 : position + 4 + size]
+        yield JournalRecord(position, ledger_id, entry_id, body)
+        position += 4 + size
