@@ -1,0 +1,68 @@
+"""What ListGroups and DescribeGroups say of a group.
+
+Source: ClassicGroup.asListedGroup, GroupMetadataManager.describeGroups.
+"""
+
+from collections.abc import Iterable
+
+from broker.coordinator.group import ClassicGroup, GroupState
+from broker.coordinator.roster import Member
+from protocol.errors import ErrorCode
+from protocol.kafka.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from protocol.kafka.messages.list_groups import ListedGroup
+
+GROUP_TYPE = "classic"
+GROUP_NOT_FOUND_SINCE = 6
+"""DescribeGroups version that says so; earlier ones are shown a dead group."""
+
+
+def matches(group: ClassicGroup, states: Iterable[str], types: Iterable[str]) -> bool:
+    """Return whether a group passes the filters of ListGroups; an empty filter lets all pass."""
+    states, types = list(states), list(types)
+    in_state = not states or group.state.lower() in [state.lower() for state in states]
+    return in_state and (not types or GROUP_TYPE in [kind.lower() for kind in types])
+
+
+def listed(group: ClassicGroup) -> ListedGroup:
+    """Return the group's line in ListGroups."""
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=GROUP_TYPE,
+    )
+
+
+def described(group: ClassicGroup) -> DescribedGroup:
+    """Return the group for DescribeGroups; what members support is only said of a stable group."""
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_described_member(member, protocol) for member in group.roster],
+    )
+
+
+def not_found(group_id: str, version: int) -> DescribedGroup:
+    """Return the answer for a group that is not there."""
+    if version >= GROUP_NOT_FOUND_SINCE:
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} not found.",
+        )
+    return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+
+
+def _described_member(member: Member, protocol: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(protocol) if protocol is not None else b"",
+        member_assignment=member.assignment,
+    )

@@ -1,0 +1,106 @@
+"""What the coordinator needs of the partition that keeps its records, and how it reads them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from broker.coordinator.records import CoordinatorRecord, Update, read_record
+from core.errors import Unavailable
+from protocol.errors import ProtocolError
+from protocol.ids import Buffer, Offset, TopicPartition
+from protocol.records.batch import read_header, split_batches
+from protocol.records.record import Record, build_batch, iter_records, key_value_records
+
+logger = logging.getLogger(__name__)
+
+RECORD_OVERHEAD_BYTES = 32
+"""Upper bound for what a batch needs for one record beside its key and value."""
+
+
+class OffsetsLog(Protocol):
+    """A partition of `__consumer_offsets`; `broker.partition.PartitionLog` is one."""
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """First offset that is kept."""
+
+    @property
+    def high_watermark(self) -> Offset:
+        """First offset that cannot be read yet."""
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """Next offset to be written."""
+
+    def append(self, batch: memoryview) -> "asyncio.Future[Any]":
+        """Append in order of calls; done when it is confirmed."""
+
+    async def read(self, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
+        """Return whole batches from the one that holds `offset`; at least one if there is any."""
+
+
+class OffsetsLogs(Protocol):
+    """Where partitions are opened; `broker.partition.PartitionLogs` is one."""
+
+    def get(self, tp: TopicPartition) -> OffsetsLog | None:
+        """Return the partition if it is open here."""
+
+    async def open(self, tp: TopicPartition) -> OffsetsLog:
+        """Open the partition as its owner."""
+
+
+def size_of(records: Sequence[CoordinatorRecord]) -> int:
+    """Return the most bytes that the records take in a batch."""
+    return sum(
+        len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_BYTES for record in records
+    )
+
+
+def to_batch(records: Sequence[CoordinatorRecord], now_ms: int) -> memoryview:
+    """Return the records as one batch, ready for `append`."""
+    return memoryview(build_batch(key_value_records(records, now_ms)))
+
+
+async def read_updates(log: OffsetsLog, max_bytes: int, replay: Callable[[Update], None]) -> int:
+    """Replay everything that is in the log now, oldest first; return how many records there were.
+
+    A record that says nothing we can read is logged and left out: refusing the whole partition
+    for it would take away the other groups in it too.
+    Errors: CoreError of the log; Unavailable if it ends before its own end offset.
+    """
+    offset, end = log.log_start_offset, log.log_end_offset
+    count = 0
+    while offset < end:
+        buffers = await log.read(offset, max_bytes)
+        next_offset = offset
+        for buffer in buffers:
+            for start, stop in split_batches(buffer):
+                batch = memoryview(buffer)[start:stop]
+                count += _replay_batch(batch, replay)
+                next_offset = read_header(batch).last_offset + 1
+                await asyncio.sleep(0)  # a large partition must not hold up everybody else
+        if next_offset <= offset:
+            raise Unavailable(f"nothing at offset {offset} of {end}")
+        offset = next_offset
+    return count
+
+
+def _replay_batch(batch: memoryview, replay: Callable[[Update], None]) -> int:
+    if read_header(batch).is_control:
+        return 0
+    count = 0
+    for record in iter_records(batch):
+        count += 1
+        update = _read(record)
+        if update is not None:
+            replay(update)
+    return count
+
+
+def _read(record: Record) -> Update | None:
+    try:
+        return read_record(record.key, record.value)
+    except ProtocolError as error:
+        logger.error("group_record_unreadable offset=%d error=%r", record.offset, error)  # noqa: TRY400 - the reason is the bytes, not the stack
+        return None

@@ -1,0 +1,111 @@
+"""What the coordinator keeps on the stream: Kafka's own `__consumer_offsets` records.
+
+Two kinds matter here: the committed offset of one partition, and the whole of one group
+(generation, protocol, members with their assignments). A null value deletes its key. Keys of other
+versions (new-protocol, share and streams groups) belong to other state machines and are skipped.
+Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from protocol.errors import UnexpectedNull, UnsupportedVersion
+from protocol.ids import Buffer
+from protocol.kafka.messages.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_group_metadata_value,
+    decode_key,
+    decode_offset_commit_value,
+    encode_key,
+    encode_value,
+)
+
+
+class CoordinatorRecord(NamedTuple):
+    """Key and value of one record; the value of a tombstone is None."""
+
+    key: bytes
+    value: bytes | None
+
+
+class CommittedOffset(NamedTuple):
+    """What a group committed for one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+    """When it lapses by the committer's own wish; -1 if it had none."""
+
+
+class OffsetUpdate(NamedTuple):
+    """A new committed offset of one partition; None deletes it."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+
+
+class GroupUpdate(NamedTuple):
+    """A group as it was written; None deletes it."""
+
+    group_id: str
+    value: GroupMetadataValue | None
+
+
+Update: TypeAlias = OffsetUpdate | GroupUpdate
+
+
+def group_record(group_id: str, value: GroupMetadataValue | None) -> CoordinatorRecord:
+    """Return the record that stores a group, or deletes it."""
+    key = encode_key(GroupMetadataKey(group=group_id))
+    return CoordinatorRecord(key, None if value is None else encode_value(value))
+
+
+def offset_record(update: OffsetUpdate) -> CoordinatorRecord:
+    """Return the record that stores one committed offset, or deletes it."""
+    name = OffsetCommitKey(group=update.group_id, topic=update.topic, partition=update.partition)
+    committed = update.committed
+    if committed is None:
+        return CoordinatorRecord(encode_key(name), None)
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+    )
+    return CoordinatorRecord(encode_key(name), encode_value(value))
+
+
+def read_record(key: Buffer | None, value: Buffer | None) -> Update | None:
+    """Return what a record says, None for a kind that is not ours.
+
+    Errors: DecodeError family and UnsupportedVersion for bytes that are no such record.
+    """
+    if key is None:
+        raise UnexpectedNull("a coordinator record without a key")
+    try:
+        name = decode_key(key)
+    except UnsupportedVersion:
+        return None
+    if isinstance(name, GroupMetadataKey):
+        return GroupUpdate(
+            name.group, None if value is None else decode_group_metadata_value(value)
+        )
+    committed = None if value is None else _committed(decode_offset_commit_value(value))
+    return OffsetUpdate(name.group, name.topic, name.partition, committed)
+
+
+def _committed(value: OffsetCommitValue) -> CommittedOffset:
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+    )

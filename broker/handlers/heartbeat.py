@@ -1,0 +1,26 @@
+"""Heartbeat: a member's sign of life, and how it hears of a rebalance."""
+
+from typing import Any
+
+from broker.context import RequestContext
+from broker.handlers import Answer, handles
+from broker.handlers._groups import answered
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import HEARTBEAT
+from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+@handles(HEARTBEAT)
+def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
+    """Heartbeat v0-4: answered at once; 27 means "join again".
+
+    Source: KafkaApis.handleHeartbeatRequest; reference 6.4.
+    """
+
+    def build(result: Any) -> HeartbeatResponse:
+        if isinstance(result, ErrorCode):
+            return HeartbeatResponse(error_code=result)
+        response: HeartbeatResponse = result
+        return response
+
+    return answered(ctx.broker.groups.heartbeat(request), build)
