@@ -1,0 +1,81 @@
+"""Administration handlers over a real registry, asked and answered through the wire codec."""
+
+import asyncio
+import importlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from broker.broker import Broker, Endpoint
+from broker.cluster.topics import TopicRegistry
+from broker.config import BrokerConfig
+from broker.context import ConnectionInfo, RequestContext
+from broker.handlers import HANDLERS
+from protocol.kafka.apis import (
+    Api,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from protocol.kafka.header import RequestHeader
+from tests.unit.broker.cluster.support import Streams, registry
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+for _name in (
+    "create_partitions",
+    "create_topics",
+    "delete_topics",
+    "describe_configs",
+    "incremental_alter_configs",
+):
+    importlib.import_module(f"broker.handlers.{_name}")
+
+
+class Admin:
+    """One broker's administration."""
+
+    def __init__(self, topics: TopicRegistry, streams: Streams, config: BrokerConfig) -> None:
+        self.topics = topics
+        self.streams = streams
+        broker: Any = SimpleNamespace(
+            topics=topics,
+            config=config,
+            node_id=config.node_id,
+            advertised=Endpoint(host="h", port=9),
+        )
+        self._broker: Broker = broker
+
+    async def ask(self, api: Api[Q, R], version: int, request: Q) -> R:
+        """Ask as a client does: what a version cannot carry is lost on the way."""
+        header = RequestHeader(api.key, version, 1, "test")
+        ctx = RequestContext(self._broker, header, ConnectionInfo("127.0.0.1", 1, "PLAINTEXT"))
+        body = memoryview(encode_request(api, version, request))
+        answer = HANDLERS[api.key].function(ctx, decode_request(api, version, body))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return decode_response(api, version, b"".join(encode_response(api, version, answer)))
+
+
+@asynccontextmanager
+async def admin(
+    path: Path, config: BrokerConfig | None = None, **topics: Any
+) -> AsyncIterator[Admin]:
+    config = config or BrokerConfig()
+    config = replace(config, topics=replace(config.topics, **topics))
+    streams = Streams()
+    async with registry(path, streams, given=dict(config.topics.defaults.given())) as topics_:
+        yield Admin(topics_, streams, config)
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await story()
+
+    asyncio.run(main(), debug=True)
