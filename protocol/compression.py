@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from typing import cast
 
 import cramjam
 import lz4.frame
@@ -25,6 +26,7 @@ from protocol.ids import Buffer
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 
+_GZIP_ERROR = cast("type[Exception]", isal_zlib.error)  # its stub says an instance
 _GZIP_WINDOW = 31  # zlib's way to say "with a gzip header and trailer"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
@@ -85,7 +87,7 @@ def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
             rest = member.unused_data
             if not rest:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
-    except isal_zlib.error as error:
+    except _GZIP_ERROR as error:
         raise BadValue(f"gzip: {error}") from None
 
 

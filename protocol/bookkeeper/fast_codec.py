@@ -1,11 +1,11 @@
 """Adds and reads by hand: no copy of a body, a third of the library's time.
 
-Only the ordinary shape of a message is taken: every field at most once, numbers in their range.
-Anything else returns None and `protobuf_codec` decides, so there is one set of rules; property
-tests hold both equal on every input.
+Only the ordinary shape of a message is read: fields by rising number as every protobuf library
+writes them, nothing unknown, numbers in their range. Anything else gives None and `protobuf_codec`
+decides, so there is one set of rules; property tests hold both equal on every input.
 """
 
-from typing import TypeAlias
+from typing import TypeVar
 
 from protocol.bookkeeper.messages import (
     AddRequest,
@@ -22,19 +22,18 @@ from protocol.bookkeeper.protobuf_codec import (
     VERSION_THREE,
     status_of,
 )
-from protocol.errors import DecodeError
 from protocol.ids import Buffer, LedgerId
-from protocol.varint import read_unsigned64, write_unsigned
+from protocol.varint import write_unsigned
 
-Fields: TypeAlias = dict[int, int]
-"""Tag (number << 3 | wire type) -> the number, or for bytes start << 32 | end."""
+_Default = TypeVar("_Default", int, None)
 
-_MASK32 = (1 << 32) - 1
 _MASK64 = (1 << 64) - 1
 _INT32_MAX = (1 << 31) - 1
-_VARINT, _BYTES = 0, 2
-_READ, _ADD = 100 << 3 | _BYTES, 101 << 3 | _BYTES
-_HEADER = 1 << 3 | _BYTES
+_SHIFT_MAX = 63
+_ADD_ENTRY, _READ_ENTRY = int(OperationType.ADD_ENTRY), int(OperationType.READ_ENTRY)
+# Tags: field number << 3 | wire type. Single ones stand where they are used.
+_READ, _ADD, _FLAG = b"\xa2\x06", b"\xaa\x06", b"\xa0\x06"
+_VERSION = bytes((0x08, VERSION_THREE, 0x10))  # and the operation's tag
 
 
 def write_add(txn_id: int, request: AddRequest) -> tuple[bytes, tuple[Buffer, ...], bytes]:
@@ -50,10 +49,10 @@ def write_add(txn_id: int, request: AddRequest) -> tuple[bytes, tuple[Buffer, ..
     if request.write_flags:
         tail += b"\x28" + _int64(request.write_flags)
     if request.recovery:
-        tail += b"\xa0\x06" + bytes((RECOVERY_ADD,))
-    header = _header(OperationType.ADD_ENTRY, txn_id, request.priority)
+        tail += _FLAG + bytes((RECOVERY_ADD,))
+    header = _header(_ADD_ENTRY, txn_id, request.priority)
     length = write_unsigned(len(head) + size + len(tail))
-    return header + b"\xaa\x06" + length + head, body, tail
+    return header + _ADD + length + head, body, tail
 
 
 def write_read(txn_id: int, request: ReadRequest) -> bytes:
@@ -67,9 +66,9 @@ def write_read(txn_id: int, request: ReadRequest) -> bytes:
         out += b"\x28" + _int64(request.timeout_ms)
     if request.fence or request.piggyback:
         assert not (request.fence and request.piggyback), "one flag at most"
-        out += b"\xa0\x06" + bytes((FENCE_LEDGER if request.fence else ENTRY_PIGGYBACK,))
-    header = _header(OperationType.READ_ENTRY, txn_id, request.priority)
-    return header + b"\xa2\x06" + write_unsigned(len(out)) + out
+        out += _FLAG + bytes((FENCE_LEDGER if request.fence else ENTRY_PIGGYBACK,))
+    header = _header(_READ_ENTRY, txn_id, request.priority)
+    return header + _READ + write_unsigned(len(out)) + out
 
 
 def write_add_response(txn_id: int, response: AddResponse) -> bytes:
@@ -79,8 +78,8 @@ def write_add_response(txn_id: int, response: AddResponse) -> bytes:
         b"\x08" + status + b"\x10" + _int64(response.ledger_id)
         + b"\x18" + _int64(response.entry_id)
     )  # fmt: skip
-    header = _header(OperationType.ADD_ENTRY, txn_id, 0)
-    return header + b"\x10" + status + b"\xaa\x06" + write_unsigned(len(inner)) + inner
+    header = _header(_ADD_ENTRY, txn_id, 0)
+    return header + b"\x10" + status + _ADD + write_unsigned(len(inner)) + inner
 
 
 def write_read_response(
@@ -103,9 +102,9 @@ def write_read_response(
         tail += b"\x28" + _int64(response.max_lac)
     if response.lac_update_timestamp is not None:
         tail += b"\x30" + _int64(response.lac_update_timestamp)
-    header = _header(OperationType.READ_ENTRY, txn_id, 0)
+    header = _header(_READ_ENTRY, txn_id, 0)
     length = write_unsigned(len(head) + size + len(tail))
-    return header + b"\x10" + status + b"\xa2\x06" + length + head, body, tail
+    return header + b"\x10" + status + _READ + length + head, body, tail
 
 
 def _header(operation: int, txn_id: int, priority: int) -> bytes:
@@ -122,45 +121,54 @@ def _int64(value: int) -> bytes:
 def read_request(message: memoryview) -> tuple[int, AddRequest | ReadRequest] | None:
     """Return (transaction id, request) of an ordinary add or read, else None."""
     try:
-        outer = _scan(message, 0, len(message))
-        header = _sub(message, outer[_HEADER])
-        priority = header.get(0x20, 0)
-        if header[0x08] != VERSION_THREE or priority > _INT32_MAX or len(outer) != 2:
-            return None
-        operation = header[0x10]
-        request: AddRequest | ReadRequest
-        if operation == OperationType.ADD_ENTRY:
-            request = _read_add(message, _sub(message, outer[_ADD]), priority)
-        elif operation == OperationType.READ_ENTRY:
-            request = _read_read(message, _sub(message, outer[_READ]), priority)
-        else:
-            return None
-        return header[0x18], request
+        operation, txn_id, priority, at = _read_header(message)
+        if operation == _ADD_ENTRY:
+            return txn_id, _read_add(message, _enter(message, at, _ADD), priority)
+        if operation == _READ_ENTRY:
+            return txn_id, _read_read(message, _enter(message, at, _READ), priority)
     except _NOT_ORDINARY:
-        return None
+        pass
+    return None
 
 
-def _read_add(message: memoryview, inner: Fields, priority: int) -> AddRequest:
+def _read_add(message: memoryview, at: int, priority: int) -> AddRequest:
+    ledger_id, at = _number(message, at, 0x08)
+    entry_id, at = _number(message, at, 0x10)
+    key, at = _bytes(message, at, 0x1A)
+    body, at = _bytes(message, at, 0x22)
+    write_flags = flag = 0
+    if at != len(message):
+        write_flags, at = _optional(message, at, 0x28, 0)
+        flag, at = _flag(message, at)
+        _check_end(message, at)
     return AddRequest(
-        LedgerId(_signed(inner[0x08])),
-        _signed(inner[0x10]),
-        bytes(_slice(message, inner[0x1A])),
-        (_slice(message, inner[0x22]),),
-        _small(inner, 0x320) == RECOVERY_ADD,
-        _small(inner, 0x28),
+        LedgerId(_signed(ledger_id)),
+        _signed(entry_id),
+        bytes(key),
+        (body,),
+        flag == RECOVERY_ADD,
+        _small(write_flags),
         priority,
     )
 
 
-def _read_read(message: memoryview, inner: Fields, priority: int) -> ReadRequest:
-    flag = _small(inner, 0x320)
+def _read_read(message: memoryview, at: int, priority: int) -> ReadRequest:
+    ledger_id, at = _number(message, at, 0x08)
+    entry_id, at = _number(message, at, 0x10)
+    ids = LedgerId(_signed(ledger_id)), _signed(entry_id)
+    if at == len(message):
+        return ReadRequest(*ids, priority=priority)
+    key, at = _optional_bytes(message, at, 0x1A)
+    previous_lac, at = _optional(message, at, 0x20, None)
+    timeout_ms, at = _optional(message, at, 0x28, None)
+    flag, at = _flag(message, at)
+    _check_end(message, at)
     return ReadRequest(
-        LedgerId(_signed(inner[0x08])),
-        _signed(inner[0x10]),
+        *ids,
         flag == FENCE_LEDGER,
-        bytes(_slice(message, inner[0x1A])) if 0x1A in inner else b"",
-        _signed(inner[0x20]) if 0x20 in inner else None,
-        _signed(inner[0x28]) if 0x28 in inner else None,
+        b"" if key is None else bytes(key),
+        None if previous_lac is None else _signed(previous_lac),
+        None if timeout_ms is None else _signed(timeout_ms),
         flag == ENTRY_PIGGYBACK,
         priority,
     )
@@ -169,94 +177,145 @@ def _read_read(message: memoryview, inner: Fields, priority: int) -> ReadRequest
 def read_response(message: memoryview) -> tuple[int, AddResponse | ReadResponse] | None:
     """Return (transaction id, answer) to an ordinary add or read, else None."""
     try:
-        outer = _scan(message, 0, len(message))
-        header = _sub(message, outer[_HEADER])
-        if 0x08 not in header or len(outer) != 3:
-            return None
-        operation = header[0x10]
-        response: AddResponse | ReadResponse
-        if operation == OperationType.ADD_ENTRY:
-            inner = _sub(message, outer[_ADD])
-            ledger_id = LedgerId(_signed(inner[0x10]))
-            response = AddResponse(_status(outer, inner), ledger_id, _signed(inner[0x18]))
-        elif operation == OperationType.READ_ENTRY:
-            inner = _sub(message, outer[_READ])
-            response = _read_read_response(message, inner, _status(outer, inner))
-        else:
-            return None
-        return header[0x18], response
+        operation, txn_id, _, at = _read_header(message)
+        outer_status, at = _number(message, at, 0x10)
+        if operation == _ADD_ENTRY:
+            return txn_id, _read_add_response(message, _enter(message, at, _ADD), outer_status)
+        if operation == _READ_ENTRY:
+            return txn_id, _read_read_response(message, _enter(message, at, _READ), outer_status)
     except _NOT_ORDINARY:
-        return None
+        pass
+    return None
 
 
-def _read_read_response(message: memoryview, inner: Fields, status: StatusCode) -> ReadResponse:
-    return ReadResponse(
-        status,
-        LedgerId(_signed(inner[0x10])),
-        _signed(inner[0x18]),
-        _slice(message, inner[0x22]) if 0x22 in inner else None,
-        _signed(inner[0x28]) if 0x28 in inner else None,
-        _signed(inner[0x30]) if 0x30 in inner else None,
+def _read_add_response(message: memoryview, at: int, outer_status: int) -> AddResponse:
+    status, at = _number(message, at, 0x08)
+    ledger_id, at = _number(message, at, 0x10)
+    entry_id, at = _number(message, at, 0x18)
+    _check_end(message, at)
+    return AddResponse(
+        _status(outer_status, status), LedgerId(_signed(ledger_id)), _signed(entry_id)
     )
 
 
-def _status(outer: Fields, inner: Fields) -> StatusCode:
-    """Return the inner status if the outer one is EOK (0), else the outer one."""
-    if 0x10 not in outer or 0x08 not in inner:
-        raise _NotOrdinaryError
-    inner_status = _small(inner, 0x08)
-    return status_of(_small(outer, 0x10) or inner_status)
+def _read_read_response(message: memoryview, at: int, outer_status: int) -> ReadResponse:
+    status, at = _number(message, at, 0x08)
+    ledger_id, at = _number(message, at, 0x10)
+    entry_id, at = _number(message, at, 0x18)
+    body, at = _optional_bytes(message, at, 0x22)
+    max_lac, at = _optional(message, at, 0x28, None)
+    timestamp, at = _optional(message, at, 0x30, None)
+    _check_end(message, at)
+    return ReadResponse(
+        _status(outer_status, status),
+        LedgerId(_signed(ledger_id)),
+        _signed(entry_id),
+        body,
+        None if max_lac is None else _signed(max_lac),
+        None if timestamp is None else _signed(timestamp),
+    )
 
 
 class _NotOrdinaryError(Exception):
     """A message for the protobuf library."""
 
 
-_NOT_ORDINARY = (_NotOrdinaryError, DecodeError, LookupError)
-"""LookupError: a field that must be there is not, or the bytes end."""
+_NOT_ORDINARY = (_NotOrdinaryError, IndexError)
+"""IndexError: the bytes end too early."""
 
 
-def _scan(buf: memoryview, at: int, end: int) -> Fields:
-    """Return the fields between `at` and `end`, each with its tag; unknown ones are in it too."""
-    fields: Fields = {}
-    while at < end:
-        tag = buf[at]
-        if tag >= 0x80:
-            at += 1
-            tag = (tag & 0x7F) | buf[at] << 7
-        at += 1
-        if tag in fields or not 8 <= tag < 1 << 14:
-            raise _NotOrdinaryError
-        value = buf[at]
-        at += 1
-        if value >= 0x80:
-            value, at = read_unsigned64(buf, at - 1)
-        wire_type = tag & 7
-        if wire_type == _BYTES:
-            fields[tag] = at << 32 | (at + value)
-            at += value
-        elif wire_type == _VARINT:
-            fields[tag] = value
-        else:
-            raise _NotOrdinaryError
-    if at != end:
+def _read_header(message: memoryview) -> tuple[int, int, int, int]:
+    """Return operation, transaction id, priority, and the place after the header."""
+    if message[0] != 0x0A or message[2:5] != _VERSION or message[6] != 0x18:
         raise _NotOrdinaryError
-    return fields
+    end = 2 + message[1]
+    txn_id, at = _number(message, 6, 0x18)
+    priority = 0
+    if at != end:
+        priority, at = _number(message, at, 0x20)
+        if at != end:
+            raise _NotOrdinaryError
+    return message[5], txn_id, _small(priority), at
 
 
-def _sub(message: memoryview, place: int) -> Fields:
-    return _scan(message, place >> 32, place & _MASK32)
+def _enter(message: memoryview, at: int, tag: bytes) -> int:
+    """Return where the inner message begins; it must be the last thing."""
+    if message[at : at + 2] != tag:
+        raise _NotOrdinaryError
+    length, at = _number(message, at + 1, tag[1])
+    if at + length != len(message):
+        raise _NotOrdinaryError
+    return at
 
 
-def _slice(message: memoryview, place: int) -> memoryview:
-    return message[place >> 32 : place & _MASK32]
+def _number(message: memoryview, at: int, tag: int) -> tuple[int, int]:
+    """Read the number that must be here, unsigned."""
+    if message[at] != tag:
+        raise _NotOrdinaryError
+    byte = value = message[at + 1]
+    at += 2
+    if byte >= 0x80:
+        value &= 0x7F
+        shift = 7
+        while byte >= 0x80:
+            if shift > _SHIFT_MAX:
+                raise _NotOrdinaryError
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        if value > _MASK64:
+            raise _NotOrdinaryError
+    return value, at
 
 
-def _small(fields: Fields, tag: int) -> int:
-    value = fields.get(tag, 0)
+def _bytes(message: memoryview, at: int, tag: int) -> tuple[memoryview, int]:
+    """Take the bytes that must be here, as a view."""
+    length, at = _number(message, at, tag)
+    end = at + length
+    if end > len(message):
+        raise _NotOrdinaryError
+    return message[at:end], end
+
+
+def _optional(
+    message: memoryview, at: int, tag: int, default: _Default
+) -> tuple[int | _Default, int]:
+    if at < len(message) and message[at] == tag:
+        return _number(message, at, tag)
+    return default, at
+
+
+def _optional_bytes(message: memoryview, at: int, tag: int) -> tuple[memoryview | None, int]:
+    if at < len(message) and message[at] == tag:
+        return _bytes(message, at, tag)
+    return None, at
+
+
+def _flag(message: memoryview, at: int) -> tuple[int, int]:
+    """Read field 100, which comes last because of its number; 0 if it is not there."""
+    if at == len(message):
+        return 0, at
+    if message[at : at + 2] != _FLAG or message[at + 2] >= 0x80:
+        raise _NotOrdinaryError
+    return message[at + 2], at + 3
+
+
+def _check_end(message: memoryview, at: int) -> None:
+    if at != len(message):
+        raise _NotOrdinaryError
+
+
+def _small(value: int) -> int:
+    """Return a value that the library would not cut to 32 bits."""
     if value > _INT32_MAX:
         raise _NotOrdinaryError
     return value
+
+
+def _status(outer: int, inner: int) -> StatusCode:
+    """Return the inner status if the outer one is EOK (0), else the outer one."""
+    return status_of(_small(outer) or _small(inner))
 
 
 def _signed(value: int) -> int:

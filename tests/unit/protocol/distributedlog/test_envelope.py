@@ -1,0 +1,158 @@
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.distributedlog.envelope import (
+    EnvelopeCodec,
+    pack_bare,
+    pack_envelope,
+    unpack_envelope,
+)
+from protocol.distributedlog.record import LogRecord, RecordParts
+from protocol.distributedlog.record_set import record_set
+from protocol.errors import BadLength, BadValue, DecodeError
+from tests.golden import Vector, vectors
+from tests.strategies import hostile, log_record_lists, naturals, small_bytes
+
+ENTRIES = [
+    vector
+    for vector in vectors("dl.txt")
+    if vector.section[:2] in ("A2", "B1", "B2", "B3", "B4")
+    or vector.title.startswith("the record's entry")
+]
+HELLO = LogRecord(7, b"hello", 0, 1)
+
+
+def is_bare(vector: Vector) -> bool:
+    return "not enveloped" in vector.title or vector.section.startswith("B4")
+
+
+@pytest.mark.parametrize(
+    "vector", ENTRIES, ids=lambda vector: f"{vector.section[:2]} {vector.title[:40]}"
+)
+def test_javas_entries_decode_and_come_back(vector: Vector) -> None:
+    enveloped = not is_bare(vector)
+    slots = unpack_envelope(vector.data, enveloped)
+    records = [record for _, record in slots]
+    if not enveloped:
+        assert b"".join(pack_bare(records)) == vector.data
+    elif vector.data[4] == EnvelopeCodec.NONE:
+        assert b"".join(pack_envelope(records)) == vector.data
+    else:  # LZ4 may choose other bytes for the same records
+        again = b"".join(pack_envelope(records, EnvelopeCodec.LZ4))
+        assert unpack_envelope(again) == slots
+        assert again[:9] == vector.data[:9]
+
+
+B_ENTRIES = [vector for vector in ENTRIES if vector.section[0] == "B"]
+
+
+@pytest.mark.parametrize(
+    "vector", B_ENTRIES, ids=lambda vector: f"{vector.section[:2]} {vector.title}"
+)
+def test_the_records_of_javas_ledgers_are_what_the_dump_says(vector: Vector) -> None:
+    found = unpack_envelope(vector.data, not is_bare(vector))
+    for (slot, record), note in zip(found, vector.notes, strict=True):
+        numbers = [int(n) for n in re.findall(r"(?:slot|flags|position|txid) (\d+)", note)]
+        assert [slot, record.flags, record.position, record.txid] == numbers
+        payload = bytes(record.payload)
+        assert repr(payload)[1:] in note or f"payload {len(payload)} bytes" in note
+
+
+def test_there_were_entries_of_every_kind() -> None:
+    assert len(ENTRIES) == 30
+    assert len(B_ENTRIES) == 21
+
+
+def test_slots_count_records_and_what_record_sets_hold() -> None:
+    records = [HELLO, record_set(9, [b"a", b"bb"], 2), LogRecord(10, b"x", 0, 4)]
+    slots = unpack_envelope(b"".join(pack_envelope(records)))
+    assert [slot for slot, _ in slots] == [0, 1, 3]
+
+
+def test_payloads_are_the_parts_that_were_given() -> None:
+    payload = memoryview(b"batch")
+    parts = [b"pa", bytearray(b"rts")]
+    packed = pack_envelope([LogRecord(1, payload, 0, 1), RecordParts(2, parts, 5, 0, 2)])
+    assert packed[2] is payload
+    assert packed[4] is parts[0]
+    assert packed[5] is parts[1]
+    assert unpack_envelope(b"".join(packed)) == [
+        (0, LogRecord(1, payload, 0, 1)),
+        (1, LogRecord(2, b"parts", 0, 2)),
+    ]
+
+
+def test_unpacked_payloads_are_views() -> None:
+    data = bytearray(b"".join(pack_envelope([HELLO])))
+    ((_, record),) = unpack_envelope(data)
+    data[-5:] = b"HELLO"
+    assert record.payload == b"HELLO"
+
+
+@given(log_record_lists, st.sampled_from(list(EnvelopeCodec)))
+def test_comes_back(records: list[LogRecord], codec: EnvelopeCodec) -> None:
+    data = b"".join(pack_envelope(records, codec))
+    assert unpack_envelope(data) == list(enumerate(records))
+    assert unpack_envelope(b"".join(pack_bare(records)), enveloped=False) == list(
+        enumerate(records)
+    )
+
+
+@given(log_record_lists, st.sampled_from(list(EnvelopeCodec)))
+@settings(max_examples=30)
+def test_every_cut_is_refused(records: list[LogRecord], codec: EnvelopeCodec) -> None:
+    data = b"".join(pack_envelope(records, codec))
+    for length in range(len(data)):
+        with pytest.raises(DecodeError):
+            unpack_envelope(data[:length])
+
+
+@settings(max_examples=300)
+@given(
+    hostile(
+        st.builds(
+            lambda records, codec: b"".join(pack_envelope(records, codec)),
+            log_record_lists
+            | st.builds(lambda t, v: [record_set(t, v, 1)], naturals, st.lists(small_bytes)),
+            st.sampled_from(list(EnvelopeCodec)),
+        )
+    ),
+    st.booleans(),
+)
+def test_hostile_entries_give_records_or_a_decode_error(data: bytes, enveloped: bool) -> None:
+    try:
+        slots = unpack_envelope(data, enveloped)
+    except DecodeError:
+        return
+    assert all(slot >= 0 for slot, _ in slots)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "error"),
+    [
+        (0, 2, BadValue),  # version
+        (4, 2, BadValue),  # codec
+        (4, 3, BadValue),
+        (8, 24, BadLength),  # plain and stored length differ
+        (12, 24, BadLength),  # stored length and what is there differ
+        (5, 0x80, BadLength),  # negative
+    ],
+)
+def test_an_envelope_that_lies(at: int, value: int, error: type[DecodeError]) -> None:
+    data = bytearray(b"".join(pack_envelope([HELLO])))
+    data[at] = value
+    with pytest.raises(error):
+        unpack_envelope(data)
+
+
+def test_an_lz4_envelope_that_claims_gigabytes_is_refused() -> None:
+    data = bytearray(b"".join(pack_envelope([HELLO], EnvelopeCodec.LZ4)))
+    data[5:9] = b"\x7f\xff\xff\xff"
+    with pytest.raises(BadLength):
+        unpack_envelope(data)
+    data[5:9] = b"\x00\x00\x01\x00"
+    with pytest.raises(DecodeError):
+        unpack_envelope(data)

@@ -1,0 +1,141 @@
+import gzip
+import io
+import struct
+import zlib
+
+import cramjam
+import lz4.frame
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.compression import Codec, compress, decompress
+from protocol.errors import BadLength, BadValue, DecodeError
+from tests.strategies import hostile
+
+COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+TEXT = b"a partition is a log, and a log is a row of ledgers. " * 3000
+BOMB_BYTES = 40 * 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@given(data=st.binary(max_size=5000))
+def test_comes_back(codec: Codec, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data)) == data
+    assert decompress(codec, memoryview(compress(codec, memoryview(data)))) == data
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_long_data_comes_back_and_the_limit_is_exact(codec: Codec) -> None:
+    packed = compress(codec, TEXT)
+    assert len(packed) < len(TEXT) // 10
+    assert decompress(codec, packed, len(TEXT)) == TEXT
+    with pytest.raises(BadLength):
+        decompress(codec, packed, len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_bomb_is_refused_without_being_unpacked(codec: Codec) -> None:
+    packed = compress(codec, bytes(BOMB_BYTES))
+    with pytest.raises(BadLength):
+        decompress(codec, packed, 100_000)
+
+
+def test_codec_none_hands_back_the_same_bytes_within_the_limit() -> None:
+    data = memoryview(b"abc")
+    assert decompress(0, data) is data
+    with pytest.raises(BadLength):
+        decompress(0, data, 2)
+
+
+@pytest.mark.parametrize("codec", [-1, 5, 6, 7])
+def test_a_codec_that_kafka_does_not_have(codec: int) -> None:
+    with pytest.raises(BadValue):
+        decompress(codec, b"")
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_every_cut_is_refused(codec: Codec) -> None:
+    packed = compress(codec, TEXT[:500])
+    for length in range(len(packed)):
+        if codec == Codec.SNAPPY and length == 16:
+            continue  # the header of an xerial stream with no block in it: an empty stream
+        with pytest.raises(DecodeError):
+            decompress(codec, packed[:length])
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@given(data=st.data())
+def test_hostile_bytes_give_data_or_a_decode_error(codec: Codec, data: st.DataObject) -> None:
+    packed = st.binary(max_size=300).map(lambda plain: compress(codec, plain))
+    try:
+        plain = decompress(codec, data.draw(hostile(packed)), 10_000)
+    except DecodeError:
+        return
+    assert len(plain) <= 10_000
+
+
+def test_gzip_of_several_members_as_the_rfc_allows() -> None:
+    members = b"".join(gzip.compress(part, mtime=0) for part in (b"one ", b"", b"two"))
+    assert decompress(Codec.GZIP, members) == b"one two"
+    with pytest.raises(BadLength):
+        decompress(Codec.GZIP, members, 6)
+    with pytest.raises(BadValue):
+        decompress(Codec.GZIP, members + b"trailing")
+
+
+def test_gzip_with_a_wrong_checksum_is_refused() -> None:
+    packed = bytearray(gzip.compress(TEXT))
+    packed[-8] ^= 1
+    with pytest.raises(BadValue):
+        decompress(Codec.GZIP, packed)
+
+
+def test_snappy_raw_as_librdkafka_sends_it() -> None:
+    assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+
+
+def test_snappy_written_as_javas_stream_of_32_kib_blocks() -> None:
+    packed = compress(Codec.SNAPPY, TEXT)
+    assert packed[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    stream = io.BytesIO(packed[16:])
+    sizes = []
+    while length := stream.read(4):
+        block = stream.read(int.from_bytes(length, "big"))
+        sizes.append(len(bytes(cramjam.snappy.decompress_raw(block))))
+    assert set(sizes[:-1]) == {32 * 1024}
+
+
+@pytest.mark.parametrize("length", [b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x00\x00\x00\x09"])
+def test_snappy_block_lengths_that_lie(length: bytes) -> None:
+    packed = compress(Codec.SNAPPY, b"12345678901234567890")
+    with pytest.raises(BadValue):
+        decompress(Codec.SNAPPY, packed[:16] + length + packed[20:])
+
+
+def test_lz4_frames_have_independent_blocks_because_java_refuses_others() -> None:
+    info = lz4.frame.get_frame_info(compress(Codec.LZ4, TEXT))
+    assert info["block_linked"] is False
+
+
+def test_lz4_reads_linked_blocks_checksums_and_several_frames() -> None:
+    linked = lz4.frame.compress(TEXT, block_linked=True, content_checksum=True, block_checksum=True)
+    assert decompress(Codec.LZ4, linked + compress(Codec.LZ4, b"more")) == TEXT + b"more"
+
+
+def test_lz4_with_a_wrong_header_checksum_as_in_kafkas_own_test() -> None:
+    packed = bytearray(compress(Codec.LZ4, TEXT))
+    packed[6] ^= 0xFF
+    with pytest.raises(BadValue):
+        decompress(Codec.LZ4, packed)
+
+
+def test_zstd_of_any_ratio_and_several_frames() -> None:
+    zeros = bytes(3_000_000)
+    packed = bytes(cramjam.zstd.compress(zeros)) + bytes(cramjam.zstd.compress(b"end"))
+    assert decompress(Codec.ZSTD, packed) == zeros + b"end"
+
+
+def test_zlib_without_the_gzip_wrapper_is_not_gzip() -> None:
+    with pytest.raises(BadValue):
+        decompress(Codec.GZIP, zlib.compress(TEXT))

@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import BadLength, BufferUnderflow, DecodeError
+from protocol.varint import (
+    read_unsigned32,
+    read_unsigned64,
+    read_varint,
+    read_varlong,
+    write_unsigned,
+    write_varint,
+)
+from tests.strategies import int32s, int64s
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (-64, "7f"), (64, "8001"), (-65, "8101"),
+     ((1 << 31) - 1, "feffffff0f"), (-(1 << 31), "ffffffff0f")],
+)  # fmt: skip
+def test_kafkas_varints_from_its_own_test(value: int, encoded: str) -> None:
+    assert write_varint(value).hex() == encoded
+    assert read_varint(bytes.fromhex(encoded)) == (value, len(encoded) // 2)
+    assert read_varlong(bytes.fromhex(encoded)) == (value, len(encoded) // 2)
+
+
+@given(int32s, st.binary(max_size=3), st.binary(max_size=3))
+def test_varint_comes_back_from_anywhere(value: int, before: bytes, after: bytes) -> None:
+    packed = write_varint(value)
+    buf = before + packed + after
+    assert read_varint(buf, len(before)) == (value, len(before) + len(packed))
+    assert read_varint(memoryview(buf), len(before)) == (value, len(before) + len(packed))
+
+
+@given(int64s)
+def test_varlong_comes_back_and_no_cut_of_it_does(value: int) -> None:
+    packed = write_varint(value)
+    assert read_varlong(packed) == (value, len(packed))
+    for length in range(len(packed)):
+        with pytest.raises(BufferUnderflow):
+            read_varlong(packed[:length])
+
+
+@given(st.integers(0, (1 << 64) - 1))
+def test_unsigned_comes_back(value: int) -> None:
+    packed = write_unsigned(value)
+    assert read_unsigned64(packed) == (value, len(packed))
+    if value < 1 << 32:
+        assert read_unsigned32(packed) == (value, len(packed))
+    else:
+        with pytest.raises(BadLength):
+            read_unsigned32(packed)
+
+
+@pytest.mark.parametrize(
+    "endless", [b"\xff" * 200, b"\x80" * 200, b"\xff" * 9 + b"\x7f", b"\xff" * 4 + b"\x10"]
+)
+def test_a_number_too_long_for_its_type_is_refused(endless: bytes) -> None:
+    with pytest.raises(BadLength):
+        read_varint(endless)
+    if len(endless) != 5:
+        with pytest.raises(BadLength):
+            read_varlong(endless)
+
+
+@given(st.binary(max_size=12))
+def test_random_bytes_give_a_number_or_a_decode_error(data: bytes) -> None:
+    for read in (read_varint, read_varlong, read_unsigned32, read_unsigned64):
+        try:
+            _, at = read(data)
+        except DecodeError:
+            continue
+        assert 0 < at <= len(data)
