@@ -108,7 +108,7 @@ def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -
     consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
     records = 0
     while records < total:
-        messages = consumer.consume(10_000, timeout=30)
+        messages = consumer.consume(min(10_000, total - records), timeout=30)
         if not messages:
             raise TimeoutError(f"{records} of {total} records after 30 s without any")
         for message in messages:
