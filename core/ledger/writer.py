@@ -70,7 +70,9 @@ class LedgerWriter:
         LogRecordTooLong, both with nothing sent; Unavailable once `close` was called.
         """
         adder = self._adder
-        if self._closing and adder.error is None:
+        if adder.error is not None:  # before the limits: a failed writer never has room again
+            raise adder.error.with_traceback(None)
+        if self._closing:
             raise Unavailable(f"the writer of ledger {self.ledger_id} is closed")
         if (
             adder.unconfirmed_entries >= self._entries_max

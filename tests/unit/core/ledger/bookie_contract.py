@@ -1,6 +1,6 @@
 """What a ledger client relies on in a bookie: run against the fake here and the real one over TCP.
 
-Source: reference BookKeeper 1.6, 1.7. A test class gives `open_client`: a client of an empty bookie.
+Source: reference BookKeeper 1.6, 1.7. A test class gives `open_client`: of an empty bookie.
 """
 
 import asyncio
