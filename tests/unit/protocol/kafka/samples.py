@@ -91,3 +91,16 @@ def _strategy_of(kind: Any, version: int) -> st.SearchStrategy[Any]:
     if isinstance(kind, Kind):
         return _STRATEGIES[kind.name]
     return values(kind, version)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
+    """Return bytes that are cut, have one byte changed, or have some put in."""
+    data = draw(whole)
+    at = draw(st.integers(0, len(data)))
+    kind = draw(st.sampled_from(("cut", "change", "insert")))
+    if kind == "cut":
+        return data[:at]
+    if kind == "insert":
+        return data[:at] + draw(st.binary(min_size=1, max_size=5)) + data[at:]
+    return data[:at] + draw(st.binary(min_size=1, max_size=1)) + data[at + 1 :]

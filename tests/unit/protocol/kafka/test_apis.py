@@ -1,0 +1,129 @@
+"""The table, and every message in every version: round trips, cuts, random and damaged bytes."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import DecodeError, UnsupportedVersion
+from protocol.kafka import apis as a
+from protocol.kafka import wire
+from tests.unit.protocol.kafka.samples import damaged, sample, values
+
+VERSIONS = [(api, version) for api in a.APIS.values() for version in api.versions]
+each = pytest.mark.parametrize(
+    ("api", "version"), VERSIONS, ids=[f"{api.name}-{version}" for api, version in VERSIONS]
+)
+by_api = pytest.mark.parametrize("api", a.APIS.values(), ids=[api.name for api in a.APIS.values()])
+some = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+
+
+def encoded_request(api: a.Api[Any, Any], version: int, seed: int) -> bytes:
+    return a.encode_request(api, version, sample(api.request, version, Random(seed)))
+
+
+def encoded_response(api: a.Api[Any, Any], version: int, seed: int) -> bytes:
+    response = sample(api.response, version, Random(seed))
+    return wire.join(a.encode_response(api, version, response))
+
+
+def test_the_versions_are_the_ones_promised() -> None:
+    promised = {
+        "ApiVersions": (0, 4), "Metadata": (0, 13), "Produce": (3, 11), "Fetch": (4, 17),
+        "ListOffsets": (1, 10), "OffsetForLeaderEpoch": (2, 4), "FindCoordinator": (0, 6),
+        "JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5),
+        "OffsetCommit": (2, 9), "OffsetFetch": (1, 9), "ListGroups": (0, 5),
+        "DescribeGroups": (0, 6), "InitProducerId": (0, 5), "CreateTopics": (2, 7),
+        "DeleteTopics": (1, 6), "CreatePartitions": (0, 3), "DeleteRecords": (0, 2),
+        "DescribeConfigs": (1, 4), "IncrementalAlterConfigs": (0, 1), "DescribeCluster": (0, 2),
+        "DescribeTopicPartitions": (0, 0),
+    }  # fmt: skip
+    assert {api.name: (api.versions[0], api.versions[-1]) for api in a.APIS.values()} == promised
+    assert all(key == api.key for key, api in a.APIS.items())
+
+
+def test_only_produce_advertises_more_than_it_decodes() -> None:
+    assert a.PRODUCE.advertised == range(12)
+    others = [api for api in a.APIS.values() if api is not a.PRODUCE]
+    assert all(api.advertised == api.versions for api in others)
+
+
+@by_api
+@some
+@given(data=st.data())
+def test_requests_survive(api: a.Api[Any, Any], data: st.DataObject) -> None:
+    version = data.draw(st.sampled_from(api.versions))
+    message = data.draw(values(api.request, version))
+    assert a.decode_request(api, version, memoryview(a.encode_request(api, version, message))) == (
+        message
+    )
+
+
+@by_api
+@some
+@given(data=st.data())
+def test_responses_survive(api: a.Api[Any, Any], data: st.DataObject) -> None:
+    version = data.draw(st.sampled_from(api.versions))
+    message = data.draw(values(api.response, version))
+    encoded = wire.join(a.encode_response(api, version, message))
+    assert a.decode_response(api, version, encoded) == message
+
+
+@each
+def test_cut_at_each_length_is_refused(api: a.Api[Any, Any], version: int) -> None:
+    for seed in range(2):
+        request = encoded_request(api, version, seed)
+        for length in range(len(request)):
+            with pytest.raises(DecodeError):
+                a.decode_request(api, version, memoryview(request[:length]))
+        response = encoded_response(api, version, seed)
+        for length in range(len(response)):
+            with pytest.raises(DecodeError):
+                a.decode_response(api, version, response[:length])
+
+
+@by_api
+@some
+@given(data=st.data())
+def test_bad_bytes_give_a_message_or_a_decode_error(
+    api: a.Api[Any, Any], data: st.DataObject
+) -> None:
+    version = data.draw(st.sampled_from(api.versions))
+    seeds = st.integers(0, 50)
+    bad = st.binary(max_size=80)
+    request = data.draw(bad | damaged(seeds.map(lambda s: encoded_request(api, version, s))))
+    response = data.draw(bad | damaged(seeds.map(lambda s: encoded_response(api, version, s))))
+    for decode, body in ((a.decode_request, request), (a.decode_response, response)):
+        try:
+            decode(api, version, memoryview(body))  # type: ignore[operator]
+        except DecodeError:
+            continue
+
+
+@each
+def test_bytes_behind_a_message_are_ignored_as_kafka_does(
+    api: a.Api[Any, Any], version: int
+) -> None:
+    request = sample(api.request, version, Random(1))
+    body = a.encode_request(api, version, request) + b"\1\2\3"
+    assert a.decode_request(api, version, memoryview(body)) == request
+
+
+@by_api
+def test_other_versions_are_refused(api: a.Api[Any, Any]) -> None:
+    for version in (-1, api.versions.start - 1, api.versions.stop, 32767):
+        for call in (
+            lambda v=version: a.decode_request(api, v, memoryview(b"")),
+            lambda v=version: a.decode_response(api, v, b""),
+            lambda v=version: a.encode_request(api, v, api.request()),
+            lambda v=version: a.encode_response(api, v, api.response()),
+        ):
+            with pytest.raises(UnsupportedVersion):
+                call()
+
+
+def test_the_table_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        a.APIS[0] = a.FETCH  # type: ignore[index]
