@@ -1,4 +1,4 @@
-"""Hypothesis without a deadline per example: a shared machine is slow at times, the codec is not."""
+"""Hypothesis without a deadline per example: a shared machine is slow at times, codecs are not."""
 
 from hypothesis import settings
 
