@@ -31,7 +31,7 @@ _GZIP_WINDOW = 31  # zlib's way to say "with a gzip header and trailer"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES = 32 * 1024
-_ZSTD_GUESS = 4  # first guess of zstd's ratio; doubled when too small
+_ZSTD_GUESS = 16  # first guess of the ratio; room that stays unused costs no memory
 
 
 class Codec(IntEnum):

@@ -109,7 +109,7 @@ def _read_shape(payload: Buffer, at: int) -> RecordShape:
     timestamp_delta, at = read_varlong(payload, at + 1)
     offset_delta, at = read_varint(payload, at)
     key_length, at = read_varint(payload, at)
-    if key_length < -1 or at + key_length > end:
+    if key_length < -1 or at + max(key_length, 0) > end:
         raise BadLength(f"a key of {key_length} bytes in a record that ends sooner")
     return RecordShape(timestamp_delta, offset_delta, key_length, at, end)
 

@@ -1,0 +1,296 @@
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.compression import Codec
+from protocol.errors import ErrorCode
+from protocol.records.batch import (
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    read_header,
+    stamp_crc,
+)
+from protocol.records.record import Producer, Record, build_batch
+from protocol.records.validate import (
+    RECORD_ERRORS_MAX,
+    UNBOUNDED_MS,
+    InvalidBatch,
+    ProduceRules,
+    check_batch,
+)
+from tests.strategies import hostile, record_batches
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+ORDINARY = ProduceRules(1 << 20, False, UNBOUNDED_MS, HOUR_MS, False, True)
+COMPACTED = ORDINARY._replace(compacted=True)
+
+
+def batch(count: int = 3, codec: int = 0, key: bytes | None = b"k", **more: object) -> bytearray:
+    records = [Record(at, NOW_MS + at, key=key, value=b"v" * 20) for at in range(count)]
+    return build_batch(records, codec, **more)  # type: ignore[arg-type]
+
+
+def change(form: str, at: int, value: int, source: bytearray | None = None) -> bytearray:
+    """Return a batch with one field of its header changed and the CRC right again."""
+    changed = batch() if source is None else source
+    struct.pack_into(form, changed, at, value)
+    stamp_crc(changed)
+    return changed
+
+
+def refusal(data: bytes | bytearray, rules: ProduceRules = ORDINARY) -> InvalidBatch:
+    with pytest.raises(InvalidBatch) as caught:
+        check_batch(memoryview(data), rules, NOW_MS)
+    assert caught.value.message
+    return caught.value
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("rules", [ORDINARY, COMPACTED, ORDINARY._replace(log_append_time=True)])
+def test_a_good_batch_passes(codec: Codec, rules: ProduceRules) -> None:
+    data = memoryview(batch(codec=codec, producer=Producer(1, 0, 5)))
+    assert check_batch(data, rules, NOW_MS) == read_header(data)
+
+
+def test_any_leader_epoch_of_the_client_passes() -> None:
+    check_batch(batch(leader_epoch=12345), ORDINARY, NOW_MS)
+
+
+# ---- row 5: shape of the request
+
+
+def test_no_batch_a_cut_one_and_more_than_one() -> None:
+    data = batch()
+    assert refusal(b"").code == ErrorCode.INVALID_RECORD
+    for length in range(len(data)):
+        assert refusal(data[:length]).code == ErrorCode.INVALID_RECORD
+    assert refusal(data + data).code == ErrorCode.INVALID_RECORD
+    assert refusal(data + b"x").code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_old_magic(magic: int) -> None:
+    data = batch()
+    data[16] = magic
+    assert refusal(data).code == ErrorCode.INVALID_RECORD
+    assert refusal(data[:30]).code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("magic", [3, 127, 255])
+def test_a_magic_that_nobody_has(magic: int) -> None:
+    data = batch()
+    data[16] = magic
+    assert refusal(data).code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("length", [0, -1, 48, -(1 << 31)])
+def test_a_length_below_a_header(length: int) -> None:
+    data = batch()
+    struct.pack_into(">i", data, 8, length)
+    assert refusal(data).code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_whole_batch_shorter_than_a_header() -> None:
+    data = batch()[:50]
+    struct.pack_into(">i", data, 8, 38)
+    assert refusal(data).code == ErrorCode.CORRUPT_MESSAGE
+
+
+# ---- row 6
+
+
+def test_zstd_needs_a_newer_produce() -> None:
+    older = ORDINARY._replace(zstd_allowed=False)
+    assert refusal(batch(codec=Codec.ZSTD), older).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    check_batch(batch(codec=Codec.LZ4), older, NOW_MS)
+
+
+# ---- rows 10 to 15
+
+
+def test_a_base_offset_from_a_client() -> None:
+    assert refusal(change(">q", 0, 5)).code == ErrorCode.INVALID_RECORD
+
+
+def test_the_size_limit_is_on_the_whole_compressed_batch() -> None:
+    data = batch(codec=Codec.GZIP)
+    check_batch(data, ORDINARY._replace(max_message_bytes=len(data)), NOW_MS)
+    small = ORDINARY._replace(max_message_bytes=len(data) - 1)
+    assert refusal(data, small).code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_every_flipped_bit_after_the_magic_is_a_corrupt_message() -> None:
+    data = batch(1)
+    for bit in range(17 * 8, len(data) * 8):
+        data[bit // 8] ^= 1 << bit % 8
+        code = refusal(data).code
+        in_codec = bit // 8 == 22 and data[22] & 7 == Codec.ZSTD  # read before the CRC, as in Kafka
+        assert code == ErrorCode.CORRUPT_MESSAGE or in_codec
+        data[bit // 8] ^= 1 << bit % 8
+
+
+@pytest.mark.parametrize(("delta", "count"), [(-1, 3), (2, 0), (2, -1), (2, 2), (2, 4), (-2, -1)])
+def test_offset_range_and_count(delta: int, count: int) -> None:
+    data = change(">i", 57, count, change(">i", 23, delta))
+    assert refusal(data).code == ErrorCode.INVALID_RECORD
+
+
+def test_a_control_batch_from_a_client() -> None:
+    assert refusal(batch(attributes=CONTROL)).code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+@pytest.mark.parametrize("check_payload", [True, False])
+def test_a_codec_that_kafka_does_not_have(codec: int, check_payload: bool) -> None:
+    rules = ORDINARY._replace(check_payload=check_payload)
+    assert refusal(change(">h", 21, codec), rules).code == ErrorCode.INVALID_RECORD
+
+
+def test_a_producer_id_without_a_sequence() -> None:
+    assert refusal(batch(producer=Producer(7, 0, -1))).code == ErrorCode.INVALID_RECORD
+    check_batch(batch(producer=Producer(7, 0, 0)), ORDINARY, NOW_MS)
+    check_batch(batch(producer=Producer(-1, -1, -1)), ORDINARY, NOW_MS)
+
+
+# ---- the codec's stream
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_broken_stream_is_a_corrupt_message(codec: Codec) -> None:
+    data = batch(50, codec=codec)
+    data[HEADER_SIZE + 4 :] = bytes(len(data) - HEADER_SIZE - 4)
+    stamp_crc(data)
+    assert refusal(data).code == ErrorCode.CORRUPT_MESSAGE
+    assert refusal(data, COMPACTED).code == ErrorCode.CORRUPT_MESSAGE
+    check_batch(data, ORDINARY._replace(check_payload=False), NOW_MS)
+
+
+@pytest.mark.parametrize("rules", [ORDINARY, COMPACTED])
+def test_a_bomb_gets_the_error_on_which_producers_split_a_batch(rules: ProduceRules) -> None:
+    bomb = build_batch([Record(0, NOW_MS, key=b"k", value=bytes(65 << 20))], Codec.ZSTD)
+    assert len(bomb) < 100_000
+    assert refusal(bomb, rules).code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+# ---- rows 17 to 19
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_keyless_records_of_a_compacted_topic_are_named(codec: Codec) -> None:
+    records = [Record(at, NOW_MS, key=None if at in (1, 3) else b"k") for at in range(5)]
+    data = build_batch(records, codec)
+    check_batch(data, ORDINARY, NOW_MS)
+    refused = refusal(data, COMPACTED)
+    assert refused.code == ErrorCode.INVALID_RECORD
+    assert [index for index, _ in refused.record_errors] == [1, 3]
+
+
+def test_a_client_may_not_set_log_append_time() -> None:
+    data = batch(attributes=LOG_APPEND_TIME)
+    assert refusal(data).code == ErrorCode.INVALID_TIMESTAMP
+    assert (
+        refusal(data, ORDINARY._replace(log_append_time=True)).code == ErrorCode.INVALID_TIMESTAMP
+    )
+
+
+def timed(*timestamps: int, codec: int = 0, key: bytes | None = b"k") -> bytearray:
+    records = [Record(at, timestamp, key=key) for at, timestamp in enumerate(timestamps)]
+    return build_batch(records, codec)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_times_in_the_future(codec: Codec) -> None:
+    check_batch(timed(NOW_MS + HOUR_MS, codec=codec), ORDINARY, NOW_MS)
+    refused = refusal(timed(NOW_MS, NOW_MS + HOUR_MS + 1, codec=codec))
+    assert refused.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.record_errors] == [1]
+
+
+def test_times_in_the_past() -> None:
+    bounded = ORDINARY._replace(timestamp_before_max_ms=HOUR_MS)
+    old = timed(NOW_MS, NOW_MS - HOUR_MS, NOW_MS - HOUR_MS - 1)
+    check_batch(old, ORDINARY, NOW_MS)
+    refused = refusal(old, bounded)
+    assert refused.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.record_errors] == [2]
+
+
+def test_no_timestamp_is_in_every_bound() -> None:
+    bounded = ORDINARY._replace(timestamp_before_max_ms=0, timestamp_after_max_ms=0)
+    check_batch(timed(-1, -1), bounded, NOW_MS)
+
+
+def test_the_topics_own_time_makes_the_clients_irrelevant() -> None:
+    rules = COMPACTED._replace(
+        log_append_time=True, timestamp_before_max_ms=0, timestamp_after_max_ms=0
+    )
+    check_batch(timed(5, NOW_MS * 2), rules, NOW_MS)
+
+
+def test_a_bad_time_wins_over_a_missing_key() -> None:
+    records = [Record(0, NOW_MS), Record(1, NOW_MS * 2, key=b"k"), Record(2, NOW_MS * 2)]
+    refused = refusal(build_batch(records), COMPACTED)
+    assert refused.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.record_errors] == [0, 1, 2]
+    assert "key" in refused.record_errors[2][1]  # one error per record: the key is looked at first
+
+
+def test_the_answer_stays_short_however_many_records_are_bad() -> None:
+    refused = refusal(batch(5000, key=None), COMPACTED)
+    assert len(refused.record_errors) == RECORD_ERRORS_MAX
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_deltas_and_counts_inside_where_records_are_walked(codec: Codec) -> None:
+    gaps = build_batch([Record(0, NOW_MS, key=b"k"), Record(2, NOW_MS, key=b"k")], codec)
+    gaps = change(">i", 23, 1, gaps)
+    assert refusal(gaps, COMPACTED).code == ErrorCode.INVALID_RECORD
+    fewer = change(">i", 57, 4, change(">i", 23, 3, batch(codec=codec)))
+    assert refusal(fewer, COMPACTED).code == ErrorCode.INVALID_RECORD
+    more = change(">i", 57, 2, change(">i", 23, 1, batch(codec=codec)))
+    assert refusal(more, COMPACTED).code == ErrorCode.INVALID_RECORD
+
+
+# ---- order of the checks
+
+
+def test_kafkas_order_of_checks() -> None:
+    """Break a batch by every rule, then mend one after the other."""
+    rules = ORDINARY._replace(max_message_bytes=100, zstd_allowed=False)
+    data = build_batch([Record(0, NOW_MS), Record(1, NOW_MS)], Codec.ZSTD, attributes=CONTROL)
+    data += bytes(100)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">q", data, 0, 9)
+    struct.pack_into(">i", data, 57, 7)
+    assert refusal(data, rules).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    rules = rules._replace(zstd_allowed=True)
+    assert "base offset" in refusal(data, rules).message
+    struct.pack_into(">q", data, 0, 0)
+    assert refusal(data, rules).code == ErrorCode.MESSAGE_TOO_LARGE
+    rules = rules._replace(max_message_bytes=1000)
+    assert refusal(data, rules).code == ErrorCode.CORRUPT_MESSAGE
+    stamp_crc(data)
+    assert "last offset delta" in refusal(data, rules).message
+    assert "control" in refusal(change(">i", 57, 2, data), rules).message
+    assert refusal(change(">h", 21, Codec.ZSTD, data), rules).code == ErrorCode.CORRUPT_MESSAGE
+
+
+@settings(max_examples=500)
+@given(hostile(record_batches()), st.sampled_from([ORDINARY, COMPACTED]), st.booleans())
+def test_hostile_batches_are_refused_by_code_or_taken(
+    data: bytes, rules: ProduceRules, mend: bool
+) -> None:
+    changed = bytearray(data)
+    if mend and len(changed) >= HEADER_SIZE:
+        struct.pack_into(">i", changed, 8, len(changed) - 12)
+        changed[16] = 2
+        stamp_crc(changed)
+    try:
+        header = check_batch(changed, rules, NOW_MS)
+    except InvalidBatch:
+        return
+    assert header.size_bytes == len(changed)
