@@ -48,7 +48,7 @@ class LocationTable:
             return location
         return self._sparse.get(entry_id, 0)
 
-    def runs(self) -> Iterator[tuple[EntryId, array[int]]]:
+    def runs(self) -> "Iterator[tuple[EntryId, array[int]]]":
         """Return the locations as (first entry id, locations) without gaps."""
         start = 0
         run = self._run
@@ -68,7 +68,7 @@ class LocationTable:
             yield from range(first, first + len(locations))
 
 
-def bytes_of_zeros(count: int) -> array[int]:
+def bytes_of_zeros(count: int) -> "array[int]":
     """Return `count` empty slots."""
     return array("q", bytes(8 * count))
 

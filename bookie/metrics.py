@@ -1,26 +1,25 @@
-"""What a bookie counts. Plain numbers: whoever exports them reads them when asked."""
+"""What a bookie counts."""
 
 from dataclasses import dataclass
+
+from core.runtime.metrics import counter, gauge
 
 
 @dataclass(slots=True)
 class BookieMetrics:
-    """Counters and gauges of one bookie; `_total` ones only rise."""
+    """Numbers of one bookie."""
 
-    adds_total: int = 0
-    add_bytes_total: int = 0
-    adds_refused_total: int = 0
-    """Adds refused because too much waited (ETOOMANYREQUESTS)."""
-    groups_total: int = 0
-    """Group commits: syncs of the hot path."""
-    reads_total: int = 0
-    reads_refused_total: int = 0
-    reads_damaged_total: int = 0
-    """Reads that found something else than what the index promised."""
-    pending_bytes: int = 0
-    pending_reads: int = 0
-    long_polls: int = 0
-    checkpoints_total: int = 0
-    ledgers_open: int = 0
-    ledgers_removed_total: int = 0
-    entry_logs_removed_total: int = 0
+    adds_total: int = counter("adds that were accepted")
+    add_bytes_total: int = counter("bytes of entries made durable, with their size fields")
+    adds_refused_total: int = counter("adds refused because too much waited")
+    groups_total: int = counter("group commits")
+    reads_total: int = counter("entries looked for")
+    reads_refused_total: int = counter("reads refused because too many waited")
+    reads_damaged_total: int = counter("reads that found something else than was stored")
+    pending_bytes: int = gauge("bytes of adds that wait for their sync")
+    pending_reads: int = gauge("reads that wait")
+    long_polls: int = gauge("reads that wait for a LAC")
+    ledgers_open: int = gauge("ledgers in memory, at the last checkpoint")
+    checkpoints_total: int = counter("checkpoints")
+    ledgers_removed_total: int = counter("ledgers removed because their metadata is gone")
+    entry_logs_removed_total: int = counter("entry logs removed because no ledger lives in them")

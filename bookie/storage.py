@@ -29,12 +29,15 @@ from bookie.recovery import JournalEntry, Recovered, Recovery, load_state
 from bookie.upkeep import Upkeep
 from core.runtime.clock import Clock
 from core.runtime.files import Files, JobThread, Space
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.bookkeeper.messages import AddResponse, StatusCode
 from protocol.ids import Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 
 EOK = StatusCode.EOK
+FENCED_AND_REMOVED_MAX = 10_000
+"""Removed ledgers whose fence is remembered, until a restart (Java: for seven days)."""
 
 
 class Storage:
@@ -62,6 +65,7 @@ class Storage:
         self.upkeep = Upkeep(config, checkpointer, self._fail, self.metrics)
         self._reads = JobThread("bookie-reader", self._fail)
         self.ledgers: dict[LedgerId, LedgerState] = {}
+        self._fenced_and_removed: dict[LedgerId, None] = {}
         self._log_id = -1
 
     # Start and end
@@ -78,8 +82,8 @@ class Storage:
             self._reads.stop()
             raise
         self._start_writer(found)
-        self.ledgers = found.ledgers
-        self.upkeep.start(found)
+        self.ledgers.update(found.ledgers)
+        self.upkeep.start(found, self.ledgers)
         if found.only_in_journal:
             self._add_again(found.only_in_journal)
             await self.upkeep.checkpoint()
@@ -127,6 +131,10 @@ class Storage:
             failure.__cause__ = error
             self.failed.set_result(failure)
 
+    def was_fenced(self, ledger_id: LedgerId) -> bool:
+        """Return whether a ledger was fenced before it was removed, lately."""
+        return ledger_id in self._fenced_and_removed
+
     # Writes
 
     def create(self, ledger_id: LedgerId, master_key: bytes) -> LedgerState:
@@ -146,6 +154,7 @@ class Storage:
     def fence(self, state: LedgerState) -> None:
         """Fence a ledger, at once for adds; its waiters are called when that is durable."""
         state.fenced = True
+        wake(state, self._loop)
         self._keep_header(state)
         self.journal(
             journal_format.pack_fence(state.ledger_id), functools.partial(_fence_is_durable, state)
@@ -172,13 +181,17 @@ class Storage:
         lac: EntryId,
         body: tuple[Buffer, ...],
         reply: Callable[[AddResponse], Any],
-    ) -> None:
-        """Store an entry; the reply comes when it is durable."""
+    ) -> bool:
+        """Store an entry; the reply comes when it is durable. False: it is too long, no reply."""
         size = sum(map(len, body))
+        if size > MAX_ENTRY_BYTES:
+            return False
         record_size = size + RECORD_HEAD_SIZE
         state.pending += 1
         self.metrics.pending_bytes += record_size
+        self.metrics.adds_total += 1
         self._put((record_size, (pack_size(size), *body), state, entry_id, lac, reply))
+        return True
 
     def journal(self, record: bytes, durable: Callable[[], Any]) -> None:
         """Write a record to the journal; `durable` is called when all put so far is on disk."""
@@ -283,9 +296,32 @@ class Storage:
 
         self._reads.submit(work, then)
 
+    # Removal
+
+    def forget_ledger(self, ledger_id: LedgerId) -> None:
+        """Drop a ledger whose metadata is gone; its entries go with their entry logs."""
+        state = self.ledgers.pop(ledger_id, None)
+        if state is not None:
+            self.upkeep.dirty.discard(state)
+            if state.fenced:
+                self._fenced_and_removed[ledger_id] = None
+                if len(self._fenced_and_removed) > FENCED_AND_REMOVED_MAX:
+                    del self._fenced_and_removed[next(iter(self._fenced_and_removed))]
+            wake(state, self._loop)
+        self.metrics.ledgers_removed_total += 1
+
+    def forget_log(self, log_id: int) -> None:
+        """Let go of an entry log that was removed."""
+        self.metrics.entry_logs_removed_total += 1
+        self._reads.submit(functools.partial(self._reader.forget_log, log_id), _nobody)
+
     def space(self, then: Callable[[Space | Exception], None]) -> None:
         """Find the room of the ledger directory's file system."""
         self._reads.submit(functools.partial(self._files.space, self.log_directory), then)
+
+
+def _nobody(*_: object) -> None:
+    """Do nothing: nobody waits for this."""
 
 
 def wake(state: LedgerState, loop: asyncio.AbstractEventLoop) -> None:
@@ -300,7 +336,3 @@ def _fence_is_durable(state: LedgerState) -> None:
     waiters, state.fence_waiters = state.fence_waiters, []
     for waiter in waiters:
         waiter()
-
-
-def _nobody(*_: object) -> None:
-    """Do nothing: nobody waits for this."""

@@ -8,7 +8,6 @@ it was planned, so its marks never pass what the index files say.
 import asyncio
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bookie.checkpoint import Checkpointer, CheckpointPlan, LogToSeal
 from bookie.config import BookieConfig
@@ -18,9 +17,7 @@ from bookie.marks import Mark
 from bookie.metrics import BookieMetrics
 from bookie.recovery import Recovered
 from core.runtime.files import JobThread
-
-if TYPE_CHECKING:
-    from protocol.ids import LedgerId
+from protocol.ids import LedgerId
 
 
 class Upkeep:
@@ -52,10 +49,10 @@ class Upkeep:
         self._running: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, found: Recovered) -> None:
-        """Take over what recovery found."""
+    def start(self, found: Recovered, ledgers: dict[LedgerId, LedgerState]) -> None:
+        """Take over what recovery found; `ledgers` are all that are in memory, from now on."""
         self.thread.start()
-        self.ledgers = found.ledgers
+        self.ledgers = ledgers
         self.dirty = {s for s in found.ledgers.values() if s.unsaved or s.header_unsaved}
         self._seals = found.seals
         self._entry_log_mark = found.entry_log or Mark()
@@ -164,6 +161,7 @@ class Upkeep:
             state.saving = None
             state.generation = self.generation
         self._metrics.checkpoints_total += 1
+        self._metrics.ledgers_open = len(self.ledgers)
         self._drop_clean_ledgers()
         done.set_result(None)
         self._consider()

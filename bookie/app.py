@@ -1,0 +1,156 @@
+"""Building a bookie: lock, cookie, storage; and as a process of its own: server, registration.
+
+Order at start: lock -> cookie -> recovery -> listening -> registration (so nobody is sent here
+before there is an answer). Order at end: the other way round. kill -9 is safe at any point.
+"""
+
+import contextlib
+
+from typing_extensions import override
+
+from bookie.config import BookieConfig
+from bookie.gc import GarbageCollector, Removed
+from bookie.identity import check_cookies, lock_directories, unlock_directories
+from bookie.requests import Bookie
+from bookie.server import BookieServer
+from bookie.storage import Storage
+from core.errors import NoNode
+from core.metadata.bookie_service_info import encode_service_info, rpc_service_info
+from core.metadata.layout import LedgerPaths
+from core.metadata.store import MetadataStore
+from core.runtime.clock import Clock
+from core.runtime.files import Files
+from core.runtime.metrics import Metrics
+from protocol.ids import BookieId, LedgerId
+
+
+async def open_bookie(
+    config: BookieConfig,
+    store: MetadataStore | None,
+    clock: Clock,
+    files: Files,
+    metrics: Metrics | None = None,
+) -> "OpenBookie":
+    """Open a bookie for requests in this process; `store` None: no cluster to belong to.
+
+    Errors: LockHeld (names the process), InvalidCookie, CorruptData, OSError.
+    """
+    locks = lock_directories(config, files)
+    try:
+        await check_cookies(config, store, files)
+        storage = Storage(config, clock, files)
+        await storage.open()
+    except BaseException:
+        unlock_directories(locks)
+        raise
+    bookie = OpenBookie(config, storage, store, files, locks)
+    if metrics is not None:
+        metrics.register("bookie", bookie.metrics, bookie=config.identity)
+    return bookie
+
+
+class OpenBookie(Bookie):
+    """A Bookie with all that belongs to it; `close` leaves nothing behind."""
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        storage: Storage,
+        store: MetadataStore | None,
+        files: Files,
+        locks: list[int],
+    ) -> None:
+        super().__init__(config, storage)
+        self.bookie_id = BookieId(config.identity)
+        self._store = store
+        self._paths = LedgerPaths(config.ledgers_root)
+        self._locks = locks
+        self._collector = GarbageCollector(storage, files, self._list_ledgers)
+        self._upkeep = storage.upkeep
+
+    @override
+    async def close(self) -> None:
+        """Finish what was submitted, checkpoint, give the directories back. Idempotent."""
+        if not self._locks:
+            return
+        locks, self._locks = self._locks, []
+        await super().close()
+        unlock_directories(locks)
+
+    async def checkpoint(self) -> None:
+        """Bring everything that is durable into the index files."""
+        await self._upkeep.checkpoint()
+
+    async def collect_garbage(self) -> Removed:
+        """Remove the ledgers that the metadata does not have, and the entry logs left empty.
+
+        Without a metadata store nothing is ever removed.
+        """
+        if self._store is None:
+            return Removed([], [])
+        return await self._collector.collect()
+
+    async def _list_ledgers(self) -> set[LedgerId]:
+        assert self._store is not None, "only with a store"
+        await self._store.get(self._paths.instance_id)  # an empty root would remove everything
+        return await list_ledgers(self._store, self._paths)
+
+
+async def list_ledgers(store: MetadataStore, paths: LedgerPaths) -> set[LedgerId]:
+    """Return every ledger that has metadata. Errors: CoreError, never a partial list."""
+    found: set[LedgerId] = set()
+    pending = [paths.root]
+    while pending:
+        parent = pending.pop()
+        for name in await store.children(parent):
+            path = f"{parent}/{name}"
+            ledger_id = paths.ledger_id(path)
+            if ledger_id is not None:
+                found.add(ledger_id)
+            elif name.isascii() and name.isdigit():
+                pending.append(path)
+    return found
+
+
+class BookieProcess:
+    """A bookie of its own: open, listening and, with a store, registered."""
+
+    def __init__(
+        self, bookie: OpenBookie, server: BookieServer, store: MetadataStore | None, path: str
+    ) -> None:
+        self.bookie = bookie
+        self.server = server
+        self._store = store
+        self._path = path
+
+    async def close(self) -> None:
+        """Sign off, stop listening, close the bookie."""
+        if self._store is not None:
+            with contextlib.suppress(NoNode):  # the session ended before
+                await self._store.delete(self._path)
+        await self.server.close()
+        await self.bookie.close()
+
+
+async def start_bookie(
+    config: BookieConfig,
+    store: MetadataStore | None,
+    clock: Clock,
+    files: Files,
+    metrics: Metrics | None = None,
+) -> BookieProcess:
+    """Open a bookie, listen and register. Errors: as open_bookie; NodeExists (id in use)."""
+    bookie = await open_bookie(config, store, clock, files, metrics)
+    server = BookieServer(bookie, config)
+    path = LedgerPaths(config.ledgers_root).bookie(bookie.bookie_id)
+    try:
+        await server.start()
+        if store is not None:
+            host = config.advertised_host or config.host
+            info = encode_service_info(rpc_service_info(host, server.port))
+            await store.create(path, info, ephemeral=True)
+    except BaseException:
+        await server.close()
+        await bookie.close()
+        raise
+    return BookieProcess(bookie, server, store, path)

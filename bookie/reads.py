@@ -1,0 +1,131 @@
+"""Reads of entries that are there: plain, of a fenced ledger, of LACs, of lists of entries."""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from bookie.ledger_state import LedgerState
+from bookie.storage import Storage
+from protocol.bookkeeper.availability import encode_availability
+from protocol.bookkeeper.messages import (
+    LAST_ENTRY,
+    ListEntriesRequest,
+    ListEntriesResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Response,
+    StatusCode,
+)
+from protocol.ids import EntryId
+
+logger = logging.getLogger(__name__)
+
+Reply = Callable[[Any], Any]
+Then = Callable[[bytes | Exception | None], None]
+
+
+class Reads:
+    """Reads through the storage, with a bound on how many wait."""
+
+    def __init__(
+        self, storage: Storage, pending_max: int, answer: Callable[[Reply, Response], None]
+    ) -> None:
+        self._storage = storage
+        self._metrics = storage.metrics
+        self._pending_max = pending_max
+        self._answer = answer
+
+    def read(self, state: LedgerState | None, request: ReadRequest, reply: Reply) -> None:
+        """Answer a plain read: the body and the LAC known here."""
+        if state is None:
+            self.refuse(request, reply, StatusCode.ENOLEDGER)
+        else:
+            self._read_and_answer(state, request, reply, with_lac=True)
+
+    def read_fenced(self, state: LedgerState, request: ReadRequest, reply: Reply) -> None:
+        """Answer a fence read once the fence is durable: no LAC in it."""
+        self._read_and_answer(state, request, reply, with_lac=False)
+
+    def refuse(self, request: ReadRequest, reply: Reply, status: StatusCode) -> None:
+        """Answer a read with a status only."""
+        self._answer(reply, ReadResponse(status, request.ledger_id, request.entry_id))
+
+    def fetch(self, state: LedgerState, entry_id: EntryId, then: Then) -> bool:
+        """Read one entry (LAST_ENTRY: the highest); False if too many reads wait already."""
+        if self._metrics.pending_reads >= self._pending_max:
+            self._metrics.reads_refused_total += 1
+            return False
+        self._metrics.pending_reads += 1
+        if entry_id == LAST_ENTRY:
+            entry_id = state.last_entry
+        self._storage.read(state, entry_id, functools.partial(self._fetched, then))
+        return True
+
+    def read_lac(self, state: LedgerState | None, request: ReadLacRequest, reply: Reply) -> None:
+        """Answer with the explicit LAC and the last entry; ENOENTRY if there is neither."""
+        ledger_id = request.ledger_id
+        if state is None:
+            self._answer(reply, ReadLacResponse(StatusCode.ENOENTRY, ledger_id))
+            return
+        packet = state.explicit_lac or None
+
+        def then(body: bytes | Exception | None) -> None:
+            if isinstance(body, Exception):
+                reply(ReadLacResponse(StatusCode.EIO, ledger_id))
+            elif body is None and packet is None:
+                reply(ReadLacResponse(StatusCode.ENOENTRY, ledger_id))
+            else:
+                reply(ReadLacResponse(StatusCode.EOK, ledger_id, packet, body))
+
+        if not self.fetch(state, LAST_ENTRY, then):
+            self._answer(reply, ReadLacResponse(StatusCode.ETOOMANYREQUESTS, ledger_id))
+
+    def list_entries(
+        self, state: LedgerState | None, request: ListEntriesRequest, reply: Reply
+    ) -> None:
+        """Answer with the ids of all entries."""
+        ledger_id = request.ledger_id
+        if state is None:
+            self._answer(reply, ListEntriesResponse(StatusCode.ENOLEDGER, ledger_id))
+            return
+
+        def then(ids: list[EntryId] | Exception) -> None:
+            if isinstance(ids, Exception):
+                reply(ListEntriesResponse(StatusCode.EIO, ledger_id))
+            else:
+                availability = encode_availability(ids)
+                reply(ListEntriesResponse(StatusCode.EOK, ledger_id, availability))
+
+        self._storage.list_entries(state, then)
+
+    def _fetched(self, then: Then, body: bytes | Exception | None) -> None:
+        self._metrics.pending_reads -= 1
+        self._metrics.reads_total += 1
+        if isinstance(body, Exception):
+            self._metrics.reads_damaged_total += 1
+            logger.error("read_failed error=%s", body)
+        then(body)
+
+    def _read_and_answer(
+        self, state: LedgerState, request: ReadRequest, reply: Reply, *, with_lac: bool
+    ) -> None:
+        def then(body: bytes | Exception | None) -> None:
+            reply(_response(state, request, body, with_lac=with_lac))
+
+        if not self.fetch(state, request.entry_id, then):
+            self.refuse(request, reply, StatusCode.ETOOMANYREQUESTS)
+
+
+def _response(
+    state: LedgerState, request: ReadRequest, body: bytes | Exception | None, *, with_lac: bool
+) -> ReadResponse:
+    ledger_id, entry_id = request.ledger_id, request.entry_id
+    if body is None:
+        return ReadResponse(StatusCode.ENOENTRY, ledger_id, entry_id)
+    if isinstance(body, Exception):
+        return ReadResponse(StatusCode.EIO, ledger_id, entry_id)
+    lac = state.lac if with_lac else None
+    return ReadResponse(StatusCode.EOK, ledger_id, entry_id, body, lac)

@@ -1,0 +1,151 @@
+"""The bookie's socket: BookKeeper's v3 frames in, answers out in any order.
+
+Bounds: a frame of `nettyMaxFrameSizeBytes`; requests in flight (bytes of all connections) by a
+budget: when it is full no socket is read; a peer that does not drain is not read, and cut when it
+stalls. Answers of one turn of the loop leave together.
+"""
+
+import asyncio
+import functools
+import logging
+from typing import Final
+
+from bookie.config import MIB, BookieConfig
+from bookie.requests import Bookie
+from core.runtime.budget import Budget
+from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits, ReceiveBuffer
+from protocol.bookkeeper.codec import decode_request, encode_response
+from protocol.bookkeeper.messages import (
+    AddRequest,
+    AddResponse,
+    ErrorResponse,
+    Response,
+    StatusCode,
+    operation_of,
+)
+from protocol.errors import FrameTooLarge
+from protocol.ids import Buffer  # noqa: TC001
+
+logger = logging.getLogger(__name__)
+
+STALL_CHECK_S: Final = 1.0
+IN_FLIGHT_MAX: Final = 64
+"""Requests of one connection, adds apart, that may be in work: each answer may be 5 MiB."""
+
+
+class BookieConnection:
+    """One client's connection."""
+
+    def __init__(
+        self, bookie: Bookie, budget: Budget, connections: "set[BookieConnection]"
+    ) -> None:
+        self._bookie = bookie
+        self._budget = budget
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._channel: FrameChannel | None = None
+        self._answers: list[Buffer] = []
+        self._in_flight = 0
+
+    @property
+    def channel(self) -> FrameChannel | None:
+        """Return the socket's side, None when it is gone."""
+        return self._channel
+
+    def on_open(self, channel: FrameChannel) -> None:
+        """Take the channel."""
+        self._channel = channel
+        self._connections.add(self)
+
+    def on_frame(self, frame: memoryview) -> None:
+        """Submit one request. Errors: ProtocolError ends the connection."""
+        try:
+            txn_id, request = decode_request(frame)
+        except Exception:
+            self._budget.give(len(frame))
+            raise
+        if type(request) is not AddRequest:
+            self._in_flight += 1
+            if self._in_flight == IN_FLIGHT_MAX and self._channel is not None:
+                self._channel.hold(HOLD_USER)
+        self._bookie.submit(request, functools.partial(self._reply, txn_id, len(frame)))
+
+    def on_drained(self) -> None:
+        """Nothing waits here: answers are written when they come."""
+
+    def on_close(self, error: Exception | None) -> None:
+        """Forget the channel; answers that still come are dropped."""
+        self._channel = None
+        self._answers = []
+        self._connections.discard(self)
+
+    def _reply(self, txn_id: int, size: int, response: Response) -> None:
+        self._budget.give(size)
+        if type(response) is not AddResponse:
+            self._end_flight()
+        if self._channel is None:
+            return
+        if not self._answers:
+            self._loop.call_soon(self._flush)
+        try:
+            self._answers += encode_response(txn_id, response)
+        except FrameTooLarge:
+            error = ErrorResponse(StatusCode.EIO, operation_of(response))
+            self._answers += encode_response(txn_id, error)
+
+    def _end_flight(self) -> None:
+        self._in_flight -= 1
+        if self._in_flight == IN_FLIGHT_MAX // 2 and self._channel is not None:
+            self._loop.call_soon(self._channel.release, HOLD_USER)
+
+    def _flush(self) -> None:
+        answers: list[Buffer] = self._answers
+        self._answers = []
+        if self._channel is not None and answers:
+            self._channel.send(answers)
+
+
+class BookieServer:
+    """Listens for one Bookie."""
+
+    def __init__(self, bookie: Bookie, config: BookieConfig) -> None:
+        self._bookie = bookie
+        self._config = config
+        self._budget = Budget("bookie_request_bytes", config.pending_bytes_max * MIB)
+        self._receive = ReceiveBuffer()
+        self._connections: set[BookieConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.port = config.port
+
+    async def start(self) -> None:
+        """Listen. Errors: OSError (the address is taken)."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connect, self._config.host, self._config.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._timer = loop.call_later(STALL_CHECK_S, self._cut_stalled)
+
+    async def close(self) -> None:
+        """Stop listening and close the connections once their answers are written."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            if connection.channel is not None:
+                connection.channel.close()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def _connect(self) -> FrameChannel:
+        limits = FrameLimits(frame_bytes_max=self._config.frame_bytes_max - 4)
+        user = BookieConnection(self._bookie, self._budget, self._connections)
+        return FrameChannel(user, limits, self._budget, self._receive)
+
+    def _cut_stalled(self) -> None:
+        loop = asyncio.get_running_loop()
+        for connection in list(self._connections):
+            channel = connection.channel
+            if channel is not None and channel.is_stalled(loop.time()):
+                channel.abort("no progress")
+        self._timer = loop.call_later(STALL_CHECK_S, self._cut_stalled)
