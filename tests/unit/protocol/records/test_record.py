@@ -129,7 +129,7 @@ def test_every_cut_of_the_records_is_refused(length: int) -> None:
         (bytes.fromhex("0a0000000101"), 1, BadLength),  # shorter than any record
         (bytes.fromhex("ff000000010100"), 1, DecodeError),  # negative length
         (bytes.fromhex("0c000000030100"), 1, BadLength),  # key length -2
-        (bytes.fromhex("0c0000808001" "01"), 1, BadLength),  # numbers that run over its end
+        (bytes.fromhex("0c000080808001" "01"), 1, BadLength),  # numbers that run over its end
         (bytes.fromhex("0c000000080100"), 1, BadLength),  # key longer than the record
         (bytes.fromhex("0c000000010300"), 1, BadLength),  # value length -2
         (bytes.fromhex("0c000000010800"), 1, BadLength),  # value longer than the record
