@@ -33,7 +33,6 @@ from protocol.kafka.primitives import (
 T = TypeVar("T")
 
 _UNSET: Final = object()
-_TAGS_MAX: Final = 10_000  # as Kafka 4.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +96,8 @@ def wire(  # noqa: PLR0913  # one keyword per attribute of Kafka's JSON
 
 def tagged_fields(source: Source) -> Iterator[tuple[int, int]]:
     """Yield tag and size of each tagged field; who iterates reads or skips the field itself."""
-    count = read_uvarint(source)
-    if count > _TAGS_MAX:
-        raise BadLength(f"{count} tagged fields")
     last = -1
-    for _ in range(count):
+    for _ in range(source.check_count(read_uvarint(source))):
         tag = read_uvarint(source)
         if tag <= last:
             raise BadLength(f"tag {tag} after tag {last}")

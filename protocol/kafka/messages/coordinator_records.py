@@ -75,11 +75,11 @@ Key: TypeAlias = OffsetCommitKey | GroupMetadataKey
 OFFSET_COMMIT_TYPE: Final = 1
 GROUP_METADATA_TYPE: Final = 2
 VALUE_VERSION: Final = 3
-"""What Kafka 2.1 to 4.1 write; version 4 adds tagged fields only and is read as well."""
+"""What every Kafka since 2.3 reads; version 4 (flexible, topic id as a tag) is read here too."""
 
 _PREFIX: Final = Struct(">h")
 _KEY_TYPES: Final[dict[int, type[Key]]] = {
-    0: OffsetCommitKey,  # Kafka before 0.9 wrote the same fields as type 0
+    0: OffsetCommitKey,  # Kafka's LegacyOffsetCommitKey: the same fields
     OFFSET_COMMIT_TYPE: OffsetCommitKey,
     GROUP_METADATA_TYPE: GroupMetadataKey,
 }

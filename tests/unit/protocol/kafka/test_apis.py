@@ -7,9 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError, UnsupportedVersion
+from protocol.errors import BadLength, DecodeError, UnsupportedVersion
 from protocol.kafka import apis as a
 from protocol.kafka import wire
+from protocol.kafka.messages.produce import ProduceRequest, TopicProduceData
+from protocol.kafka.primitives import ELEMENTS_MAX
 from tests.unit.protocol.kafka.samples import damaged, sample, values
 
 VERSIONS = [(api, version) for api in a.APIS.values() for version in api.versions]
@@ -109,6 +111,14 @@ def test_bytes_behind_a_message_are_ignored_as_kafka_does(
     request = sample(api.request, version, Random(1))
     body = a.encode_request(api, version, request) + b"\1\2\3"
     assert a.decode_request(api, version, memoryview(body)) == request
+
+
+@pytest.mark.parametrize("version", a.PRODUCE.versions)
+def test_more_elements_than_a_message_may_have_are_refused(version: int) -> None:
+    topics = (TopicProduceData(),) * (ELEMENTS_MAX + 1)
+    body = a.encode_request(a.PRODUCE, version, ProduceRequest(topic_data=topics))
+    with pytest.raises(BadLength, match="elements"):
+        a.decode_request(a.PRODUCE, version, memoryview(body))
 
 
 @by_api
