@@ -38,6 +38,8 @@ class Tasks:
         task = asyncio.create_task(self._guard(work, name), name=f"{self._owner}.{name}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        # A task that is cancelled before its first step never awaits what it was given.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:

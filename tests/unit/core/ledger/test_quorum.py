@@ -81,7 +81,7 @@ def test_late_acks_are_ignored() -> None:
     tracker.begin_add(0)
     assert not tracker.on_ack(0, BookieId("b0"))
     assert not tracker.on_ack(0, BookieId("b0"))
-    assert tracker.on_ack(0, BookieId("b1")) == range(0, 1)
+    assert tracker.on_ack(0, BookieId("b1")) == range(1)
     assert not tracker.on_ack(0, BookieId("b2"))
     assert not tracker.on_ack(1, BookieId("b2"))  # never begun
     assert (tracker._acks, tracker._failures) == ({}, {})
@@ -93,7 +93,7 @@ def test_acks_out_of_order_confirm_together() -> None:
         tracker.begin_add(entry)
     assert not tracker.on_ack(2, BookieId("b0"))
     assert not tracker.on_ack(1, BookieId("b0"))
-    assert tracker.on_ack(0, BookieId("b0")) == range(0, 3)
+    assert tracker.on_ack(0, BookieId("b0")) == range(3)
     assert tracker._acks == {}
 
 
@@ -120,7 +120,7 @@ def test_a_failure_after_confirmation_is_nothing() -> None:
     tracker = WriteQuorumTracker(Schedule(names(0, 1), 2, 1))
     tracker.begin_add(0)
     tracker.on_failure(0, BookieId("b0"))
-    assert tracker.on_ack(0, BookieId("b1")) == range(0, 1)
+    assert tracker.on_ack(0, BookieId("b1")) == range(1)
     assert not tracker.on_failure(0, BookieId("b0"))
     assert tracker._failures == {}
 
@@ -140,4 +140,4 @@ def test_ensemble_change_story() -> None:
     assert not tracker.on_ensemble_changed(Schedule(names(9, 1, 2), 3, 2))
     assert tracker.missing(0) == names(9, 2)
     assert not tracker.on_ack(0, BookieId("b0"))
-    assert tracker.on_ack(0, BookieId("b9")) == range(0, 2)
+    assert tracker.on_ack(0, BookieId("b9")) == range(2)

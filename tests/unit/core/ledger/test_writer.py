@@ -77,7 +77,7 @@ def test_confirmation_waits_for_the_ack_quorum_in_order(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         listener = Listener()
         writer = await world.client.create_ledger(REPLICATED, listener)
-        first, second, third = world.ensemble(writer)
+        _, second, third = world.ensemble(writer)
         second.hold()
         third.hold()
         writer.add((b"0",))
