@@ -10,7 +10,7 @@ configuration can be printed with its sources.
 import dataclasses
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -121,15 +121,22 @@ def from_toml(path: Path) -> list[Assignment]:
     return [Assignment(key, value, str(path)) for key, value in _flatten(tree)]
 
 
-def from_environment(config: type, environ: Mapping[str, str]) -> list[Assignment]:
-    """Read the TAILRACE_* variables. Errors: ConfigError for one that no setting has."""
+def from_environment(
+    config: type, environ: Mapping[str, str], others: Collection[str] = ()
+) -> list[Assignment]:
+    """Read the TAILRACE_* variables. `others`: variables of that name that are no settings.
+
+    Errors: ConfigError for one that no setting has.
+    """
     by_name = {environment_name(leaf.key): leaf.key for leaf in settings_of(config)}
     given = sorted(name for name in environ if name.startswith(ENVIRONMENT_PREFIX))
     assignments = []
     for name in given:
+        if name in others or _is_service_address(name, environ[name]):
+            continue
         if name in by_name:
             assignments.append(Assignment(by_name[name], environ[name], f"environment {name}"))
-        elif not _is_service_link(name, environ[name]):
+        elif not _SERVICE_LINK.search(name):
             nearest = _nearest(name, by_name)
             raise ConfigError(f"unknown setting {name} in the environment{nearest}")
     return assignments
@@ -272,10 +279,9 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + name, value
 
 
-def _is_service_link(name: str, value: str) -> bool:
-    return bool(_SERVICE_LINK.search(name)) or (
-        name.endswith("_PORT") and value.startswith(("tcp://", "udp://", "sctp://"))
-    )
+def _is_service_address(name: str, value: str) -> bool:
+    """Tell TAILRACE_PORT=tcp://10.0.0.1:9092 of Kubernetes from a port that somebody set."""
+    return name.endswith("_PORT") and value.startswith(("tcp://", "udp://", "sctp://"))
 
 
 def _nearest(name: str, known: Mapping[str, Any]) -> str:

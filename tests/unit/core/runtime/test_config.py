@@ -37,6 +37,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
+    port: int = setting("port", 9092, "a name that Kubernetes uses too")
     data: Path = setting("data", Path("data"), "where everything lies")
     create: bool = setting("auto.create.topics.enable", True, "make topics on first use")
     ratio: float = setting("ratio", 0.5, "a number")
@@ -144,6 +145,8 @@ def test_what_kubernetes_injects_is_not_ours() -> None:
         "TAILRACE_PORT_9092_TCP_ADDR": "10.0.0.1",
     }
     assert from_environment(Settings, environ) == []
+    assert load(Settings, from_environment(Settings, {"TAILRACE_PORT": "1"})).config.port == 1
+    assert from_environment(Settings, {"TAILRACE_OTHER": "x"}, others=["TAILRACE_OTHER"]) == []
     with pytest.raises(ConfigError):
         from_environment(Settings, {"TAILRACE_METRIC_PORT": "9100"})
 

@@ -1,0 +1,85 @@
+"""The `tailrace` command: one table of sub-commands, each in a module that loads when it is used.
+
+`tailrace start` must be ready well under a second, so nothing that only another command needs
+(rich, confluent-kafka, Spark) may be imported here.
+"""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from broker.cli.errors import CliError, Exit
+
+COMMANDS = {
+    "start": "broker.cli.start",
+    "topic": "broker.cli.topic",
+    "produce": "broker.cli.produce",
+    "consume": "broker.cli.consume",
+    "where": "broker.cli.where",
+    "log": "broker.cli.log",
+    "pipeline": "broker.cli.pipeline",
+}
+"""Command -> module with a Typer app named `app`: one command, or a group if it has a callback."""
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports a sub-command's module when that sub-command is named."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # type: ignore[explicit-override]  # 3.12 has it
+        """Return the commands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # type: ignore[explicit-override]
+        """Return a command; None for an unknown one."""
+        module = COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command = typer.main.get_command(importlib.import_module(module).app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    name="tailrace",
+    help="A Kafka-compatible broker over a DistributedLog.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"tailrace {version('tailrace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and end."
+    ),
+) -> None:
+    """Run one command of many; see below."""
+
+
+def run() -> None:
+    """Run the command line and end the process with its exit code."""
+    try:
+        app(prog_name="tailrace")
+    except CliError as error:
+        print(error.report(), file=sys.stderr)
+        sys.exit(error.code)
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has enough. Python would complain once more at its own exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.OK)

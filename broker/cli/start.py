@@ -1,0 +1,117 @@
+"""`tailrace start`: metadata, one bookie and one broker in this process."""
+
+import os
+import sys
+from pathlib import Path
+
+import typer
+
+from broker.cli.endpoints import parse_endpoint
+from broker.cli.errors import CliError, Exit
+from broker.standalone_config import StandaloneConfig
+from core.runtime.config import (
+    Assignment,
+    ConfigError,
+    Loaded,
+    from_arguments,
+    from_environment,
+    from_toml,
+    load,
+    shown,
+)
+
+CLIENT_VARIABLES = ("TAILRACE_BOOTSTRAP",)
+"""Variables of the other commands; no settings of a broker."""
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def start(
+    data: Path = typer.Option(
+        None, "--data", metavar="DIR", help="Where everything lies. [default: ./tailrace-data]"
+    ),
+    listen: str = typer.Option(
+        None,
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where to listen; port 0 picks a free one. [default: 127.0.0.1:9092]",
+    ),
+    advertise: str = typer.Option(
+        None,
+        "--advertise",
+        metavar="HOST:PORT",
+        help="Where clients are told to connect. [default: where it listens]",
+    ),
+    config: Path = typer.Option(
+        None, "--config", metavar="FILE.toml", help="Settings by their names."
+    ),
+    assignments: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="One setting; wins over file and environment."
+    ),
+    show_config: bool = typer.Option(
+        False, "--show-config", help="Print every setting with its source and meaning, and end."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="With --show-config: as JSON."),
+) -> None:
+    """Run a broker: one process, no other service needed.
+
+    Settings come from defaults, then --config, then TAILRACE_* variables (dots as underscores,
+    upper case), then --set, then the options here. It prints `ready: bootstrap=HOST:PORT` once the
+    first request would be answered. SIGTERM or Ctrl-C ends it cleanly.
+    """
+    options = _options(data, listen, advertise)
+    try:
+        loaded = _load(config, assignments, options)
+    except ConfigError as error:
+        raise CliError(
+            str(error),
+            remedy="tailrace start --show-config lists every setting",
+            code=Exit.USAGE,
+        ) from error
+    if show_config:
+        _show(loaded, as_json=as_json)
+        return
+    from broker.standalone import run
+
+    sys.exit(run(loaded.config))
+
+
+def _options(data: Path | None, listen: str | None, advertise: str | None) -> list[Assignment]:
+    given = []
+    if data is not None:
+        given.append(Assignment("data", str(data), f"--data {data}"))
+    if listen is not None:
+        at = parse_endpoint(listen, "--listen")
+        given.append(Assignment("host", at.host, f"--listen {listen}"))
+        given.append(Assignment("port", at.port, f"--listen {listen}"))
+    if advertise is not None:
+        at = parse_endpoint(advertise, "--advertise")
+        given.append(Assignment("advertised.host", at.host, f"--advertise {advertise}"))
+        given.append(Assignment("advertised.port", at.port, f"--advertise {advertise}"))
+    return given
+
+
+def _load(
+    config: Path | None, assignments: list[str], options: list[Assignment]
+) -> Loaded[StandaloneConfig]:
+    return load(
+        StandaloneConfig,
+        [
+            *(from_toml(config) if config else ()),
+            *from_environment(StandaloneConfig, os.environ, CLIENT_VARIABLES),
+            *from_arguments(assignments),
+            *options,
+        ],
+    )
+
+
+def _show(loaded: Loaded[StandaloneConfig], *, as_json: bool) -> None:
+    from broker.cli.output import Column, show_rows
+
+    rows = [
+        {"setting": row.key, "value": shown(row.value), "source": row.origin, "meaning": row.doc}
+        for row in loaded.effective()
+    ]
+    columns = [Column("setting"), Column("value"), Column("source"), Column("meaning")]
+    show_rows(rows, columns, as_json=as_json)

@@ -1,0 +1,37 @@
+"""The settings of `tailrace start`: one frozen tree for metadata, bookie, log and broker."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bookie.config import BookieConfig
+from broker.config import BrokerConfig
+from core.log.config import LogConfig
+from core.runtime.config import setting
+
+_BOOKIE = BookieConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandaloneConfig:
+    """Everything that one standalone process can be told."""
+
+    data: Path = setting(
+        "data", Path("tailrace-data"), "Directory of everything the process keeps."
+    )
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    bookie: BookieConfig = field(default_factory=BookieConfig)
+
+    @property
+    def metadata_path(self) -> Path:
+        """Where the metadata store lies."""
+        return self.data / "metadata.db"
+
+    def bookie_config(self) -> BookieConfig:
+        """Return the bookie's settings, with its directories below `data` unless they were set."""
+        journal, ledgers = self.bookie.journal_directory, self.bookie.ledger_directory
+        if journal == _BOOKIE.journal_directory:
+            journal = self.data / "bookie" / "journal"
+        if ledgers == _BOOKIE.ledger_directory:
+            ledgers = self.data / "bookie" / "ledgers"
+        return replace(self.bookie, journal_directory=journal, ledger_directory=ledgers)
