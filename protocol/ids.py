@@ -6,6 +6,8 @@ Identities are `NewType`s: they are compared, never added to. Ordinals that one 
 
 from typing import NamedTuple, NewType, TypeAlias
 
+from typing_extensions import override
+
 LedgerId = NewType("LedgerId", int)
 BookieId = NewType("BookieId", str)
 BrokerId = NewType("BrokerId", int)
@@ -35,5 +37,6 @@ class TopicPartition(NamedTuple):
     topic: str
     partition: int
 
+    @override
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.process import TailraceProcess
 
@@ -37,3 +38,7 @@ def broker_factory(tmp_path: Path) -> Iterator[type[TailraceProcess]]:
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name that nobody else uses."""
     return f"{request.node.name[:60].replace('[', '.').replace(']', '')}-{next(_numbers)}"
+
+# Examples take as long as they take on a shared machine; the number of examples is the bound.
+settings.register_profile("tailrace", deadline=None)
+settings.load_profile("tailrace")

@@ -42,14 +42,14 @@ def ingest(
     bootstrap: str = _BOOTSTRAP,
     start: str = typer.Option("start", "--from", help="start, end, @MILLISECONDS or JSON offsets."),
     end: str = typer.Option("end", "--to", help="The same, for a batch."),
-    checkpoint: Path = typer.Option(
+    checkpoint: Path | None = typer.Option(
         None, "--checkpoint", metavar="DIR", help="Run as a stream that resumes from here."
     ),
-    interval_s: float = typer.Option(
+    interval_s: float | None = typer.Option(
         None, "--interval", min=0, help="With --checkpoint: run for ever, a batch each so many s."
     ),
     master: str = _MASTER,
-    jars: Path = _JARS,
+    jars: Path | None = _JARS,
     options: list[str] = _OPTION,
     conf: list[str] = _CONF,
     as_json: bool = typer.Option(False, "--json", help="Print what was written as JSON."),
@@ -92,7 +92,7 @@ def sink(
     topic: str = typer.Argument(help="Topic to write to."),
     bootstrap: str = _BOOTSTRAP,
     master: str = _MASTER,
-    jars: Path = _JARS,
+    jars: Path | None = _JARS,
     options: list[str] = _OPTION,
     conf: list[str] = _CONF,
 ) -> None:
