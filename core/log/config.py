@@ -1,0 +1,127 @@
+"""Settings of log streams, and what a record may weigh."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from core.runtime.config import setting
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from protocol.distributedlog.envelope import ENVELOPE_SIZE
+from protocol.distributedlog.record import HEADER_SIZE, MAX_LOGRECORDSET_SIZE
+
+_BOOKKEEPER_HEADER_MAX: Final = 100
+"""Above BookKeeper's entry header (32 bytes) and its largest digest (20)."""
+
+RECORD_BYTES_MAX: Final = MAX_ENTRY_BYTES - _BOOKKEEPER_HEADER_MAX - ENVELOPE_SIZE - HEADER_SIZE
+"""Largest payload of one record: what one frame to a bookie carries.
+
+DistributedLog's own writer stops at 1,040,384 bytes, below Kafka's default max.message.bytes of
+1,048,588; its reader has no such limit (DESIGN.md, "Records above DistributedLog's limit").
+"""
+
+ENTRY_RECORDS_BYTES_MAX: Final = MAX_LOGRECORDSET_SIZE - ENVELOPE_SIZE
+"""Records (with headers) that are packed together; a larger record has an entry of its own."""
+
+
+_POSITIVE: Final = (
+    "unacked_entries_max",
+    "unacked_bytes_max",
+    "read_ahead_entries",
+    "read_ahead_bytes",
+    "transmit_interval_ms",
+    "lac_poll_ms",
+)
+
+
+class TransmitPolicy(StrEnum):
+    """When waiting records are sent."""
+
+    IMMEDIATE = "immediate"
+    """What arrives in one turn of the loop goes together, at once."""
+    PERIODIC = "periodic"
+    """Every `transmit_interval_ms`."""
+    BUFFERED = "buffered"
+    """When `transmit_buffer_bytes` wait, or after `transmit_interval_ms` at the latest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Log streams. Names of settings are DistributedLog's where it has them."""
+
+    ensemble_size: int = setting(
+        "bkcEnsembleSize", 1, "Bookies that a log segment is spread over; at least the write quorum"
+    )
+    write_quorum: int = setting("bkcWriteQuorumSize", 1, "Copies of each entry")
+    ack_quorum: int = setting(
+        "bkcAckQuorumSize",
+        1,
+        "Copies on disk before an entry is confirmed; at most the write quorum",
+    )
+    segment_bytes: int = setting(
+        "maxLogSegmentBytes", 256 * 1024 * 1024, "Size at which a log segment is rolled; 0: never"
+    )
+    segment_ms: int = setting(
+        "log.segment.rolling.ms", 2 * 60 * 60 * 1000, "Age at which it is rolled, in ms; 0: never"
+    )
+    transmit_policy: TransmitPolicy = setting(
+        "log.transmit.policy",
+        TransmitPolicy.IMMEDIATE,
+        "When appended records are sent to bookies: immediate, periodic or buffered",
+    )
+    transmit_interval_ms: int = setting(
+        "log.transmit.interval.ms", 10, "Longest wait of a record with periodic and buffered, in ms"
+    )
+    transmit_buffer_bytes: int = setting(
+        "writerOutputBufferSize", 64 * 1024, "Bytes that set off a transmission with buffered"
+    )
+    unacked_entries_max: int = setting(
+        "log.unacked.entries.max",
+        64,
+        "Entries in flight per log; further records wait and are packed",
+    )
+    unacked_bytes_max: int = setting(
+        "log.unacked.bytes.max", 16 * 1024 * 1024, "Bytes in flight per log; further records wait"
+    )
+    waiting_bytes_max: int = setting(
+        "log.waiting.bytes.max",
+        64 * 1024 * 1024,
+        "Bytes that may wait per log; beyond it appends are refused",
+    )
+    record_bytes_max: int = setting(
+        "log.record.bytes.max",
+        RECORD_BYTES_MAX,
+        "Largest record; Java's writer stops at 1040364 bytes, its reader does not",
+    )
+    control_flush_ms: int = setting(
+        "periodicFlushFrequencyMilliSeconds",
+        100,
+        "Quiet time after which a control record shows the last records to others, in ms; 0: never",
+    )
+    read_ahead_entries: int = setting(
+        "readAheadMaxRecords", 256, "Entries that a reader holds or requests ahead of its caller"
+    )
+    read_ahead_bytes: int = setting(
+        "log.read.ahead.bytes", 4 * 1024 * 1024, "Bytes that a reader holds ahead of its caller"
+    )
+    lac_poll_ms: int = setting(
+        "readLACLongPollTimeout",
+        100,
+        "How often a reader looks for records of another process, in ms",
+    )
+    client_id: str = setting(
+        "log.client.id", "tailrace", "Name of this process in the locks of the logs that it writes"
+    )
+    lock_timeout_ms: int = setting(
+        "log.lock.timeout.ms", 0, "How long to wait for a log that another process owns, in ms"
+    )
+
+    def __post_init__(self) -> None:
+        if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
+            raise ValueError("bkcEnsembleSize >= bkcWriteQuorumSize >= bkcAckQuorumSize >= 1")
+        if not 1 <= self.record_bytes_max <= RECORD_BYTES_MAX:
+            raise ValueError(f"log.record.bytes.max must be 1..{RECORD_BYTES_MAX}")
+        for name in _POSITIVE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.waiting_bytes_max < self.record_bytes_max:
+            raise ValueError("log.waiting.bytes.max must hold one record of log.record.bytes.max")

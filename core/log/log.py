@@ -1,0 +1,340 @@
+"""One log stream: what of it there is, and the doors for writing and reading.
+
+Invariant: a log has one `Log` in a process (its namespace sees to that), which knows the segments:
+from the owner's own steps while this process writes it, else from the metadata and its watch.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from typing import Final
+
+from core.errors import EndOfStream, LogTruncated, OwnershipLost, Unavailable
+from core.ledger.client import LedgerClient
+from core.ledger.reader import LedgerReader
+from core.log.config import LogConfig
+from core.log.owner import LogListener, NoState, SegmentState
+from core.log.ownership import Ownership
+from core.log.reader import LogReader
+from core.log.recovery import read_index, recover_segments, restore_state
+from core.log.search import find_forward, find_in_segment
+from core.log.segment_chain import SegmentChain
+from core.log.segment_nodes import (
+    SegmentNodes,
+    delete_segment_node,
+    read_segments,
+    rewrite_segments,
+)
+from core.log.segment_view import SegmentView
+from core.log.segment_writer import SegmentWriter
+from core.log.segments import SegmentList
+from core.log.truncation import plan_purge, plan_truncation
+from core.log.writer import LogWriter
+from core.metadata.layout import LogPaths
+from core.metadata.segment_metadata import SegmentMetadata
+from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.clock import Clock
+from protocol.distributedlog.dlsn import DLSN
+from protocol.distributedlog.record import END_OF_STREAM_TXID
+from protocol.ids import TxId
+
+logger = logging.getLogger(__name__)
+
+_VIEWS_MAX: Final = 64
+"""Opened segments that a log keeps; more are opened again when they are needed."""
+
+_BEGINNING: Final = DLSN(0, 0, 0)
+
+
+class Log:
+    """One log stream; made by `LogNamespace.open_log`."""
+
+    def __init__(
+        self,
+        name: str,
+        paths: LogPaths,
+        store: MetadataStore,
+        ledgers: LedgerClient,
+        config: LogConfig,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self._paths = paths
+        self._store = store
+        self._ledgers = ledgers
+        self._config = config
+        self._clock = clock
+        self._segments = SegmentList()
+        self._is_stale = True
+        self._is_watched = False
+        self._writer: LogWriter | None = None
+        self._ownership: Ownership | None = None
+        self._segment_writers: dict[int, SegmentWriter] = {}
+        self._views: OrderedDict[int, SegmentView] = OrderedDict()
+        self._tail_version = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def segments(self) -> SegmentList:
+        """All segments, oldest first."""
+        return self._segments
+
+    @property
+    def writer(self) -> LogWriter | None:
+        """The writer of this process, if it has the log."""
+        return self._writer
+
+    # ------------------------------------------------------------------ application metadata
+
+    async def get_data(self) -> bytes:
+        """Return what the application keeps with the log. Errors: NoNode."""
+        return (await self._store.get(self._paths.log)).data
+
+    async def set_data(self, data: bytes) -> None:
+        """Replace what the application keeps with the log. Errors: NoNode."""
+        await self._store.set(self._paths.log, data)
+
+    # ------------------------------------------------------------------ writing
+
+    async def open_writer(
+        self, listener: LogListener, state: SegmentState | None = None
+    ) -> LogWriter:
+        """Own the log: claim it, stop whoever wrote it, recover it, restore `state` from it.
+
+        A failed writer of this process is given up first. Errors: OwnershipLost names the owner;
+        EndOfStream; BookieUnavailable, NotEnoughBookies (try again); CorruptData.
+        Cancel: the log is given up.
+        """
+        if self._writer is not None and self._writer.error is not None:
+            await self._writer.abort()
+        if self._ownership is not None:
+            raise OwnershipLost(f"this process writes {self.name} already")
+        self._ownership = ownership = Ownership(
+            self._store, self._paths.lock, self._config.client_id
+        )
+        try:
+            await ownership.acquire(self._config.lock_timeout_ms)
+            self._writer = await self._take_over(listener, state)
+        except BaseException:
+            self._ownership = None
+            await ownership.release()
+            raise
+        return self._writer
+
+    async def _take_over(self, listener: LogListener, state: SegmentState | None) -> LogWriter:
+        nodes = SegmentNodes(self._store, self._paths)
+        known = await nodes.load()
+        segments = await recover_segments(known, nodes, self._ledgers, self._clock)
+        if segments.last_txid == END_OF_STREAM_TXID:
+            raise EndOfStream(f"{self.name} was sealed")
+        self._views.clear()
+        self._install(segments)
+        if state is not None:
+            await restore_state(segments, self._open_ledger, state, self._config)
+        chain = SegmentChain(
+            self, nodes, self._ledgers, state or NoState(), self._config, self._clock
+        )
+        last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
+        return LogWriter(self, chain, listener, self._config, self._clock, last_txid=last_txid)
+
+    async def on_writer_gone(self, writer: LogWriter) -> None:
+        """Give up the ownership (WriterHome)."""
+        if self._writer is not writer:
+            return
+        self._writer = None
+        self._segment_writers.clear()
+        self._views.clear()
+        self._is_stale = True
+        self.on_tail_moved()
+        ownership, self._ownership = self._ownership, None
+        if ownership is not None:
+            await ownership.release()
+
+    def segment_started(self, segment: SegmentWriter) -> None:
+        """Take a segment that our writer started into the list (SegmentBook)."""
+        self._segment_writers[segment.metadata.lssn] = segment
+        self._install(self._segments.with_segment(segment.metadata))
+
+    def segment_completed(self, metadata: SegmentMetadata) -> None:
+        """Take a segment that our writer completed into the list (SegmentBook)."""
+        self._segment_writers.pop(metadata.lssn, None)
+        self._install(self._segments.with_segment(metadata))
+
+    def writer_of(self, lssn: int) -> SegmentWriter | None:
+        """Return who in this process writes a segment (WriterLookup)."""
+        return self._segment_writers.get(lssn)
+
+    # ------------------------------------------------------------------ reading
+
+    async def open_reader(self, start: DLSN) -> LogReader:
+        """Return a reader of the records with DLSN >= `start`; close it after use.
+
+        A position in a part that was truncated counts as the first one that is kept.
+        Errors: LogNotFound.
+        """
+        await self.refresh()
+        return LogReader(self, start, self._config)
+
+    async def locate(self, txid: TxId, hint: DLSN | None = None) -> DLSN | None:
+        """Return the first confirmed record with txid >= `txid`; None when there is none.
+
+        `hint`: a position at or before the record, not far from it, from a caller's own index.
+        Errors: LogTruncated, when the log is purged meanwhile; BookieUnavailable, CorruptData.
+        """
+        await self.refresh()
+        floor = self._segments.readable_from(_BEGINNING)
+        segment = self._segments.first_not_less(txid)
+        lssn = max(floor.lssn, 0 if segment is None else segment.lssn)
+        if hint is not None and self._segments.find(hint.lssn) is not None:
+            floor = max(floor, hint)
+            lssn = max(lssn, floor.lssn)
+        while (segment := self._segments.at_or_after(lssn)) is not None:
+            found = await self._locate_in(segment, txid, floor, is_near=floor == hint)
+            if found is not None:
+                return found
+            lssn = segment.lssn + 1
+        return None
+
+    async def _locate_in(
+        self, segment: SegmentMetadata, txid: TxId, floor: DLSN, *, is_near: bool
+    ) -> DLSN | None:
+        if not segment.in_progress and segment.last_txid < txid:
+            return None
+        view = await self.view(segment.lssn)
+        last = (await view.readable()).last
+        starts_here = floor.lssn == segment.lssn
+        low = max(floor.entry_id, 0) if starts_here else 0
+        find = find_forward if is_near and starts_here else find_in_segment
+        found = await find(view, txid, low, last)
+        if found is not None and found < floor:  # a slot of the floor's own entry
+            return floor
+        return found
+
+    async def read_index(self, lssn: int) -> bytes | None:
+        """Return what `SegmentState.index` said when a segment ended; None when it has none.
+
+        Errors: LogTruncated; BookieUnavailable, CorruptData. Cost: one read.
+        """
+        view = await self.view(lssn)
+        if not view.ledger.is_closed:
+            return None
+        found = await read_index(view.metadata, view.ledger)
+        return None if found is None else found.segment_index
+
+    async def view(self, lssn: int) -> SegmentView:
+        """Open a segment for reading (ReadableLog). Errors: LogTruncated, LedgerNotFound."""
+        segment = self._segments.find(lssn)
+        if segment is None:
+            raise LogTruncated(f"{self.name} has no segment {lssn}")
+        view = self._views.get(lssn)
+        if view is not None and view.metadata.ledger_id == segment.ledger_id:
+            self._views.move_to_end(lssn)
+            return view
+        view = SegmentView(segment, await self._open_ledger(segment), self)
+        self._views[lssn] = view
+        if len(self._views) > _VIEWS_MAX:
+            self._views.popitem(last=False)
+        return view
+
+    async def _open_ledger(self, segment: SegmentMetadata) -> LedgerReader:
+        return await self._ledgers.open_ledger(segment.ledger_id, recover=False)
+
+    # ------------------------------------------------------------------ the list of segments
+
+    @property
+    def tail_version(self) -> int:
+        """Rises with everything that may have made more readable (ReadableLog)."""
+        return self._tail_version
+
+    async def refresh(self) -> None:
+        """Read the list of segments if it may have changed. Errors: LogNotFound."""
+        if self._writer is not None or not self._is_stale:
+            return
+        self._is_stale = False
+        watch = None if self._is_watched else self._on_segments_changed
+        self._is_watched = True
+        try:
+            segments = await read_segments(self._store, self._paths, watch)
+        except BaseException:
+            self._is_stale = True
+            raise
+        if self._writer is None:
+            self._install(segments)
+
+    def _on_segments_changed(self, _path: str, _event: WatchEvent) -> None:
+        self._is_stale = True
+        self._is_watched = False
+        self.on_tail_moved()
+
+    def _install(self, segments: SegmentList) -> None:
+        self._segments = segments
+        self.on_tail_moved()
+
+    def on_tail_moved(self) -> None:
+        """Wake up who waits at the tail (WriterHome)."""
+        self._tail_version += 1
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def tail_moved(self, seen_version: int) -> None:
+        """Wait until there may be more (ReadableLog); a poll at most if others write the log."""
+        if self._tail_version != seen_version:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        timeout = None if self._writer is not None else self._config.lac_poll_ms / 1000
+        await asyncio.wait([waiter], timeout=timeout)
+
+    # ------------------------------------------------------------------ truncation
+
+    async def truncate(self, dlsn: DLSN) -> None:
+        """Give up every record before `dlsn` in completed segments. For the owner.
+
+        Errors: MetadataConflict when somebody else changes the segments: try again.
+        """
+        await self.refresh()
+        changed = plan_truncation(self._segments, dlsn)
+        await rewrite_segments(self._store, self._paths, changed)
+        for segment in changed:
+            if self._segments.find(segment.lssn) is not None:
+                self._install(self._segments.with_segment(segment))
+
+    async def purge_segments(self, before_lssn: int) -> list[SegmentMetadata]:
+        """Delete the completed segments below `before_lssn`, but the last one; return them.
+
+        Oldest first, ledger before node: a crash leaves a segment that the next purge finds.
+        Readers inside get LogTruncated.
+        """
+        await self.refresh()
+        purged = plan_purge(self._segments, before_lssn)
+        for segment in purged:
+            self._install(self._segments.without(segment.lssn))
+            self._views.pop(segment.lssn, None)
+            await self._ledgers.delete_ledger(segment.ledger_id)
+            await delete_segment_node(self._store, self._paths, segment)
+        return purged
+
+    async def close(self) -> None:
+        """Give up the writer, if there is one, without completing anything. Idempotent."""
+        if self._writer is not None:
+            await self._writer.abort()
+        self.on_tail_moved()
+
+    async def delete(self) -> None:
+        """Delete the log with all its ledgers. Errors: OwnershipLost: another process has it."""
+        await self.close()
+        ownership = Ownership(self._store, self._paths.lock, self._config.client_id)
+        await ownership.acquire(self._config.lock_timeout_ms)
+        try:
+            for segment in await read_segments(self._store, self._paths):
+                await self._ledgers.delete_ledger(segment.ledger_id)
+                await delete_segment_node(self._store, self._paths, segment)
+            self._views.clear()
+            self._install(SegmentList())
+        finally:
+            await ownership.release()
+        if self._ownership is not None:
+            raise Unavailable(f"{self.name} was opened while it was deleted")

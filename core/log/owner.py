@@ -1,0 +1,73 @@
+"""What the owner of a log implements to hear of its records and to keep its state with them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from core.errors import CoreError
+from protocol.distributedlog.dlsn import DLSN
+from protocol.distributedlog.record import LogRecord
+from protocol.ids import Buffer, LedgerId, TxId
+
+
+class LogListener(Protocol):
+    """Hears how far a log writer came. Called on the loop; must not raise."""
+
+    def on_confirmed(self, txid: TxId) -> None:
+        """Hear that all records up to this txid, inclusive, are on disk at their ack quorum."""
+
+    def on_failed(self, error: CoreError) -> None:
+        """Hear, once, that the writer is dead: unconfirmed records may or may not be there."""
+
+
+class SegmentState(Protocol):
+    """What the owner derives from a log's records and keeps in the log itself (ARCHITECTURE D6).
+
+    The bytes are opaque here. At open: `restore`, then for each segment that was not covered by it
+    `begin_segment` and `replay` of its records in order. Afterwards `begin_segment` for each new
+    segment and `observe` for each record. `snapshot` and `index` are asked when a segment ends.
+
+    `snapshot` must know exactly the records that were replayed or observed, never one that was
+    appended and still waits: it is written before that one, and may outlive it.
+    """
+
+    def snapshot(self) -> bytes:
+        """Return the state now; b"" when there is nothing to keep. Given back to `restore`."""
+
+    def begin_segment(self, lssn: int, ledger_id: LedgerId) -> None:
+        """Begin a new index: what follows is in this segment."""
+
+    def observe(self, dlsn: DLSN, txid: TxId, payload: Sequence[Buffer]) -> None:
+        """Take note of a record that now has its position; it is not confirmed yet."""
+
+    def index(self) -> bytes:
+        """Return the index of the segment that ends; `Log.read_index` finds it."""
+
+    def restore(self, snapshot: bytes | None) -> None:
+        """Forget everything and begin with this state; None: before the first record."""
+
+    def replay(self, dlsn: DLSN, record: LogRecord) -> None:
+        """Take note of a record of the log, in order; what a set holds comes one by one."""
+
+
+class NoState:
+    """The state of a log whose owner keeps none: no control records, no replay."""
+
+    def snapshot(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def begin_segment(self, lssn: int, ledger_id: LedgerId) -> None:
+        """Do nothing."""
+
+    def observe(self, dlsn: DLSN, txid: TxId, payload: Sequence[Buffer]) -> None:
+        """Do nothing."""
+
+    def index(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def restore(self, snapshot: bytes | None) -> None:
+        """Do nothing."""
+
+    def replay(self, dlsn: DLSN, record: LogRecord) -> None:
+        """Do nothing."""

@@ -1,0 +1,220 @@
+"""Taking over a log: stop whoever wrote it, find the end of each segment, restore the state.
+
+Invariant: afterwards no segment is in progress, nobody else can add a record that anybody will see,
+and everything that was ever confirmed is in the list. Recovering twice, or by two at once, is
+harmless: the loser's multi fails.
+Source: reference DistributedLog 5.8; ARCHITECTURE D6.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from core.errors import CorruptData, LedgerNotFound
+from core.ledger.client import LedgerClient
+from core.ledger.reader import LedgerReader
+from core.log.config import LogConfig
+from core.log.entries import read_slots, visible_records
+from core.log.owner import SegmentState
+from core.log.owner_records import (
+    INDEX_MAGIC,
+    SNAPSHOT_MAGIC,
+    OwnerPart,
+    SegmentIndex,
+    join_index,
+    join_snapshot,
+    read_part,
+)
+from core.log.read_ahead import ReadAhead
+from core.log.segment_nodes import SegmentNodes
+from core.log.segments import SegmentEnd, SegmentList
+from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata
+from core.runtime.clock import Clock
+from core.runtime.tasks import Tasks
+from protocol.distributedlog.record_set import count_records
+from protocol.errors import DecodeError
+from protocol.ids import NO_ENTRY, EntryId
+
+logger = logging.getLogger(__name__)
+
+OpenSegment = Callable[[SegmentMetadata], Awaitable[LedgerReader]]
+
+_UNWRITTEN_ENTRIES_MAX: Final = 64
+"""A segment with more entries is taken to hold records without looking at each of them."""
+
+_NEVER_WRITTEN: Final = SegmentEnd(INVALID_TXID, 0, NO_ENTRY, NO_ENTRY)
+
+
+class _Recovered(NamedTuple):
+    segment: SegmentMetadata
+    end: SegmentEnd
+    has_records: bool
+    is_lost: bool = False
+    """The ledger is not there."""
+
+
+async def recover_segments(
+    segments: SegmentList, nodes: SegmentNodes, ledgers: LedgerClient, clock: Clock
+) -> SegmentList:
+    """Fence, recover and complete what is in progress; return the list as it then is.
+
+    A segment at the end without any record, confirmed or not, is deleted: it would only push the
+    highest txid to that of a record that was lost, and the next record would seem out of order.
+    Errors: BookieUnavailable (try again), CorruptData, MetadataConflict (somebody else recovers).
+    """
+    recovered = [await _recover(segment, ledgers) for segment in segments if segment.in_progress]
+    while recovered and not recovered[-1].has_records:
+        segment = recovered.pop().segment
+        logger.info("segment_without_records_deleted lssn=%d", segment.lssn)
+        await ledgers.delete_ledger(segment.ledger_id)
+        await nodes.delete_unwritten(segment)
+        segments = segments.without(segment.lssn)
+    for segment, end, _, is_lost in recovered:
+        if is_lost:
+            raise CorruptData(f"ledger {segment.ledger_id} of segment {segment.lssn} is gone")
+        last_txid = segment.first_txid if end is _NEVER_WRITTEN else end.last_txid
+        completed = segments.completed(segment, end._replace(last_txid=last_txid), clock.now_ms())
+        await nodes.complete(completed)
+        segments = segments.with_segment(completed)
+        logger.info("segment_recovered lssn=%d last_txid=%d", segment.lssn, last_txid)
+    return segments
+
+
+async def _recover(segment: SegmentMetadata, ledgers: LedgerClient) -> _Recovered:
+    try:
+        ledger = await ledgers.open_ledger(segment.ledger_id, recover=True)
+    except LedgerNotFound:
+        # Deleting a segment without records stopped between its ledger and its node.
+        return _Recovered(segment, _NEVER_WRITTEN, has_records=False, is_lost=True)
+    last = ledger.last_confirmed
+    if last == NO_ENTRY:
+        return _Recovered(segment, _NEVER_WRITTEN, has_records=False)
+    end, is_control = await _read_end(segment, ledger, last)
+    has_records = not is_control or end.record_count > 0
+    if not has_records:  # Java can be told not to count
+        has_records = await _any_record(segment, ledger, last)
+    return _Recovered(segment, end, has_records)
+
+
+async def _read_end(
+    segment: SegmentMetadata, ledger: LedgerReader, last: EntryId
+) -> tuple[SegmentEnd, bool]:
+    entry = (await ledger.read(last, last))[0]
+    slots = read_slots(segment, entry)
+    if not slots or slots[-1][1].txid == INVALID_TXID:
+        raise CorruptData(f"the last entry of ledger {segment.ledger_id} has no record in it")
+    slot, record = slots[-1]
+    try:
+        more = count_records(record) - 1
+    except DecodeError as error:
+        raise CorruptData(f"the last record of ledger {segment.ledger_id}: {error}") from error
+    end = SegmentEnd(record.txid, record.position + more, last, slot + more)
+    return end, record.is_control
+
+
+async def _any_record(segment: SegmentMetadata, ledger: LedgerReader, last: EntryId) -> bool:
+    if last >= _UNWRITTEN_ENTRIES_MAX:
+        return True
+    for entry_id in range(last + 1):
+        entry = (await ledger.read(entry_id, entry_id))[0]
+        if not all(record.is_control for _, record in read_slots(segment, entry)):
+            return True
+    return False
+
+
+async def restore_state(
+    segments: SegmentList, open_segment: OpenSegment, state: SegmentState, config: LogConfig
+) -> None:
+    """Give the state what it had at the end of the log; all segments are completed.
+
+    Cost: one entry after a clean end; after a crash the newest segment; a log of another library
+    is read from its beginning.
+    """
+    replay_from = segments.segments[0].lssn if segments.segments else 0
+    found: bytes | None = None
+    for segment in reversed(segments.segments):
+        ledger = await open_segment(segment)
+        index = await read_index(segment, ledger)
+        if index is not None:
+            found, replay_from = index.end_snapshot, segment.lssn + 1
+            break
+        found = await _read_snapshot(segment, ledger)
+        if found is not None:
+            replay_from = segment.lssn
+            break
+    state.restore(found or None)
+    for segment in segments:
+        if segment.lssn >= replay_from:
+            await _replay(segment, await open_segment(segment), state, config)
+
+
+async def read_index(segment: SegmentMetadata, ledger: LedgerReader) -> SegmentIndex | None:
+    """Return what the last control records of a completed segment say; None without any.
+
+    Errors: CorruptData. Cost: one read, more only for an index above a megabyte.
+    """
+    last = ledger.last_confirmed
+    part = await _read_part(segment, ledger, last) if last >= 0 else None
+    if part is None or part.magic != INDEX_MAGIC or part.number != part.total - 1:
+        return None
+    parts = await _read_parts(segment, ledger, last - part.number, last - 1)
+    if parts is None:
+        return None
+    try:
+        return join_index([*parts, part])
+    except DecodeError as error:
+        raise CorruptData(f"index of ledger {segment.ledger_id}: {error}") from error
+
+
+async def _read_snapshot(segment: SegmentMetadata, ledger: LedgerReader) -> bytes | None:
+    last = ledger.last_confirmed
+    part = await _read_part(segment, ledger, 0) if last >= 0 else None
+    if part is None or part.magic != SNAPSHOT_MAGIC or part.total - 1 > last:
+        return None
+    parts = await _read_parts(segment, ledger, 1, part.total - 1)
+    if parts is None:
+        return None
+    try:
+        return join_snapshot([part, *parts])
+    except DecodeError as error:
+        raise CorruptData(f"snapshot of ledger {segment.ledger_id}: {error}") from error
+
+
+async def _read_parts(
+    segment: SegmentMetadata, ledger: LedgerReader, first: EntryId, last: EntryId
+) -> list[OwnerPart] | None:
+    """Return the parts in these entries; None when one of them is something else."""
+    if first < 0:
+        return None
+    parts = [await _read_part(segment, ledger, entry_id) for entry_id in range(first, last + 1)]
+    whole = [part for part in parts if part is not None]
+    return whole if len(whole) == len(parts) else None
+
+
+async def _read_part(
+    segment: SegmentMetadata, ledger: LedgerReader, entry_id: EntryId
+) -> OwnerPart | None:
+    entry = (await ledger.read(entry_id, entry_id))[0]
+    slots = read_slots(segment, entry)
+    if len(slots) != 1 or not slots[0][1].is_control:
+        return None
+    try:
+        return read_part(slots[0][1].payload)
+    except DecodeError as error:
+        raise CorruptData(f"entry {entry_id} of ledger {segment.ledger_id}: {error}") from error
+
+
+async def _replay(
+    segment: SegmentMetadata, ledger: LedgerReader, state: SegmentState, config: LogConfig
+) -> None:
+    state.begin_segment(segment.lssn, segment.ledger_id)
+    tasks = Tasks("log.replay")
+    try:
+        ahead = ReadAhead(ledger, 0, config, tasks)
+        while entries := await ahead.read(ledger.last_confirmed, config.read_ahead_bytes):
+            for entry in entries:
+                for dlsn, record in visible_records(segment, entry):
+                    if not record.is_end_of_stream:
+                        state.replay(dlsn, record)
+    finally:
+        await tasks.close()

@@ -1,0 +1,220 @@
+"""One segment after the other: starting the next, taking it into use, completing the last.
+
+Invariant: a new segment gets its first entry only when every record of the one before is confirmed,
+and records wait from the moment its first txid is fixed. So confirmations keep their order, first
+txids never fall, and a snapshot never knows of a record that could still be lost.
+Flow: `advance` from the writer -> ledger, multi, switch (the writer hears `on_switched`) -> index
+record, close and multi for the old segment in the background.
+"""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from core.errors import CoreError, MetadataConflict, OwnershipLost, Unavailable
+from core.ledger.client import LedgerClient
+from core.ledger.writer import LedgerWriter
+from core.log.allocation import LedgerAllocator
+from core.log.config import LogConfig
+from core.log.owner import SegmentState
+from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
+from core.log.rolling import Roll, RollPhase
+from core.log.segment_nodes import SegmentNodes
+from core.log.segment_writer import SegmentListener, SegmentWriter
+from core.log.segments import SegmentList
+from core.metadata.segment_metadata import SegmentMetadata
+from core.runtime.clock import Clock
+from core.runtime.tasks import Tasks
+from protocol.ids import TxId
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentBook(Protocol):
+    """Where the segments of a log are known to everybody in this process (the `Log`)."""
+
+    @property
+    def segments(self) -> SegmentList:
+        """All segments."""
+
+    def segment_started(self, segment: SegmentWriter) -> None:
+        """Hear of a segment that is in the metadata; its writer knows how far it may be read."""
+
+    def segment_completed(self, metadata: SegmentMetadata) -> None:
+        """Hear that a segment has its final form."""
+
+
+class ChainUser(SegmentListener, Protocol):
+    """The log writer, as its chain sees it."""
+
+    def on_switched(self, *, is_first_entry_free: bool) -> None:
+        """Send records to `current` from now on; it is still empty if `is_first_entry_free`."""
+
+    def on_chain_failed(self, error: CoreError) -> None:
+        """Hear that the chain cannot go on."""
+
+
+class SegmentChain:
+    """The segments that one owner writes. Made by recovery, with the state restored."""
+
+    def __init__(
+        self,
+        book: SegmentBook,
+        nodes: SegmentNodes,
+        ledgers: LedgerClient,
+        state: SegmentState,
+        config: LogConfig,
+        clock: Clock,
+    ) -> None:
+        self._book = book
+        self._nodes = nodes
+        self._allocator = LedgerAllocator(ledgers, nodes, config)
+        self._state = state
+        self._config = config
+        self._clock = clock
+        self._tasks = Tasks("log.segments")
+        self._advancing: asyncio.Task[None] | None = None
+        self._confirmed: asyncio.Future[None] | None = None
+        self._user: ChainUser
+        self._failed = False
+        self.roll = Roll()
+        self.current: SegmentWriter | None = None
+        self.records_before = 0
+        """User records that this owner put into segments before the current one."""
+        self.next_lssn = book.segments.next_lssn(nodes.lssn_counter)
+
+    def bind(self, user: ChainUser) -> None:
+        """Tell who uses the chain; once, before anything else."""
+        self._user = user
+
+    @property
+    def lssn(self) -> int:
+        """The current segment's LSSN, or the one that the first will have."""
+        return self.next_lssn if self.current is None else self.current.metadata.lssn
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether records must wait."""
+        return self.current is None or self.roll.phase is RollPhase.STARTING
+
+    def advance(self, first_txid: TxId) -> None:
+        """Begin to start the next segment; `first_txid` counts if no record was written before."""
+        self.roll.begin()
+        self._advancing = self._tasks.spawn(self._advance(first_txid), "advance")
+
+    async def settled(self) -> None:
+        """Wait until no roll is under way, however it ended."""
+        if self._advancing is not None and not self._advancing.done():
+            await asyncio.wait([self._advancing])
+
+    def on_all_confirmed(self) -> None:
+        """Hear that the current segment has nothing on its way."""
+        if self._confirmed is not None and not self._confirmed.done():
+            self._confirmed.set_result(None)
+
+    async def finish(self) -> None:
+        """Complete the current segment; nothing is on its way. Errors: CoreError."""
+        await self.settled()
+        segment = self.current
+        if segment is not None and not self._failed:
+            self._add_index(segment, self._state.snapshot())
+            await self._complete(segment)
+            self.current = None
+        await self._allocator.give_back()
+
+    async def stop(self) -> None:
+        """End the work in the background, wherever it is."""
+        self._failed = True
+        await self._tasks.close()
+        if self.current is not None:
+            self.current.abort()
+
+    def fail(self) -> None:
+        """Do nothing more: the writer has failed."""
+        self._failed = True
+        self.on_all_confirmed()
+
+    async def _advance(self, first_txid: TxId) -> None:
+        try:
+            await self._replace_current(first_txid)
+        except MetadataConflict as error:
+            lost = OwnershipLost(f"another writer changed the segments: {error}")
+            self._user.on_chain_failed(lost)
+        except CoreError as error:
+            self._user.on_chain_failed(error)
+
+    async def _replace_current(self, first_txid: TxId) -> None:
+        old, new = self.current, SegmentWriter(self._user, self._state, self._config)
+        ledger = await self._allocate(new)
+        if ledger is None or self._has_failed():
+            return
+        self.roll.freeze()
+        await self._start(new, ledger, first_txid if old is None else old.last_txid)
+        if old is not None:
+            await self._all_confirmed(old)
+        if self._has_failed():
+            return
+        self._switch(old, new)
+        if old is not None:
+            await self._complete(old)
+        self.roll.done()
+
+    def _has_failed(self) -> bool:
+        return self._failed
+
+    async def _allocate(self, new: SegmentWriter) -> LedgerWriter | None:
+        """Return a ledger; None when there is none to be had now and the old segment goes on."""
+        try:
+            return await self._allocator.allocate(new)
+        except CoreError as error:
+            if self.current is None or not error.retriable or isinstance(error, OwnershipLost):
+                raise
+            logger.warning("roll_given_up lssn=%d error=%r", self.lssn, error)
+            self.roll.give_up(self._clock.now_ms())
+            return None
+
+    async def _start(self, new: SegmentWriter, ledger: LedgerWriter, first_txid: TxId) -> None:
+        metadata = SegmentMetadata(
+            lssn=self.next_lssn, ledger_id=ledger.ledger_id, first_txid=first_txid
+        )
+        self._allocator.hand_over()
+        await self._nodes.start(metadata)
+        self.next_lssn += 1
+        new.attach(ledger, metadata, self._clock.now_ms())
+        self._book.segment_started(new)
+
+    async def _all_confirmed(self, segment: SegmentWriter) -> None:
+        if not segment.is_confirmed and not self._failed:
+            self._confirmed = asyncio.get_running_loop().create_future()
+            await self._confirmed
+            self._confirmed = None
+
+    def _switch(self, old: SegmentWriter | None, new: SegmentWriter) -> None:
+        snapshot = self._state.snapshot()
+        if old is not None:
+            self._add_index(old, snapshot)
+            self.records_before += old.records
+        metadata = new.metadata
+        self._state.begin_segment(metadata.lssn, metadata.ledger_id)
+        parts = pack_snapshot(snapshot)
+        for part in parts:
+            new.add_control(part)
+        self.current = new
+        self.roll.switch()
+        logger.info("segment_started lssn=%d ledger=%d", metadata.lssn, metadata.ledger_id)
+        self._user.on_switched(is_first_entry_free=not parts)
+
+    def _add_index(self, segment: SegmentWriter, snapshot: bytes) -> None:
+        for part in pack_index(SegmentIndex(snapshot, self._state.index())):
+            segment.add_control(part)
+
+    async def _complete(self, segment: SegmentWriter) -> None:
+        await segment.close_ledger()
+        if self._has_failed():
+            raise Unavailable("the log writer has failed")
+        completed = self._book.segments.completed(
+            segment.metadata, segment.end, self._clock.now_ms()
+        )
+        await self._nodes.complete(completed)
+        self._book.segment_completed(completed)
+        logger.info("segment_completed lssn=%d records=%d", completed.lssn, segment.records)

@@ -1,0 +1,257 @@
+"""The metadata nodes of one log: reading its segments, and the owner's changes to them.
+
+Invariant: a segment starts or completes by one multi that also names the versions of the counters
+that its writer knows, so that of two writers at most one gets through. A multi whose answer was
+lost (or that was sent twice below us) is settled by reading what is there.
+Source: reference DistributedLog 4.4, 4.5, 4.6, 5.7.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from core.errors import (
+    CoreError,
+    CorruptData,
+    EndOfStream,
+    LogNotFound,
+    MetadataConflict,
+    NoNode,
+    Unavailable,
+)
+from core.log.segments import SegmentList
+from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
+from core.metadata.segment_metadata import (
+    INVALID_TXID,
+    SegmentMetadata,
+    completed_name,
+    decode_segment,
+    encode_segment,
+    in_progress_name,
+    is_segment_name,
+    segment_name,
+)
+from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
+from protocol.distributedlog.record import END_OF_STREAM_TXID
+from protocol.ids import LedgerId, TxId
+
+logger = logging.getLogger(__name__)
+
+_LIST_ATTEMPTS: Final = 16
+
+
+async def read_segments(
+    store: MetadataStore, paths: LogPaths, watch: Watch | None = None
+) -> SegmentList:
+    """Read the list of segments. The watch fires once, when it changes.
+
+    Errors: LogNotFound, CorruptData, MetadataConflict when it changes faster than it can be read.
+    """
+    for attempt in range(_LIST_ATTEMPTS):
+        try:
+            names = await store.children(paths.segments, watch if attempt == 0 else None)
+        except NoNode:
+            raise LogNotFound(paths.log) from None
+        wanted = [paths.segment(name) for name in names if is_segment_name(name)]
+        nodes = await _read_all(store, wanted)
+        found = [decode_segment(node.data) for node in nodes if node is not None]
+        if len(found) == len(wanted):  # else one was completed or purged meanwhile
+            return SegmentList.of(found)
+    raise MetadataConflict(f"{paths.segments} kept changing while it was read")
+
+
+async def _read_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(store.exists(path)) for path in paths]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+class _Counter(NamedTuple):
+    """A number in a node, and the node's version when we last saw or wrote it."""
+
+    value: int
+    version: int
+
+
+class SegmentNodes:
+    """The nodes of one log in its owner's hands. `load` first, after the log was claimed."""
+
+    def __init__(self, store: MetadataStore, paths: LogPaths) -> None:
+        self._store = store
+        self._paths = paths
+        self._lssn = _Counter(0, 0)
+        self._max_txid = _Counter(INVALID_TXID, 0)
+        self._allocation_version = 0
+        self.leftover: LedgerId | None = None
+        """A ledger that a crash left allocated; it holds nothing."""
+
+    @property
+    def max_txid(self) -> TxId:
+        """Highest txid of all segments ever completed."""
+        return self._max_txid.value
+
+    @property
+    def lssn_counter(self) -> int:
+        """Highest LSSN ever started, as the metadata keeps it."""
+        return self._lssn.value
+
+    async def load(self) -> SegmentList:
+        """Read everything; versions before the list, so that a change in between is found out.
+
+        Errors: LogNotFound, CorruptData, EndOfStream.
+        """
+        paths = self._paths
+        nodes = await _read_all(
+            self._store, (paths.segments, paths.max_txid, paths.allocation, paths.version)
+        )
+        lssn, max_txid, allocation, version = nodes
+        if lssn is None:
+            raise LogNotFound(paths.log)
+        if max_txid is None or version is None or version.data != LOG_LAYOUT_VERSION:
+            raise CorruptData(f"{paths.partition} has not the nodes of a DistributedLog log")
+        self._lssn = _Counter(_decimal(lssn.data, paths.segments), lssn.version)
+        self._max_txid = _Counter(_decimal_or_invalid(max_txid.data, paths), max_txid.version)
+        if self._max_txid.value == END_OF_STREAM_TXID:
+            raise EndOfStream(f"{paths.log} was sealed")
+        self.leftover = None
+        if allocation is None:
+            await self._store.create(paths.allocation)
+            self._allocation_version = 0
+        else:
+            self._allocation_version = allocation.version
+            if allocation.data:
+                self.leftover = LedgerId(_decimal(allocation.data, paths.allocation))
+        return await read_segments(self._store, paths)
+
+    async def record_allocation(self, ledger_id: LedgerId) -> None:
+        """Remember a new ledger until a segment takes it. Errors: BadVersion, NoNode."""
+        self._allocation_version = await self._store.set(
+            self._paths.allocation, str(ledger_id).encode(), self._allocation_version
+        )
+
+    async def clear_allocation(self) -> None:
+        """Forget a ledger that no segment took. Errors: BadVersion, NoNode."""
+        self._allocation_version = await self._store.set(
+            self._paths.allocation, b"", self._allocation_version
+        )
+
+    async def start(self, segment: SegmentMetadata) -> None:
+        """Make a segment in progress of the ledger that was allocated last.
+
+        Errors: MetadataConflict: another writer was faster, or the state is not what we know.
+        """
+        paths = self._paths
+        path, data = paths.segment(in_progress_name(segment.lssn)), encode_segment(segment)
+        ops: list[Op] = [
+            SetData(paths.allocation, b"", self._allocation_version),
+            Create(path, data),
+            SetData(paths.segments, str(segment.lssn).encode(), self._lssn.version),
+        ]
+        versions = await self._apply(ops, path, data)
+        self._allocation_version = versions[0]
+        self._lssn = _Counter(segment.lssn, versions[2])
+
+    async def complete(self, segment: SegmentMetadata) -> None:
+        """Put the completed segment in the place of the one in progress. Its ledger is closed.
+
+        Errors: MetadataConflict.
+        """
+        paths = self._paths
+        path, data = paths.segment(completed_name(segment.lssn)), encode_segment(segment)
+        lssn = max(segment.lssn, self._lssn.value)
+        max_txid = max(segment.last_txid, self._max_txid.value)
+        ops: list[Op] = [
+            Create(path, data),
+            Delete(paths.segment(in_progress_name(segment.lssn))),
+            SetData(paths.segments, str(lssn).encode(), self._lssn.version),
+            SetData(paths.max_txid, str(max_txid).encode(), self._max_txid.version),
+        ]
+        versions = await self._apply(ops, path, data)
+        self._lssn = _Counter(lssn, versions[2])
+        self._max_txid = _Counter(max_txid, versions[3])
+
+    async def delete_unwritten(self, segment: SegmentMetadata) -> None:
+        """Drop the newest segment, in which nobody ever had a record confirmed.
+
+        The counter is set so that its LSSN comes again: readers need LSSNs without a hole, and
+        DistributedLog allows a next LSSN equal to the counter.
+        """
+        paths = self._paths
+        lssn = min(segment.lssn, self._lssn.value)
+        ops: list[Op] = [
+            Delete(paths.segment(segment_name(segment))),
+            SetData(paths.segments, str(lssn).encode(), self._lssn.version),
+        ]
+        versions = await self._store.multi(ops)
+        self._lssn = _Counter(lssn, versions[1])
+
+    async def _apply(self, ops: Sequence[Op], path: str, data: bytes) -> list[int]:
+        """Run a multi; when its outcome is in doubt, what is there tells."""
+        try:
+            return await self._store.multi(ops)
+        except (MetadataConflict, Unavailable) as error:
+            if not await self._was_applied(ops, path, data):
+                raise
+            logger.info("multi_settled path=%s after=%r", path, error)
+        return [op.version + 1 if isinstance(op, SetData) else 0 for op in ops]
+
+    async def _was_applied(self, ops: Sequence[Op], path: str, data: bytes) -> bool:
+        """Whether our node is there and every counter has just our change since we knew it.
+
+        With newer counters somebody else went on from our change, and we are no owner any more.
+        """
+        changes = [op for op in ops if isinstance(op, SetData)]
+        try:
+            node, *counters = await _read_all(self._store, [path, *(op.path for op in changes)])
+        except CoreError:
+            logger.warning("multi_in_doubt path=%s", path)
+            return False
+        return (node is not None and node.data == data) and all(
+            counter is not None and (counter.version, counter.data) == (op.version + 1, op.data)
+            for op, counter in zip(changes, counters, strict=True)
+        )
+
+
+async def rewrite_segments(
+    store: MetadataStore, paths: LogPaths, segments: Sequence[SegmentMetadata]
+) -> None:
+    """Give completed segments new data under their old names, all or none.
+
+    Errors: MetadataConflict when one is gone.
+    """
+    ops: list[Op] = []
+    for segment in segments:
+        path = paths.segment(segment_name(segment))
+        ops += (Delete(path), Create(path, encode_segment(segment)))
+    if ops:
+        await store.multi(ops)
+
+
+async def delete_segment_node(
+    store: MetadataStore, paths: LogPaths, segment: SegmentMetadata
+) -> None:
+    """Remove a segment's node; it may be gone already."""
+    try:
+        await store.delete(paths.segment(segment_name(segment)))
+    except NoNode:
+        logger.info("segment_node_gone log=%s lssn=%d", paths.log, segment.lssn)
+
+
+def _decimal(data: bytes, path: str) -> int:
+    try:
+        return int(data.decode("ascii"))
+    except ValueError:
+        raise CorruptData(f"{path} holds {data[:40]!r}, not a number") from None
+
+
+def _decimal_or_invalid(data: bytes, paths: LogPaths) -> int:
+    """Tolerate an unreadable `maxtxid`, as DistributedLog does: recovery raises it again."""
+    try:
+        return _decimal(data, paths.max_txid)
+    except CorruptData:
+        logger.warning("max_txid_unreadable path=%s", paths.max_txid)
+        return INVALID_TXID

@@ -1,0 +1,165 @@
+"""The owner's end of one log segment: records into entries, acknowledgements into watermarks.
+
+Invariant: positions of user records are 1, 2, 3, ... in the order of `add_records`; a control
+record carries the count and the last user txid, and has an entry of its own.
+Flow: the log writer hands over what fits into one entry; the ledger confirms entries in order; the
+log writer hears the highest confirmed txid.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from core.errors import CoreError
+from core.ledger.writer import LedgerWriter
+from core.log.config import LogConfig
+from core.log.owner import SegmentState
+from core.log.segments import SegmentEnd
+from core.metadata.segment_metadata import SegmentMetadata
+from protocol.distributedlog.dlsn import DLSN
+from protocol.distributedlog.envelope import pack_envelope
+from protocol.distributedlog.record import CONTROL_PAYLOAD, RecordParts, control_record
+from protocol.ids import NO_ENTRY, Buffer, EntryId, TxId
+
+
+class WaitingRecord(NamedTuple):
+    """A record that was appended and has no position yet."""
+
+    txid: TxId
+    payload: Sequence[Buffer]
+    length: int
+
+
+class SegmentListener(Protocol):
+    """Who owns segment writers."""
+
+    def on_segment_confirmed(self, segment: "SegmentWriter") -> None:
+        """Hear that the last add confirmed moved."""
+
+    def on_segment_failed(self, segment: "SegmentWriter", error: CoreError) -> None:
+        """Hear that its ledger failed."""
+
+
+class SegmentWriter:
+    """One segment in progress. Made before its ledger, whose listener it is; then `attach`."""
+
+    __slots__ = (
+        "_config",
+        "_ledger",
+        "_listener",
+        "_next_entry",
+        "_state",
+        "_unacked",
+        "confirmed_records",
+        "confirmed_txid",
+        "lac",
+        "last_is_control",
+        "last_txid",
+        "last_user",
+        "metadata",
+        "records",
+        "size_bytes",
+        "started_ms",
+        "unacked_bytes",
+    )
+
+    metadata: SegmentMetadata
+    _ledger: LedgerWriter
+
+    def __init__(self, listener: SegmentListener, state: SegmentState, config: LogConfig) -> None:
+        self._listener = listener
+        self._state = state
+        self._config = config
+        self._next_entry: EntryId = 0
+        self._unacked: deque[tuple[EntryId, TxId, int, int]] = deque()
+        """(entry, txid of its last record, user records up to it, bytes); control: 0 bytes."""
+        self.unacked_bytes = 0
+        self.lac: EntryId = NO_ENTRY
+        self.records = 0
+        self.confirmed_records = 0
+        self.confirmed_txid: TxId = NO_ENTRY
+        self.last_txid: TxId = NO_ENTRY
+        self.last_user = DLSN(0, NO_ENTRY, NO_ENTRY)
+        self.last_is_control = True
+        self.size_bytes = 0
+        self.started_ms = 0
+
+    def attach(self, ledger: LedgerWriter, metadata: SegmentMetadata, now_ms: int) -> None:
+        """Begin to write: the segment is started in the metadata."""
+        self._ledger = ledger
+        self.metadata = metadata
+        self.last_txid = metadata.first_txid
+        self.started_ms = now_ms
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another entry may be sent now."""
+        return (
+            len(self._unacked) < self._config.unacked_entries_max
+            and self.unacked_bytes < self._config.unacked_bytes_max
+        )
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._unacked
+
+    @property
+    def end(self) -> SegmentEnd:
+        """What the completion says: the last user record, or that there is none."""
+        return SegmentEnd(
+            self.last_txid, self.records, self.last_user.entry_id, self.last_user.slot
+        )
+
+    def add_records(self, records: Sequence[WaitingRecord], size_bytes: int) -> None:
+        """Send these records as one entry. Errors: CoreError when the ledger has failed."""
+        entry_id = self._next_entry
+        lssn = self.metadata.lssn
+        position = self.records
+        observe = self._state.observe
+        packed = []
+        for slot, (txid, payload, length) in enumerate(records):
+            position += 1
+            packed.append(RecordParts(txid, payload, length, 0, position))
+            observe(DLSN(lssn, entry_id, slot), txid, payload)
+        self.records = position
+        self.last_txid = txid = packed[-1].txid
+        self.last_user = DLSN(lssn, entry_id, len(packed) - 1)
+        self.last_is_control = False
+        self.size_bytes += size_bytes
+        self.unacked_bytes += size_bytes
+        self._next_entry = entry_id + 1
+        self._unacked.append((entry_id, txid, position, size_bytes))
+        self._ledger.add(pack_envelope(packed))
+
+    def add_control(self, payload: Buffer = CONTROL_PAYLOAD) -> None:
+        """Send a control record, in an entry of its own. Errors: as `add_records`."""
+        entry_id = self._next_entry
+        self._next_entry = entry_id + 1
+        self._unacked.append((entry_id, self.last_txid, self.records, 0))
+        self.last_is_control = True
+        self._ledger.add(pack_envelope([control_record(self.last_txid, self.records, payload)]))
+
+    async def close_ledger(self) -> None:
+        """Wait for what is on its way and fix the ledger's end. Errors: CoreError."""
+        await self._ledger.close()
+
+    def abort(self) -> None:
+        """Leave the ledger as a crash would."""
+        self._ledger.abort()
+
+    def on_confirmed(self, lac: EntryId) -> None:
+        """Entries up to `lac` are confirmed (LedgerListener)."""
+        unacked = self._unacked
+        while unacked and unacked[0][0] <= lac:
+            _, txid, records, size_bytes = unacked.popleft()
+            self.confirmed_records = records
+            self.unacked_bytes -= size_bytes
+            if records:
+                self.confirmed_txid = txid
+        self.lac = lac
+        self._listener.on_segment_confirmed(self)
+
+    def on_failed(self, error: CoreError) -> None:
+        """Nothing more can be written (LedgerListener)."""
+        self._listener.on_segment_failed(self, error)

@@ -1,0 +1,169 @@
+"""The ordered list of a log's segments: what follows from it, and how it changes. Values only.
+
+Invariant: log segment sequence numbers (LSSN) rise by one without a hole; of one LSSN there is one
+segment, the completed one if both are known. Flow: the metadata nodes (or the owner's own
+transitions) in; positions, next LSSN and completed metadata out.
+Source: reference DistributedLog 4.3, 4.4, 4.5, 7.2, 7.3.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from core.errors import CorruptData, MetadataConflict
+from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata, Truncation
+from protocol.distributedlog.dlsn import DLSN
+from protocol.ids import EntryId, TxId
+
+UNKNOWN_SEQUENCE_ID: Final = -1
+
+
+class SegmentEnd(NamedTuple):
+    """Where a segment ends, as its completion records it."""
+
+    last_txid: TxId
+    record_count: int
+    last_entry_id: EntryId
+    last_slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentList:
+    """The segments of one log, oldest first. Immutable: every change is a new list."""
+
+    segments: tuple[SegmentMetadata, ...] = ()
+
+    @staticmethod
+    def of(found: Iterable[SegmentMetadata]) -> "SegmentList":
+        """Put in order what the metadata holds; of two of one LSSN the completed one counts.
+
+        Errors: CorruptData when an LSSN is missing.
+        """
+        by_lssn: dict[int, SegmentMetadata] = {}
+        for segment in found:
+            known = by_lssn.get(segment.lssn)
+            if known is None or known.in_progress:
+                by_lssn[segment.lssn] = segment
+        ordered = tuple(by_lssn[lssn] for lssn in sorted(by_lssn))
+        if ordered and ordered[-1].lssn - ordered[0].lssn != len(ordered) - 1:
+            raise CorruptData(f"log segments with a hole: {[s.lssn for s in ordered][:20]}")
+        return SegmentList(ordered)
+
+    def __iter__(self) -> Iterator[SegmentMetadata]:
+        return iter(self.segments)
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    @property
+    def last(self) -> SegmentMetadata | None:
+        """The newest segment."""
+        return self.segments[-1] if self.segments else None
+
+    @property
+    def last_txid(self) -> TxId:
+        """Highest txid of the completed segments; INVALID_TXID (-999) when there is none."""
+        return max((s.last_txid for s in self.segments), default=INVALID_TXID)
+
+    def find(self, lssn: int) -> SegmentMetadata | None:
+        """Return the segment of this LSSN."""
+        segment = self.at_or_after(lssn)
+        return segment if segment is not None and segment.lssn == lssn else None
+
+    def at_or_after(self, lssn: int) -> SegmentMetadata | None:
+        """Return the oldest segment whose LSSN is not less."""
+        if not self.segments:
+            return None
+        index = max(lssn - self.segments[0].lssn, 0)
+        return self.segments[index] if index < len(self.segments) else None
+
+    def with_segment(self, segment: SegmentMetadata) -> "SegmentList":
+        """Add a segment, or replace the one of its LSSN. Errors: CorruptData (it leaves a hole)."""
+        others = (s for s in self.segments if s.lssn != segment.lssn)
+        return SegmentList.of((*others, segment))
+
+    def without(self, lssn: int) -> "SegmentList":
+        """Drop a segment; must be the oldest or the newest."""
+        return SegmentList.of(s for s in self.segments if s.lssn != lssn)
+
+    def next_lssn(self, counter: int, first: int = 1) -> int:
+        """Return the LSSN of the next segment. `counter` is the one that the metadata keeps.
+
+        Equal to the counter is right after an empty segment was deleted.
+        Errors: MetadataConflict: what we know is not what is there any more.
+        """
+        lssn = self.segments[-1].lssn + 1 if self.segments else first
+        if lssn - counter in (0, 1) or (not self.segments and counter == 0):
+            return lssn
+        raise MetadataConflict(f"next log segment would be {lssn}, the counter says {counter}")
+
+    def completed(self, segment: SegmentMetadata, end: SegmentEnd, now_ms: int) -> SegmentMetadata:
+        """Return the metadata of `segment` as completed. Errors: AssertionError (order)."""
+        return replace(
+            segment,
+            in_progress=False,
+            last_txid=end.last_txid,
+            record_count=end.record_count,
+            last_entry_id=end.last_entry_id,
+            last_slot=end.last_slot,
+            completion_time_ms=now_ms,
+            start_sequence_id=self._start_sequence_id(segment),
+        )
+
+    def _start_sequence_id(self, segment: SegmentMetadata) -> int:
+        previous = self.find(segment.lssn - 1)
+        if previous is None:
+            return 0
+        assert not previous.in_progress, f"segment {previous.lssn} is not completed yet"
+        if previous.version < 5:
+            return 0  # what 4.17.3 does, reference section 0
+        if previous.start_sequence_id < 0:
+            return UNKNOWN_SEQUENCE_ID
+        return previous.start_sequence_id + previous.record_count
+
+    def first_not_less(self, txid: TxId) -> SegmentMetadata | None:
+        """Return the segment in which a search for the first record with txid >= `txid` begins.
+
+        None: the list is empty. The answer may hold no such record; then the next one has it.
+        """
+        segments = self.segments
+        if not segments:
+            return None
+        # first txids never fall (each is at least the last txid of the segment before)
+        after = bisect_left(segments, txid + 1, key=lambda s: s.first_txid)
+        if after == 0:
+            return segments[0]
+        index = after - 1
+        if segments[index].first_txid == txid:
+            while index and self._reaches(index - 1, txid):
+                index -= 1
+            return segments[index]
+        if index + 1 < len(segments) and not self._reaches(index, txid):
+            return segments[index + 1]
+        return segments[index]
+
+    def _reaches(self, index: int, txid: TxId) -> bool:
+        segment = self.segments[index]
+        return segment.in_progress or segment.last_txid >= txid
+
+    def readable_from(self, start: DLSN) -> DLSN:
+        """Return where a reader that asks for `start` begins: at the first record not truncated.
+
+        With nothing to read yet the answer is `start` itself.
+        """
+        for segment in self.segments[: len(self.segments)]:
+            if segment.lssn < start.lssn or segment.truncation is Truncation.TRUNCATED:
+                continue
+            return max(start, min_active(segment))
+        return start
+
+
+def min_active(segment: SegmentMetadata) -> DLSN:
+    """Return the first position of a segment that is not truncated."""
+    return DLSN(segment.lssn, segment.min_active_entry_id, segment.min_active_slot)
+
+
+def last_dlsn(segment: SegmentMetadata) -> DLSN:
+    """Return the position of a completed segment's last record (entry -1 when it has none)."""
+    return DLSN(segment.lssn, segment.last_entry_id, segment.last_slot)
