@@ -10,6 +10,7 @@ in the failed group, is never acknowledged.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -18,6 +19,8 @@ from bookie.ledger_state import LedgerState
 from bookie.marks import Mark
 from core.runtime.files import WorkerThread
 from protocol.ids import Buffer, EntryId
+
+logger = logging.getLogger(__name__)
 
 Item: TypeAlias = tuple[
     int,  # bytes in the entry log, with the size field; 0: a journal record or a barrier
@@ -86,10 +89,13 @@ class GroupCommit:
         self._thread.stop()
 
     def join(self) -> None:
-        """Wait for the thread, then close the files. Blocks."""
+        """Wait for the thread, then close the files. Blocks. Everything durable is so already."""
         self._thread.join()
-        self._journal.close()
-        self._entry_log.close()
+        for series in (self._journal, self._entry_log):
+            try:
+                series.close()
+            except OSError as error:
+                logger.warning("close_failed error=%s", error)
 
     def _report(self, error: Exception) -> None:
         self._loop.call_soon_threadsafe(self._failed, error)

@@ -54,6 +54,8 @@ class Recovered:
     next_journal_id: int = 0
     seals: list[LogToSeal] = field(default_factory=list)
     only_in_journal: list[JournalEntry] = field(default_factory=list)
+    marks: tuple[Mark, Mark] = (Mark(-1), Mark(-1))
+    """What entryLogMark and lastMark say; (-1) for one that is not there."""
     tail_bytes: int = 0
     """Bytes of groups that no checkpoint covers."""
 
@@ -89,7 +91,9 @@ class Recovery:
     # The journal
 
     def _replay_journals(self, now_ms: int) -> None:
-        mark = read_mark(self._files, self._logs / JOURNAL_MARK) or Mark()
+        found = read_mark(self._files, self._logs / JOURNAL_MARK)
+        self._found.marks = (self._found.marks[0], found or Mark(-1))
+        mark = found or Mark()
         ids = file_ids(self._files.names(self._journals), journal_format.SUFFIX)
         if mark.file_id and mark.file_id not in ids:
             raise CorruptData(
@@ -156,6 +160,7 @@ class Recovery:
     def _scan_entry_logs(self) -> None:
         path = self._logs / ENTRY_LOG_MARK
         mark = read_mark(self._files, path)
+        self._found.marks = (mark or Mark(-1), self._found.marks[1])
         ids = file_ids(self._files.names(self._logs))
         if mark and mark != Mark() and mark.file_id not in ids:
             raise CorruptData(

@@ -46,7 +46,7 @@ from protocol.bookkeeper.messages import (
     WriteLacResponse,
     operation_of,
 )
-from protocol.ids import EntryId, LedgerId
+from protocol.ids import Buffer, EntryId, LedgerId
 
 ENTRY_ID_MAX: EntryId = 2**31 - 1
 """Highest entry id that is stored: its place in the index file is its id times 8."""
@@ -148,7 +148,7 @@ class Bookie:
             head = _HEAD.unpack_from(body[0])
         except (struct.error, IndexError):
             head = _short_head(request)
-        if (head[0], head[1]) != (ledger_id, entry_id) or not 0 <= entry_id <= ENTRY_ID_MAX:
+        if head[:2] != (ledger_id, entry_id) or not _is_storable(entry_id, body):
             self._refuse_add(request, reply, StatusCode.EBADREQ)
             return
         if state is None or state.master_key != master_key:
@@ -162,8 +162,7 @@ class Bookie:
             self.metrics.adds_refused_total += 1
             self._refuse_add(request, reply, StatusCode.ETOOMANYREQUESTS)
             return
-        if not self._storage.add(state, entry_id, head[2], body, reply):
-            self._refuse_add(request, reply, StatusCode.EBADREQ)
+        self._storage.add(state, entry_id, head[2], body, reply)
 
     def _claim(
         self, state: LedgerState | None, request: AddRequest, reply: Reply
@@ -265,6 +264,10 @@ class Bookie:
 
     def _answer(self, reply: Reply, response: Response) -> None:
         self._loop.call_soon(reply, response)
+
+
+def _is_storable(entry_id: EntryId, body: tuple[Buffer, ...]) -> bool:
+    return 0 <= entry_id <= ENTRY_ID_MAX and sum(map(len, body)) <= MAX_ENTRY_BYTES
 
 
 def _short_head(request: AddRequest) -> tuple[int, int, int]:

@@ -29,7 +29,6 @@ from bookie.recovery import JournalEntry, Recovered, Recovery, load_state
 from bookie.upkeep import Upkeep
 from core.runtime.clock import Clock
 from core.runtime.files import Files, JobThread, Space
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.bookkeeper.messages import AddResponse, StatusCode
 from protocol.ids import Buffer, EntryId, LedgerId
 
@@ -181,17 +180,14 @@ class Storage:
         lac: EntryId,
         body: tuple[Buffer, ...],
         reply: Callable[[AddResponse], Any],
-    ) -> bool:
-        """Store an entry; the reply comes when it is durable. False: it is too long, no reply."""
+    ) -> None:
+        """Store an entry of at most MAX_ENTRY_BYTES; the reply comes when it is durable."""
         size = sum(map(len, body))
-        if size > MAX_ENTRY_BYTES:
-            return False
         record_size = size + RECORD_HEAD_SIZE
         state.pending += 1
         self.metrics.pending_bytes += record_size
         self.metrics.adds_total += 1
         self._put((record_size, (pack_size(size), *body), state, entry_id, lac, reply))
-        return True
 
     def journal(self, record: bytes, durable: Callable[[], Any]) -> None:
         """Write a record to the journal; `durable` is called when all put so far is on disk."""

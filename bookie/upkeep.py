@@ -45,6 +45,8 @@ class Upkeep:
         self._is_usage_known = True
         self._entry_log_mark = Mark()
         self._journal_mark = Mark()
+        self._marked = (Mark(-1), Mark(-1))
+        """What the marks on disk say; at first unknown."""
         self._unsaved_bytes = 0
         self._running: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -58,6 +60,7 @@ class Upkeep:
         self._entry_log_mark = found.entry_log or Mark()
         self._journal_mark = found.journal
         self._is_usage_known = found.entry_log is None
+        self._marked = found.marks
         self._unsaved_bytes = found.tail_bytes
         self._consider()
 
@@ -92,14 +95,17 @@ class Upkeep:
         if self._running is not None:
             self._running.add_done_callback(lambda _: _chain(self.checkpoint(), done))
             return done
-        self._running = done
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if not self.dirty and not self._seals and self._is_marked():
+            done.set_result(None)
+            return done
+        self._running = done
         saved, plan = self._plan()
         self.thread.submit(
             functools.partial(self._checkpointer.run, plan),
-            functools.partial(self._complete, saved, done),
+            functools.partial(self._complete, saved, plan, done),
         )
         return done
 
@@ -143,13 +149,20 @@ class Upkeep:
         self._unsaved_bytes = 0
         return saved, plan
 
+    def _is_marked(self) -> bool:
+        return self._marked == (self._entry_log_mark, self._journal_mark)
+
     def _unsynced_log(self) -> int | None:
         """Return the active log if group commits do not sync it (a roll always does)."""
         mark = self._entry_log_mark
         return mark.file_id if self._config.journal_write_data and mark.position else None
 
     def _complete(
-        self, saved: list[LedgerState], done: "asyncio.Future[None]", result: Exception | None
+        self,
+        saved: list[LedgerState],
+        plan: CheckpointPlan,
+        done: "asyncio.Future[None]",
+        result: Exception | None,
     ) -> None:
         self._running = None
         if result is not None:
@@ -157,6 +170,7 @@ class Upkeep:
             done.set_exception(result)
             return
         self.generation += 1
+        self._marked = (plan.entry_log_mark, plan.journal_mark)
         for state in saved:
             state.saving = None
             state.generation = self.generation
