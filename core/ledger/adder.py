@@ -10,20 +10,26 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from core.errors import CoreError, LogRecordTooLong
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.metadata_update import StoredLedger
+from core.ledger.metrics import LedgerMetrics
 from core.ledger.outcomes import UNRECOVERABLE_ADD, add_error_of
 from core.ledger.quorum import WriteQuorumTracker
 from core.ledger.schedule import Schedule
 from protocol.bookkeeper.digest import Digest, ledger_master_key
 from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES, pack_entry
 from protocol.bookkeeper.messages import HIGH_PRIORITY, AddRequest, Response, StatusCode
-from protocol.ids import BookieId, Buffer, EntryId, LedgerId
+from protocol.ids import NO_ENTRY, BookieId, Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
+
+RETRIES_MAX: Final = 14
+"""How often an add is sent again to a bookie with too many requests; about 5 s in all."""
+_RETRY_S: Final = 0.01
+_RETRY_S_MAX: Final = 0.5
 
 
 class LedgerListener(Protocol):
@@ -47,9 +53,9 @@ class EntryAdder:
     """
 
     __slots__ = (
-        "_clients", "_digest", "_drained", "_lengths", "_listener", "_master_key", "_payload_max",
-        "_priority", "_recovery", "_tracker", "confirmed_length", "error", "last_add_pushed",
-        "ledger_id", "length",
+        "_clients", "_digest", "_drained", "_failing", "_lengths", "_listener", "_master_key",
+        "_metrics", "_payload_max", "_priority", "_recovery", "_tracker", "confirmed_length",
+        "error", "last_add_pushed", "ledger_id", "length",
     )  # fmt: skip
 
     def __init__(
@@ -57,27 +63,29 @@ class EntryAdder:
         stored: StoredLedger,
         bookies: BookieRegistry,
         listener: LedgerListener,
-        end: tuple[EntryId, int] = (-1, 0),
+        metrics: LedgerMetrics,
         *,
-        recovery: bool = False,
+        recover_from: tuple[EntryId, int] | None = None,
     ) -> None:
-        """`end`: (last entry, length) of what is there already; `recovery` passes the fence."""
+        """`recover_from`: (last entry, length) that recovery found confirmed; passes the fence."""
         metadata = stored.metadata
         self.ledger_id: LedgerId = stored.ledger_id
-        self.last_add_pushed, self.length = end
+        self.last_add_pushed, self.length = recover_from or (NO_ENTRY, 0)
         self.confirmed_length = self.length
         self.error: CoreError | None = None
         self._listener = listener
+        self._metrics = metrics
         self._digest = Digest(metadata.digest, metadata.password)
         self._master_key = ledger_master_key(metadata.password)
         self._payload_max = MAX_ENTRY_BYTES - HEADER_SIZE - self._digest.size
-        self._recovery = recovery
-        self._priority = HIGH_PRIORITY if recovery else 0
+        self._recovery = recover_from is not None
+        self._priority = HIGH_PRIORITY if self._recovery else 0
         ensemble = metadata.fragments[-1].ensemble
         schedule = Schedule(ensemble, metadata.write_quorum, metadata.ack_quorum)
         self._tracker = WriteQuorumTracker(schedule, self.last_add_pushed)
         self._clients = {bookie: bookies.client(bookie) for bookie in ensemble}
         self._lengths: deque[int] = deque()  # cumulative length at each unconfirmed entry
+        self._failing: set[BookieId] = set()
         self._drained: asyncio.Future[None] | None = None
 
     @property
@@ -119,7 +127,10 @@ class EntryAdder:
             self.ledger_id, entry_id, self._master_key, body, self._recovery, 0, self._priority
         )
         for bookie in tracker.begin_add(entry_id):
-            self._clients[bookie].submit(request, partial(self._on_reply, entry_id, bookie))
+            self._clients[bookie].submit(request, partial(self._on_reply, request, bookie, 0))
+        metrics = self._metrics
+        metrics.adds_total += 1
+        metrics.add_bytes_total += size
         return entry_id
 
     async def drained(self) -> None:
@@ -136,14 +147,17 @@ class EntryAdder:
         if self.error is not None:
             return
         self.error = error
+        self._metrics.failed_writers_total += 1
         self._wake()
         self._listener.on_failed(error)
 
-    def _on_reply(self, entry_id: EntryId, bookie: BookieId, response: Response) -> None:
+    def _on_reply(
+        self, request: AddRequest, bookie: BookieId, retries: int, response: Response
+    ) -> None:
         if response.status is not StatusCode.EOK:
-            self._on_add_failed(entry_id, bookie, response.status)
+            self._on_add_failed(request, bookie, retries, response.status)
             return
-        confirmed = self._tracker.on_ack(entry_id, bookie)
+        confirmed = self._tracker.on_ack(request.entry_id, bookie)
         if not confirmed or self.error is not None:
             return
         lengths = self._lengths
@@ -153,22 +167,37 @@ class EntryAdder:
             self._wake()
         self._listener.on_confirmed(confirmed[-1])
 
-    def _on_add_failed(self, entry_id: EntryId, bookie: BookieId, status: StatusCode) -> None:
-        hopeless = self._tracker.on_failure(entry_id, bookie)
-        what = f"add {entry_id} to ledger {self.ledger_id} at bookie {bookie}"
+    def _on_add_failed(
+        self, request: AddRequest, bookie: BookieId, retries: int, status: StatusCode
+    ) -> None:
         if self.error is not None:
             return
-        if hopeless or status in UNRECOVERABLE_ADD:
+        self._metrics.add_failures_total += 1
+        if status is StatusCode.ETOOMANYREQUESTS and retries < RETRIES_MAX:
+            self._retry_later(request, bookie, retries + 1)
+            return
+        entry_id = request.entry_id
+        hopeless = self._tracker.on_failure(entry_id, bookie) or status in UNRECOVERABLE_ADD
+        if hopeless or bookie not in self._failing:  # one line for a bookie, not one per entry
+            self._failing.add(bookie)
             logger.warning(
-                "ledger_failed ledger=%d entry=%d bookie=%s status=%s lac=%d",
-                self.ledger_id, entry_id, bookie, status.name, self.lac,
+                "add_failed ledger=%d entry=%d bookie=%s status=%s lac=%d writer_fails=%s",
+                self.ledger_id, entry_id, bookie, status.name, self.lac, hopeless,
             )  # fmt: skip
+        if hopeless:
+            what = f"add {entry_id} to ledger {self.ledger_id} at bookie {bookie}"
             self.fail(add_error_of(status, what))
-        else:
-            logger.warning(
-                "add_failed ledger=%d entry=%d bookie=%s status=%s",
-                self.ledger_id, entry_id, bookie, status.name,
-            )  # fmt: skip
+
+    def _retry_later(self, request: AddRequest, bookie: BookieId, retries: int) -> None:
+        """Send it again: the bookie said that it did nothing, and that it will have room."""
+        delay_s = min(_RETRY_S * 2 ** (retries - 1), _RETRY_S_MAX)
+        asyncio.get_running_loop().call_later(delay_s, self._resend, request, bookie, retries)
+
+    def _resend(self, request: AddRequest, bookie: BookieId, retries: int) -> None:
+        if self.error is None:
+            self._metrics.add_retries_total += 1
+            reply = partial(self._on_reply, request, bookie, retries)
+            self._clients[bookie].submit(request, reply)
 
     def _wake(self) -> None:
         if self._drained is not None and not self._drained.done():

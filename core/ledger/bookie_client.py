@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from core.errors import CoreError
 from core.ledger.config import BookieClientConfig
+from core.ledger.metrics import BookieClientMetrics
 from core.runtime.budget import Budget
 from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
 from core.runtime.tasks import Tasks
@@ -111,8 +112,15 @@ class TcpBookieClient:
     Beyond its limits a request fails at once with ETOOMANYREQUESTS.
     """
 
-    def __init__(self, bookie_id: BookieId, resolve: Resolve, config: BookieClientConfig) -> None:
+    def __init__(
+        self,
+        bookie_id: BookieId,
+        resolve: Resolve,
+        config: BookieClientConfig,
+        metrics: BookieClientMetrics | None = None,
+    ) -> None:
         self.bookie_id = bookie_id
+        self._metrics = metrics or BookieClientMetrics()
         self._resolve = resolve
         self._config = config
         self._tasks = Tasks(f"bookie_client.{bookie_id}")
@@ -130,12 +138,14 @@ class TcpBookieClient:
         loop = asyncio.get_running_loop()
         refusal = self._refusal()
         if refusal is not None:
+            self._metrics.refusals_total += 1
             loop.call_soon(reply, ErrorResponse(refusal, operation_of(request)))
             return
         self._last_txn_id = txn_id = self._last_txn_id + 1
         timeout_ms = self._config.request_timeout_ms + (getattr(request, "timeout_ms", None) or 0)
         deadline_s = loop.time() + timeout_ms / 1000
         self._outstanding[txn_id] = _Outstanding(request, reply, deadline_s)
+        self._metrics.outstanding += 1
         if self._sweep is None:
             self._sweep = loop.call_later(self._config.request_timeout_ms / 2000, self._expire)
         if self._channel is not None:
@@ -160,6 +170,7 @@ class TcpBookieClient:
     def on_open(self, channel: FrameChannel) -> None:
         """Send what waited, in order."""
         self._channel = channel
+        self._metrics.connects_total += 1
         unsent, self._unsent = self._unsent, []
         for txn_id in unsent:
             if txn_id in self._outstanding:  # else it timed out before there was a connection
@@ -171,6 +182,7 @@ class TcpBookieClient:
         txn_id, response = decode_response(frame)
         asked = self._outstanding.pop(txn_id, None)
         if asked is not None:
+            self._metrics.outstanding -= 1
             asked.reply(response)
 
     def on_drained(self) -> None:
@@ -179,6 +191,7 @@ class TcpBookieClient:
     def on_close(self, error: Exception | None) -> None:
         """Fail what is outstanding: whether the bookie did it is unknown."""
         if self._channel is not None:
+            self._metrics.losses_total += 1
             logger.warning("bookie_lost bookie=%s error=%s", self.bookie_id, error)
         self._channel = None
         self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
@@ -206,6 +219,7 @@ class TcpBookieClient:
                 host, port = await self._resolve()
                 await asyncio.get_running_loop().create_connection(self._new_channel, host, port)
         except (OSError, TimeoutError, CoreError) as error:
+            self._metrics.connect_failures_total += 1
             logger.warning("bookie_unreachable bookie=%s error=%s", self.bookie_id, error)
             self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
         finally:
@@ -219,6 +233,7 @@ class TcpBookieClient:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         late = [txn for txn, asked in self._outstanding.items() if asked.deadline_s <= now_s]
+        self._metrics.timeouts_total += len(late)
         self._fail(late, StatusCode.LOCAL_TIMEOUT)
         self._sweep = None
         if self._outstanding and not self._closed:
@@ -232,6 +247,7 @@ class TcpBookieClient:
         for txn_id in txn_ids:
             asked = self._outstanding.pop(txn_id, None)
             if asked is not None:  # else a reply before it closed the client
+                self._metrics.outstanding -= 1
                 asked.reply(ErrorResponse(status, operation_of(asked.request)))
 
 

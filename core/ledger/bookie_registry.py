@@ -10,6 +10,7 @@ from typing import Protocol
 from core.errors import BookieUnavailable
 from core.ledger.bookie_client import BookieClient, TcpBookieClient, UnreachableBookie
 from core.ledger.config import BookieClientConfig
+from core.ledger.metrics import BookieClientMetrics
 from core.metadata.bookie_service_info import decode_service_info
 from core.metadata.layout import LEDGERS_ROOT, LedgerPaths
 from core.metadata.store import MetadataStore, Node
@@ -65,6 +66,7 @@ class RegisteredBookies:
         self._paths = LedgerPaths(root)
         self._config = config or BookieClientConfig()
         self._clients: dict[BookieId, TcpBookieClient] = {}
+        self.metrics = BookieClientMetrics()
 
     async def available(self) -> list[BookieId]:
         """Return the bookies that are registered as writable."""
@@ -75,7 +77,7 @@ class RegisteredBookies:
         """Return the bookie's client; its address is looked up whenever it connects."""
         if bookie_id not in self._clients:
             self._clients[bookie_id] = TcpBookieClient(
-                bookie_id, lambda: self._address(bookie_id), self._config
+                bookie_id, lambda: self._address(bookie_id), self._config, self.metrics
             )
         return self._clients[bookie_id]
 

@@ -15,6 +15,7 @@ from core.ledger.adder import LedgerListener
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.config import LedgerClientConfig, LedgerConfig
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
+from core.ledger.metrics import LedgerMetrics
 from core.ledger.placement import choose_ensemble
 from core.ledger.reader import LedgerReader
 from core.ledger.recover import recover_ledger
@@ -46,7 +47,10 @@ class LedgerClient:
         self._config = config or LedgerClientConfig()
         self._rng = rng or Random()
         self._paths = LedgerPaths(self._config.root)
-        self._nodes = LedgerNodes(store, self._paths, self._config.metadata_update_attempts)
+        self.metrics = LedgerMetrics()
+        self._nodes = LedgerNodes(
+            store, self._paths, self._config.metadata_update_attempts, self.metrics
+        )
 
     async def create_ledger(self, config: LedgerConfig, listener: LedgerListener) -> LedgerWriter:
         """Make a new ledger and return its writer.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from core.errors import BadVersion, LedgerNotFound, MetadataConflict, NoNode
+from core.ledger.metrics import LedgerMetrics
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
 from core.metadata.store import MetadataStore
@@ -35,7 +36,14 @@ class StoredLedger(NamedTuple):
 class LedgerNodes:
     """Ledger metadata in the store."""
 
-    def __init__(self, store: MetadataStore, paths: LedgerPaths, attempts: int = ATTEMPTS_MAX):
+    def __init__(
+        self,
+        store: MetadataStore,
+        paths: LedgerPaths,
+        attempts: int = ATTEMPTS_MAX,
+        metrics: LedgerMetrics | None = None,
+    ) -> None:
+        self.metrics = metrics or LedgerMetrics()
         self.store = store
         self.paths = paths
         self._attempts = attempts
@@ -62,6 +70,7 @@ class LedgerNodes:
             try:
                 version = await self.store.set(path, encode_ledger(changed), known.version)
             except BadVersion:
+                self.metrics.update_races_total += 1
                 logger.info("ledger_update_raced ledger=%d", known.ledger_id)
                 known = await self.read(known.ledger_id)
             except NoNode:

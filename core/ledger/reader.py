@@ -82,6 +82,7 @@ class LedgerReader:
         if last < first:
             return []
         entries = await _RangeRead(self, first, last).start()
+        self._nodes.metrics.reads_total += len(entries)
         self.note_confirmed(entries[-1].lac)
         return entries
 
@@ -192,6 +193,7 @@ class _RangeRead:
     def _on_replica_failed(
         self, entry_id: EntryId, replicas: tuple[BookieId, ...], error: CoreError
     ) -> None:
+        self._reader._nodes.metrics.replica_failures_total += 1
         if len(replicas) > 1:
             self._ask(entry_id, replicas[1:], error)
         else:

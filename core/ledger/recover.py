@@ -96,6 +96,9 @@ class _Recovery:
         closed = await self._nodes.update(
             self._stored, lambda current: _decide_close(current, last_entry_id, length)
         )
+        metrics = self._nodes.metrics
+        metrics.recoveries_total += 1
+        metrics.recovered_entries_total += last_entry_id - lac
         logger.info(
             "ledger_recovered ledger=%d lac=%d last_entry=%d length=%d",
             self._ledger_id, lac, closed.metadata.last_entry_id, closed.metadata.length,
@@ -124,25 +127,23 @@ class _Recovery:
 
     async def _read_forward(self, lac: EntryId, read_batch: int) -> tuple[EntryId, int]:
         """Add again everything behind `lac` that may have been acknowledged; return the end."""
-        adder: EntryAdder | None = None
+        adder = self._new_adder(lac)
         next_entry = lac + 1
         while True:
             asked = [self._ask_entry(next_entry + i) for i in range(read_batch)]
             for one in asked:
                 entry = await self._decide_entry(one)
                 if entry is None:
-                    if adder is None:
-                        return lac, 0
                     await adder.drained()
                     return adder.last_add_pushed, adder.length
-                if adder is None:
-                    end = (lac, entry.length - len(entry.payload))
-                    adder = EntryAdder(self._stored, self._bookies, _SILENT, end, recovery=True)
                 adder.length = entry.length - len(entry.payload)
                 adder.add((entry.payload,))
-            if adder is not None:
-                await adder.drained()
+            await adder.drained()
             next_entry += read_batch
+
+    def _new_adder(self, lac: EntryId) -> EntryAdder:
+        metrics = self._nodes.metrics
+        return EntryAdder(self._stored, self._bookies, _SILENT, metrics, recover_from=(lac, 0))
 
     def _ask_entry(self, entry_id: EntryId) -> _Asked:
         schedule = self._schedules.of(entry_id)

@@ -37,7 +37,7 @@ class LedgerWriter:
         self.ledger_id = stored.ledger_id
         self._stored = stored
         self._nodes = nodes
-        self._adder = EntryAdder(stored, bookies, listener)
+        self._adder = EntryAdder(stored, bookies, listener, nodes.metrics)
         self._entries_max = config.unconfirmed_entries_max
         self._bytes_max = config.unconfirmed_bytes_max
         self._closing = False

@@ -15,6 +15,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -28,6 +29,7 @@ from core.metadata.sqlite_tree import (
 from core.metadata.store import ANY_VERSION, Node, Op, Watch
 from core.metadata.watches import Fired, WatchTable
 from core.runtime.clock import Clock
+from core.runtime.metrics import counter, gauge
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,17 @@ WAITING_MAX: Final = 10_000
 
 GROUP_MAX: Final = 512
 """Operations in one commit: bounds how long the first of them waits for the last."""
+
+
+@dataclass(slots=True)
+class MetadataMetrics:
+    """Numbers of one store. Register them as `metadata`."""
+
+    operations_total: int = counter("operations run")
+    commits_total: int = counter("transactions committed; an fsync each, if anything changed")
+    failed_commits_total: int = counter("transactions that failed as a whole")
+    refusals_total: int = counter("operations refused because too many waited")
+    waiting: int = gauge("operations that wait or run")
 
 
 class _Job:
@@ -71,7 +84,7 @@ class SqliteStore:
             self._connection, self._tree = open_tree(self._path, clock.now_ms())
         self._watches = WatchTable()
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._waiting = 0
+        self.metrics = MetadataMetrics()
         self._closed = False
         self._ended: asyncio.Future[None] | None = None
         # A daemon: a process that forgets to close, or is killed, must not hang on us.
@@ -176,9 +189,10 @@ class SqliteStore:
     def _enqueue(self, run: Callable[[SqliteTree], Any]) -> "asyncio.Future[Any]":
         if self._closed:
             raise Unavailable("the metadata store is closed")
-        if self._waiting >= WAITING_MAX:
+        if self.metrics.waiting >= WAITING_MAX:
+            self.metrics.refusals_total += 1
             raise OverCapacity(f"{WAITING_MAX} metadata operations wait")
-        self._waiting += 1
+        self.metrics.waiting += 1
         future = asyncio.get_running_loop().create_future()
         self._queue.put(_Job(run, future))
         return future
@@ -213,6 +227,7 @@ class SqliteStore:
             for job in group:
                 self._run_job(job)
             self._connection.execute("COMMIT")
+            self.metrics.commits_total += 1
         except Exception as error:  # noqa: BLE001 - the thread's own boundary: it must serve on
             self._give_up(group, error)
 
@@ -226,6 +241,7 @@ class SqliteStore:
 
     def _give_up(self, group: list[_Job], error: Exception) -> None:
         """Undo the group. Its watches may have fired: a spurious event only causes a read."""
+        self.metrics.failed_commits_total += 1
         logger.error("metadata_commit_failed operations=%d", len(group), exc_info=error)
         if isinstance(error, sqlite3.Error):
             error = sqlite_failure(error, self._path)
@@ -245,7 +261,8 @@ class SqliteStore:
     # On the loop again.
 
     def _deliver(self, group: list[_Job]) -> None:
-        self._waiting -= len(group)
+        self.metrics.waiting -= len(group)
+        self.metrics.operations_total += len(group)
         for job in group:
             for fired in job.fired:
                 fired.watch(fired.path, fired.event)

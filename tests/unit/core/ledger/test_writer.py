@@ -12,6 +12,7 @@ from core.errors import (
     OverCapacity,
     Unavailable,
 )
+from core.ledger import adder
 from core.ledger.config import LedgerConfig
 from core.metadata.ledger_metadata import LedgerState
 from protocol.bookkeeper.digest import Digest, DigestType
@@ -136,7 +137,6 @@ def test_one_lost_bookie_of_three_is_survived(tmp_path: Path) -> None:
         (StatusCode.LOCAL_TIMEOUT, BookieUnavailable),
         (StatusCode.EREADONLY, NotEnoughBookies),
         (StatusCode.EIO, NotEnoughBookies),
-        (StatusCode.ETOOMANYREQUESTS, OverCapacity),
         (StatusCode.EFENCED, LedgerFenced),
         (StatusCode.EUA, CoreError),
         (StatusCode.EBADREQ, CoreError),
@@ -289,3 +289,63 @@ def test_aborted_writer_leaves_the_ledger_to_recovery(tmp_path: Path) -> None:
         assert (await world.client.ledger_metadata(writer.ledger_id)).state is LedgerState.OPEN
 
     run_world(tmp_path, story)
+
+
+def test_busy_bookie_gets_the_add_again_until_it_takes_it(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        listener = Listener()
+        writer = await world.client.create_ledger(SINGLE, listener)
+        (bookie,) = world.ensemble(writer)
+        busy = iter([StatusCode.ETOOMANYREQUESTS] * 3)
+        bookie.fault = lambda request: next(busy, None)
+        for i in range(4):
+            writer.add((b"%d" % i,))
+        await writer.close()
+        assert listener.confirmed[-1] == 3
+        assert world.client.metrics.add_retries_total == 3
+        assert world.client.metrics.adds_total == 4
+
+    run_world(tmp_path, story)
+
+
+def test_bookie_that_stays_busy_fails_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adder, "RETRIES_MAX", 2)
+
+    async def story(world: World) -> None:
+        writer = await world.client.create_ledger(SINGLE, Listener())
+        world.ensemble(writer)[0].fault = fails_with(StatusCode.ETOOMANYREQUESTS)  # type: ignore[assignment]
+        writer.add((b"x",))
+        with pytest.raises(OverCapacity):
+            await writer.close()
+        assert world.client.metrics.failed_writers_total == 1
+
+    run_world(tmp_path, story)
+
+
+def test_aborted_writer_sends_nothing_again(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        writer = await world.client.create_ledger(SINGLE, Listener())
+        (bookie,) = world.ensemble(writer)
+        bookie.fault = fails_with(StatusCode.ETOOMANYREQUESTS)  # type: ignore[assignment]
+        writer.add((b"x",))
+        await settle()
+        writer.abort()
+        await asyncio.sleep(0.02)
+        assert len(bookie.requests) == 1
+
+    run_world(tmp_path, story)
+
+
+def test_dead_bookie_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: World) -> None:
+        writer = await world.client.create_ledger(REPLICATED, Listener())
+        world.ensemble(writer)[1].fault = DOWN
+        for _ in range(50):
+            writer.add((b"x",))
+        await writer.close()
+        assert world.client.metrics.add_failures_total == 50
+
+    run_world(tmp_path, story)
+    assert caplog.text.count("add_failed") == 1

@@ -117,6 +117,9 @@ def test_too_many_waiting_operations_are_refused(
             await store.get("/")
         await asyncio.wait(waiting)
         await store.get("/")
+        numbers = store.metrics
+        assert (numbers.refusals_total, numbers.waiting, numbers.operations_total) == (1, 0, 4)
+        assert 0 < numbers.commits_total <= 4
         await store.close()
 
     run(story)
