@@ -48,6 +48,8 @@ class CloseConnection(Exception):
     """The client can only be told by closing: a failed produce with acks=0."""
 
 
-def error_code(error: CoreError) -> ErrorCode:
+def error_code(error: CoreError | KafkaError) -> ErrorCode:
     """Return what the client is told; a class without a row gets its nearest ancestor's."""
+    if isinstance(error, KafkaError):
+        return error.code
     return next(_TABLE[kind] for kind in type(error).__mro__ if kind in _TABLE)

@@ -40,7 +40,7 @@ HandlerFunction: TypeAlias = Callable[[RequestContext, Any], Any]
 class Handler(NamedTuple):
     """How one API is answered."""
 
-    api: Api
+    api: Api[Any, Any]
     function: HandlerFunction
     pipelined: bool
     """Several of one connection may run at once; others run one at a time, as all do in Kafka."""
@@ -54,7 +54,9 @@ HANDLERS: dict[int, Handler] = {}
 H = TypeVar("H", bound=HandlerFunction)
 
 
-def handles(api: Api, *, pipelined: bool = False, abandoned: bool = False) -> Callable[[H], H]:
+def handles(
+    api: Api[Any, Any], *, pipelined: bool = False, abandoned: bool = False
+) -> Callable[[H], H]:
     """Register the decorated function as the handler of `api`."""
 
     def register(function: H) -> H:

@@ -1,13 +1,13 @@
 """What a partition's owner keeps per log segment (D6), and how it is written down.
 
 Pure. `core.log` calls it while it writes and while it opens a log; the bytes go into the first
-control record of a segment (snapshot: the state before it) and the last (index: what it holds, and
-the state after it). State follows the log, not the appends: a batch counts when its position is
-known (`observe`), so a snapshot never speaks of a batch that a crash may still take away. The
-appends' own view of producers, which runs ahead of it, is `PartitionLog`'s.
+control record of a segment (snapshot: the state before it) and the last (index: what it holds,
+beside a snapshot of the state after it). State follows the log, not the appends: a batch counts
+when its position is known (`observe`), so a snapshot never speaks of a batch that a crash may still
+take away. The appends' own view of producers, which runs ahead of it, is `PartitionLog`'s.
 
     snapshot := u8 version 1 | i64 next offset | leader epochs | producers
-    index    := u8 version 1 | segment index | snapshot
+    index    := u8 version 1 | segment index
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,8 @@ from protocol.ids import Buffer, LedgerId, Offset, TxId
 from protocol.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
 
 VERSION = 1
+SEGMENTS_KEPT = 8
+"""Indexes kept in memory; those of older segments are read when they are asked for."""
 
 _HEAD = Struct(">Bq")
 
@@ -39,7 +41,7 @@ class PartitionState:
         self.next_offset: Offset = 0
         self.now_ms = now_ms
         self.indexes: dict[int, SegmentIndex] = {}
-        """Of the segments that this owner wrote or replayed, by their sequence number, in order."""
+        """Of the newest segments that this owner wrote or replayed, by sequence number."""
         self._index = SegmentIndex()
         self._lssn = -1
         self._epoch = -1
@@ -53,21 +55,26 @@ class PartitionState:
         """Have later records counted for segment `lssn`."""
         self._lssn = lssn
         self._index = self.indexes[lssn] = SegmentIndex(self.next_offset)
+        while len(self.indexes) > SEGMENTS_KEPT:
+            del self.indexes[next(iter(self.indexes))]
 
     def observe(self, dlsn: DLSN, txid: TxId, payload: Sequence[Buffer]) -> None:
         """Count a batch whose position is known now. Errors: CorruptData, which is our bug."""
         self._take(dlsn, payload[0])
 
     def index(self) -> bytes:
-        """Return what the segment that is being written holds, and the state after it."""
-        return bytes((VERSION,)) + self._index.encode() + self.snapshot()
+        """Return what the segment that is being written holds."""
+        return bytes((VERSION,)) + self._index.encode()
 
     def restore(self, snapshot: bytes | None) -> None:
-        """Take the state of a snapshot; None: the log is empty, or was written without one.
+        """Forget everything and begin with a snapshot; None: before the first record.
 
         Errors: CorruptData.
         """
-        if snapshot is None:
+        self.producers, self.epochs, self.next_offset = Producers(), LeaderEpochs(), 0
+        self.indexes.clear()
+        self._epoch = self._lssn = -1
+        if not snapshot:
             return
         try:
             self._restore(snapshot)
@@ -79,16 +86,6 @@ class PartitionState:
         if dlsn.lssn != self._lssn:
             self.begin_segment(dlsn.lssn, LedgerId(-1))
         self._take(dlsn, record.payload)
-
-    def forget_segments_before(self, log_start_offset: Offset) -> None:
-        """Drop the indexes of segments that lie wholly before `log_start_offset`."""
-        gone = [
-            lssn
-            for lssn, index in self.indexes.items()
-            if lssn != self._lssn and index.next_offset <= log_start_offset
-        ]
-        for lssn in gone:
-            del self.indexes[lssn]
 
     def _take(self, dlsn: DLSN, batch: Buffer) -> None:
         try:
@@ -108,14 +105,14 @@ class PartitionState:
         )
         self.next_offset = last + 1
 
-    def _restore(self, snapshot: Buffer, at: int = 0) -> None:
+    def _restore(self, snapshot: Buffer) -> None:
         try:
-            version, next_offset = _HEAD.unpack_from(snapshot, at)
+            version, next_offset = _HEAD.unpack_from(snapshot)
         except struct_error:
             raise BufferUnderflow("the bytes end inside the snapshot's head") from None
         if version != VERSION:
             raise BadValue(f"snapshot version {version}")
-        epochs, at = LeaderEpochs.decode(snapshot, at + _HEAD.size)
+        epochs, at = LeaderEpochs.decode(snapshot, _HEAD.size)
         producers, at = Producers.decode(snapshot, at)
         if at != len(snapshot):
             raise BadValue(f"{len(snapshot) - at} bytes after the snapshot")
@@ -129,14 +126,14 @@ def append_time(header: BatchHeader) -> int:
     return header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
 
 
-def decode_index(data: Buffer, now_ms: int) -> tuple[SegmentIndex, PartitionState]:
-    """Read a completed segment's index: what it holds, and the state after it.
-
-    Errors: BadValue, BufferUnderflow, BadLength.
-    """
-    if not data or data[0] != VERSION:
-        raise BadValue(f"segment index version {data[0] if data else 'missing'}")
-    index, at = SegmentIndex.decode(data, 1)
-    state = PartitionState(now_ms)
-    state._restore(memoryview(data)[at:])
-    return index, state
+def decode_index(data: Buffer) -> SegmentIndex:
+    """Read what a completed segment holds. Errors: CorruptData."""
+    try:
+        if not data or data[0] != VERSION:
+            raise BadValue(f"version {data[0] if data else 'missing'}")
+        index, end = SegmentIndex.decode(data, 1)
+        if end != len(data):
+            raise BadValue(f"{len(data) - end} bytes too many")
+    except ProtocolError as error:
+        raise CorruptData(f"segment index: {error}") from error
+    return index

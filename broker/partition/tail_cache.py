@@ -8,7 +8,8 @@ its request, uncopied; reading hands out the same slices.
 from bisect import bisect_left
 from collections import deque
 
-from protocol.ids import Offset
+from broker.partition.found import Found
+from protocol.ids import Buffer, Offset
 
 BATCH_OVERHEAD_BYTES = 400
 """What Python's objects around a batch cost; counted, so that tiny batches stay bounded too."""
@@ -34,10 +35,8 @@ class PartitionTail:
         self._batches.append(batch)
         self._cache.count(self, len(batch) + BATCH_OVERHEAD_BYTES)
 
-    def read(
-        self, offset: Offset, max_bytes: int, *, at_least_one: bool
-    ) -> tuple[list[memoryview], int] | None:
-        """Return batches from the one that holds `offset`, and their bytes; None if it is not here.
+    def read(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> Found | None:
+        """Return batches from the one that holds `offset` on; None if it is not here.
 
         Shape: whole batches up to `max_bytes`; the first even above it if `at_least_one`.
         """
@@ -45,16 +44,16 @@ class PartitionTail:
         at = bisect_left(lasts, offset, self._head)
         if at == len(lasts) or (at == self._head and not self._holds(at, offset)):
             return None
-        found: list[memoryview] = []
+        found: list[Buffer] = []
         size = 0
         for place in range(at, len(batches)):
             batch = batches[place]
             assert batch is not None
             if size + len(batch) > max_bytes and (found or not at_least_one):
-                break
+                return Found(found, size, limited=True)
             size += len(batch)
             found.append(batch)
-        return found, size
+        return Found(found, size, limited=False)
 
     def drop_oldest(self) -> int:
         """Drop one batch; return the bytes that this frees."""

@@ -90,16 +90,13 @@ class ReceiveBuffer:
 class FrameChannel(asyncio.BufferedProtocol):
     """One connection: bytes in as frames, buffers out, with backpressure both ways.
 
-    Metrics: `frames_in`, `bytes_in`, `bytes_out` are plain counters for the owner to add up.
+    It is the fault boundary of its user: what a call of the user raises ends this connection only.
     """
 
     def __init__(
         self, user: FrameUser, limits: FrameLimits, budget: Budget, receive: ReceiveBuffer
     ) -> None:
         self.peer = "?"
-        self.frames_in = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
         self.last_active_s = 0.0
         self._user = user
         self._limits = limits
@@ -169,7 +166,6 @@ class FrameChannel(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, nbytes: int) -> None:
         """Hand out the frames that this read completed."""
-        self.bytes_in += nbytes
         self.last_active_s = self._loop.time()
         body = self._body
         if body is None:
@@ -198,8 +194,12 @@ class FrameChannel(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Go on: called by the transport below the low mark."""
         self._undrained = 0
-        self._user.on_drained()
         self.release(HOLD_WRITE)
+        try:
+            self._user.on_drained()
+        except Exception:
+            logger.exception("connection failed peer=%s", self.peer)
+            self._drop()
 
     # -- the user's side --------------------------------------------------------------------------
 
@@ -266,8 +266,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         """Close at once, dropping what is unsent, with one log line."""
         if self._transport is not None:
             logger.warning("connection closed peer=%s reason=%s", self.peer, reason)
-            self._closing = True
-            self._transport.abort()
+            self._drop()
 
     # -- frames -----------------------------------------------------------------------------------
 
@@ -309,16 +308,18 @@ class FrameChannel(asyncio.BufferedProtocol):
         return at
 
     def _deliver(self, frame: memoryview) -> None:
-        self.frames_in += 1
         try:
             self._user.on_frame(frame)
         except ProtocolError as error:
             self._refuse(error)
-        except Exception:  # the fault boundary of one connection: our bug ends this one only
+        except Exception:
             logger.exception("connection failed peer=%s", self.peer)
-            self._closing = True
-            if self._transport is not None:
-                self._transport.abort()
+            self._drop()
+
+    def _drop(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
 
     def _begin_body(self, view: memoryview, at: int, end: int) -> None:
         """Give a frame that did not arrive whole its own memory."""

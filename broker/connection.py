@@ -1,0 +1,369 @@
+"""One client connection: frames to requests, requests to handlers, answers back in order.
+
+Produces run side by side and are enqueued in arrival order; of all other requests one runs at a
+time, as in Kafka, and the rest wait as undecoded frames. So one connection makes at most one large
+answer, and none while its client does not drain the last one. What is in flight is bounded in
+requests and bytes; beyond the bound the socket is not read.
+Flow: FrameChannel -> on_frame -> handler -> Turn -> Pipeline -> FrameChannel.send.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.broker import Broker
+from broker.context import ConnectionInfo, RequestContext
+from broker.errors import CloseConnection, KafkaError, error_code
+from broker.handlers import HANDLERS, Deferred, Handler
+from broker.pipeline import Pipeline
+from core.errors import CoreError
+from core.runtime.budget import Budget
+from core.runtime.net import HOLD_USER, FrameChannel
+from protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
+from protocol.kafka.apis import API_VERSIONS, decode_request
+from protocol.kafka.header import (
+    RequestHeader,
+    UnsupportedRequest,
+    decode_request_header,
+    response_frame,
+)
+from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from protocol.ids import Buffer
+
+logger = logging.getLogger(__name__)
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class ConnectionOwner(NamedTuple):
+    """What all connections of a server share."""
+
+    broker: Broker
+    requests: Budget
+    """Bytes of all requests in flight."""
+    spawn: Spawn
+    """Start a task that the server owns."""
+    now_s: Callable[[], float]
+    opened: Callable[["KafkaConnection"], bool]
+    """Count a connection in; False if there are too many."""
+    closed: Callable[["KafkaConnection"], None]
+
+
+class InFlight:
+    """One request from its frame to its answer."""
+
+    __slots__ = (
+        "body_at", "build", "connection", "deadline_s", "frame", "handler", "header", "parts",
+        "size", "task",
+    )  # fmt: skip
+
+    def __init__(
+        self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview, body_at: int
+    ) -> None:
+        self.connection = connection
+        self.header = header
+        self.frame: memoryview | None = frame  # dropped when the handler has it
+        self.body_at = body_at
+        self.size = len(frame)
+        self.handler: Handler | None = None
+        self.parts: list[Buffer] | None = None
+        self.build: Callable[[], Any] | None = None
+        self.deadline_s = float("inf")
+        self.task: asyncio.Task[None] | None = None
+
+    def on_done(self, future: "asyncio.Future[Any]") -> None:
+        """Answer now: the future of a `Deferred` is done."""
+        if self.parts is None:
+            self.connection.answer_deferred(self)
+
+
+class KafkaConnection:
+    """A connection from the first byte to the last; a fault in it ends it and nothing else."""
+
+    def __init__(self, owner: ConnectionOwner, listener: str) -> None:
+        self.info = ConnectionInfo("?", 0, listener)
+        self._owner = owner
+        self._broker = owner.broker
+        self._metrics = owner.broker.metrics
+        self._limits = owner.broker.config.network
+        self._pipeline: Pipeline[InFlight] = Pipeline()
+        self._bytes = 0
+        self._serial: InFlight | None = None  # the one request that runs and is not a produce
+        self._waiting: deque[InFlight] = deque()  # those that wait for it
+        self._channel: FrameChannel | None = None
+        self._unsent = 0  # counted in the broker's budget of unsent bytes
+        self._full = False  # more is in flight than the limits allow: not read
+        self._stopping = False
+
+    # -- FrameUser --------------------------------------------------------------------------------
+
+    def on_open(self, channel: FrameChannel) -> None:
+        """Start, or refuse one connection too many."""
+        self._channel = channel
+        host, _, port = channel.peer.rpartition(":")
+        self.info = ConnectionInfo(host, int(port or 0), self.info.listener)
+        if not self._owner.opened(self):
+            channel.abort("too many connections")
+
+    def on_frame(self, frame: memoryview) -> None:
+        """Take a request; run it now or when its turn comes. Errors: ProtocolError closes."""
+        size = len(frame)
+        self._bytes += size
+        metrics = self._metrics
+        metrics.requests_total += 1
+        metrics.request_bytes_total += size
+        try:
+            header, body_at = decode_request_header(frame)
+        except UnsupportedRequest as error:
+            self._answer_unsupported(frame, error)
+            return
+        except ProtocolError:
+            self._give_back(size)
+            raise
+        item = InFlight(self, header, frame, body_at)
+        self._pipeline.begin(item)
+        handler = item.handler = HANDLERS.get(header.api_key)
+        if handler is None:
+            raise UnsupportedVersion(f"API {header.api_key} has no handler")
+        if handler.pipelined:
+            self._run(item, handler)
+        elif self._serial is None and not self._waiting:
+            self._serial = item
+            self._run(item, handler)
+        else:
+            self._waiting.append(item)
+        if self._over_limits():
+            self._full = True
+            self._channel_or_bug().hold(HOLD_USER)
+
+    def on_drained(self) -> None:
+        """Go on with the requests that waited for the client to take its answers."""
+        self._broker.unsent.give(self._unsent)
+        self._unsent = 0
+        self._run_waiting()
+
+    def on_close(self, error: Exception | None) -> None:
+        """Drop what is in flight: appends go on, only their answers have nowhere to go."""
+        self._channel = None
+        for item in self._pipeline.clear():
+            self._owner.requests.give(item.size)
+            item.parts = []
+            if item.task is not None and item.handler is not None and item.handler.abandoned:
+                item.task.cancel()
+        self._waiting.clear()
+        self._broker.unsent.give(self._unsent)
+        self._unsent = 0
+        self._owner.closed(self)
+
+    # -- what the server asks ---------------------------------------------------------------------
+
+    @property
+    def idle_since_s(self) -> float:
+        """When a byte last came in; now, while a request is in flight."""
+        if len(self._pipeline) or self._channel is None:
+            return self._owner.now_s()
+        return self._channel.last_active_s
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+        return len(self._pipeline)
+
+    def check(self, now_s: float) -> None:
+        """Answer requests that are past their deadline; cut a client that is stuck."""
+        for item in self._pipeline.pending():
+            if item.deadline_s <= now_s:
+                self._metrics.requests_expired_total += 1
+                self.answer_deferred(item)
+        channel = self._channel
+        if channel is None:
+            return
+        if channel.is_stalled(now_s):
+            self._metrics.connections_cut_total += 1
+            channel.abort("no progress")
+        elif now_s - self.idle_since_s > self._limits.idle_ms_max / 1000:
+            logger.debug("connection idle peer=%s", channel.peer)
+            channel.close()
+
+    def stop_reading(self) -> None:
+        """Take no more requests: the broker is stopping."""
+        self._channel_or_bug().hold(HOLD_USER)
+        self._stopping = True
+        for item in self._pipeline.pending():
+            if item.task is not None and item.handler is not None and item.handler.abandoned:
+                item.task.cancel()
+
+    def close(self) -> None:
+        """Send what is written and close."""
+        if self._channel is not None:
+            self._channel.close()
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def _run(self, item: InFlight, handler: Handler) -> None:
+        """Call the handler. Errors: ProtocolError, and whatever our own bugs raise."""
+        frame, header = item.frame, item.header
+        assert frame is not None
+        item.frame = None
+        request = decode_request(handler.api, header.api_version, frame[item.body_at :])
+        context = RequestContext(self._broker, header, self.info)
+        try:
+            answer = handler.function(context, request)
+        except (KafkaError, CoreError) as error:
+            answer = self._error_response(item, handler, error)
+        except CloseConnection as reason:
+            self._end(item, str(reason))
+            return
+        if type(answer) is Deferred:
+            item.build = answer.build
+            if answer.timeout_s is not None:
+                item.deadline_s = self._owner.now_s() + answer.timeout_s
+            answer.future.add_done_callback(item.on_done)
+        elif asyncio.iscoroutine(answer):
+            item.task = self._owner.spawn(self._wait(item, handler, answer))
+        else:
+            self._answer(item, answer)
+
+    async def _wait(
+        self, item: InFlight, handler: Handler, answer: Coroutine[Any, Any, Any]
+    ) -> None:
+        """Run a handler that waits; the fault boundary of its task."""
+        try:
+            response = await answer
+        except (KafkaError, CoreError) as error:
+            response = self._error_response(item, handler, error)
+        except asyncio.CancelledError:
+            self._end(item, "the broker stops")
+            raise
+        except Exception:
+            logger.exception("handler failed api=%s", handler.api.name)
+            self._end(item, "handler failed")
+            return
+        self._answer_guarded(item, lambda: response)
+
+    def answer_deferred(self, item: InFlight) -> None:
+        """Build and send the answer of a `Deferred`."""
+        assert item.build is not None
+        self._answer_guarded(item, item.build)
+
+    def _answer_guarded(self, item: InFlight, build: Callable[[], Any]) -> None:
+        """Answer outside of any request's own call; the fault boundary of callbacks."""
+        if item.parts is not None:
+            return  # its connection went
+        try:
+            self._answer(item, build())
+        except CloseConnection as reason:
+            self._end(item, str(reason))
+        except ProtocolError as error:  # of a request that waited for this one
+            self._end(item, str(error))
+        except Exception:
+            logger.exception("answer failed client=%s", item.header.client_id)
+            self._end(item, "answer failed")
+
+    def _answer(self, item: InFlight, response: Any) -> None:
+        """Make the answer's bytes and send all that may leave now; None is no answer."""
+        item.build = None
+        header, handler = item.header, item.handler
+        if response is None or handler is None:
+            item.parts = []
+        else:
+            item.parts = response_frame(
+                handler.api, header.api_version, header.correlation_id, response
+            )
+        if item is self._serial:
+            self._serial = None
+        self._flush()
+        if self._waiting:
+            self._run_waiting()
+
+    def _flush(self) -> None:
+        channel = self._channel
+        if channel is None:
+            return
+        size = 0
+        for item in self._pipeline.take_ready():
+            size += item.size
+            if item.parts:
+                channel.send(item.parts)
+                self._metrics.response_bytes_total += int.from_bytes(item.parts[0][:4], "big") + 4
+        if size:
+            self._give_back(size)
+            if channel.write_blocked:
+                self._count_unsent(channel)
+
+    def _run_waiting(self) -> None:
+        """Start the next request, unless one runs or the client does not drain."""
+        while self._waiting and self._serial is None and not self._stopping:
+            if self._channel is None or self._channel.write_blocked:
+                return
+            item = self._serial = self._waiting.popleft()
+            assert item.handler is not None
+            self._run(item, item.handler)
+
+    # -- odds and ends ----------------------------------------------------------------------------
+
+    def _answer_unsupported(self, frame: memoryview, error: UnsupportedRequest) -> None:
+        """Tell a client which ApiVersions are spoken; for anything else close, as Kafka does."""
+        header = error.header
+        if header.api_key != API_VERSIONS.key:
+            self._give_back(len(frame))
+            raise error
+        item = InFlight(self, header, frame, 0)
+        versions = API_VERSIONS.advertised
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=(
+                ApiVersion(
+                    api_key=API_VERSIONS.key,
+                    min_version=versions.start,
+                    max_version=versions.stop - 1,
+                ),
+            ),
+        )
+        item.parts = response_frame(API_VERSIONS, 0, header.correlation_id, response)
+        self._pipeline.begin(item)
+        self._flush()
+
+    def _error_response(
+        self, item: InFlight, handler: Handler, error: KafkaError | CoreError
+    ) -> Any:
+        """Return a response that says only the error; an API without a place for it is closed."""
+        code = error_code(error)
+        logger.info("request failed api=%s error=%s", handler.api.name, error)
+        if "error_code" in handler.api.response.__slots__:
+            return handler.api.response(error_code=code)
+        self._end(item, f"{handler.api.name} failed: {code.name}")
+        return None
+
+    def _end(self, item: InFlight, reason: str) -> None:
+        """End the connection because `item` has no answer."""
+        item.parts = []
+        if self._channel is not None:
+            self._channel.abort(reason)
+
+    def _over_limits(self) -> bool:
+        limits = self._limits
+        return (
+            len(self._pipeline) >= limits.connection_requests_max
+            or self._bytes >= limits.connection_bytes_max
+        )
+
+    def _give_back(self, size: int) -> None:
+        self._bytes -= size
+        self._owner.requests.give(size)
+        if self._full and not self._over_limits() and not self._stopping:
+            self._full = False
+            self._channel_or_bug().release(HOLD_USER)
+
+    def _count_unsent(self, channel: FrameChannel) -> None:
+        unsent = channel.unsent_bytes
+        self._broker.unsent.take(unsent - self._unsent)
+        self._unsent = unsent
+
+    def _channel_or_bug(self) -> FrameChannel:
+        assert self._channel is not None, "a frame before the connection"
+        return self._channel

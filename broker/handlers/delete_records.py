@@ -1,0 +1,55 @@
+"""DeleteRecords v0-2: give up the records before an offset.
+
+Source: ReplicaManager.deleteRecords; reference Kafka 5.8.
+"""
+
+from broker.context import RequestContext
+from broker.errors import KafkaError, error_code
+from broker.handlers import handles
+from broker.partition.trimming import delete_records
+from core.errors import CoreError
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.kafka.apis import DELETE_RECORDS
+from protocol.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+
+@handles(DELETE_RECORDS)
+async def delete(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Move each partition's log start; the answer is its new low watermark, on disk."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[await _delete(ctx, topic.name, each) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _delete(
+    ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    index = wanted.partition_index
+    try:
+        start = await _delete_from(ctx, TopicPartition(topic, index), wanted.offset)
+    except (KafkaError, CoreError) as error:
+        code = error_code(error)
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=-1, error_code=code
+        )
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)
+
+
+async def _delete_from(ctx: RequestContext, partition: TopicPartition, offset: int) -> int:
+    topic = ctx.broker.topics.get(partition.topic)
+    if topic is not None and topic.internal:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, partition.topic)
+    return await delete_records(await ctx.broker.partitions.open(partition), offset)

@@ -1,0 +1,48 @@
+"""DescribeCluster v0-2: the brokers, the controller, the cluster's id.
+
+Every broker can do what Kafka's controller does, so the one that is asked names itself.
+Source: KafkaApis.handleDescribeCluster; reference Kafka 7.1.
+"""
+
+from broker.context import RequestContext
+from broker.handlers import handles
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import DESCRIBE_CLUSTER
+from protocol.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+@handles(DESCRIBE_CLUSTER)
+def describe_cluster(
+    ctx: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """Describe the brokers; controllers as endpoints of their own do not exist."""
+    broker = ctx.broker
+    if request.endpoint_type != BROKERS:
+        known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="Only endpoints of brokers can be described.",
+            endpoint_type=request.endpoint_type,
+            cluster_id=broker.cluster_id,
+        )
+    return DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=broker.advertised.host,
+                port=broker.advertised.port,
+                rack=broker.config.rack or None,
+            )
+        ],
+    )

@@ -1,0 +1,84 @@
+"""DescribeTopicPartitions v0: partitions page by page, in order of topic name and index.
+
+Source: DescribeTopicPartitionsRequestHandler; KIP-966.
+"""
+
+from broker.cluster.topics import Topic
+from broker.context import RequestContext
+from broker.handlers import handles
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import DESCRIBE_TOPIC_PARTITIONS
+from protocol.kafka.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+PARTITIONS_MAX = 2000
+"""Partitions in one answer, whatever is asked for (max.request.partition.size.limit)."""
+
+
+@handles(DESCRIBE_TOPIC_PARTITIONS)
+def describe_topic_partitions(
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Describe the named topics, or all, from the cursor on; `next_cursor`: where to go on."""
+    topics = ctx.broker.topics
+    names = {each.name for each in request.topics} or {topic.name for topic in topics.all()}
+    cursor = request.cursor
+    room = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
+    answers: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in sorted(names):
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        if room == 0:
+            return DescribeTopicPartitionsResponse(
+                topics=answers, next_cursor=Cursor(topic_name=name, partition_index=first)
+            )
+        topic = topics.get(name)
+        if topic is None:
+            answers.append(_missing(name))
+            continue
+        end = min(topic.partition_count, max(first, 0) + room)
+        answers.append(_describe(ctx, topic, range(max(first, 0), end)))
+        room -= len(answers[-1].partitions)
+        if end < topic.partition_count:
+            return DescribeTopicPartitionsResponse(
+                topics=answers, next_cursor=Cursor(topic_name=name, partition_index=end)
+            )
+    return DescribeTopicPartitionsResponse(topics=answers)
+
+
+def _describe(
+    ctx: RequestContext, topic: Topic, indexes: range
+) -> DescribeTopicPartitionsResponseTopic:
+    here = (ctx.broker.node_id,)
+    partitions = []
+    for index in indexes:
+        log = ctx.broker.partitions.get((topic.name, index))
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=here[0],
+                leader_epoch=log.leader_epoch if log is not None else -1,
+                replica_nodes=here,
+                isr_nodes=here,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+            )
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=partitions,
+    )
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=bytes(16)
+    )

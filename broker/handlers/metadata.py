@@ -1,0 +1,109 @@
+"""Metadata v0-13: brokers, topics, who leads what; and topics that come into being when asked for.
+
+Kept: v0's "empty is all", null and empty from v1, topic ids (v10, v12), invalid names (17), auto
+creation before the answer, so that the first answer already names a leader.
+Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
+"""
+
+import logging
+
+from broker.cluster.names import INTERNAL_TOPICS, name_fault
+from broker.cluster.topics import Topic
+from broker.context import RequestContext
+from broker.errors import KafkaError, error_code
+from broker.handlers import handles
+from core.errors import CoreError
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import METADATA
+from protocol.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+logger = logging.getLogger(__name__)
+
+NO_ID = bytes(16)
+
+
+@handles(METADATA)
+async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Describe the topics that are asked for, or all."""
+    broker = ctx.broker
+    everything = request.topics is None or (not request.topics and ctx.header.api_version == 0)
+    if everything:
+        topics = [_describe(ctx, topic) for topic in broker.topics.all()]
+    else:
+        create = request.allow_auto_topic_creation and broker.config.auto_create_topics
+        topics = [await _find(ctx, wanted, create=create) for wanted in request.topics or ()]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.node_id,
+                host=broker.advertised.host,
+                port=broker.advertised.port,
+                rack=broker.config.rack or None,
+            )
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+    )
+
+
+async def _find(
+    ctx: RequestContext, wanted: MetadataRequestTopic, *, create: bool
+) -> MetadataResponseTopic:
+    name = wanted.name
+    if name is None or wanted.topic_id != NO_ID:
+        topic = ctx.broker.topics.by_id(wanted.topic_id)
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        return _describe(ctx, topic) if topic else _missing(None, code, wanted.topic_id)
+    topic = ctx.broker.topics.get(name)
+    if topic is not None:
+        return _describe(ctx, topic)
+    if create and name not in INTERNAL_TOPICS and name_fault(name) is None:
+        return await _create(ctx, name)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION if name_fault(name) else code)
+
+
+async def _create(ctx: RequestContext, name: str) -> MetadataResponseTopic:
+    topics = ctx.broker.topics
+    try:
+        return _describe(ctx, await topics.create(name, ctx.broker.config.num_partitions))
+    except (KafkaError, CoreError) as error:
+        made_by_others = topics.get(name)
+        if made_by_others is not None:
+            return _describe(ctx, made_by_others)
+        logger.warning("auto creation failed topic=%s error=%r", name, error)
+        return _missing(name, error_code(error))
+
+
+def _describe(ctx: RequestContext, topic: Topic) -> MetadataResponseTopic:
+    here = (ctx.broker.node_id,)
+    partitions = []
+    for index in range(topic.partition_count):
+        log = ctx.broker.partitions.get((topic.name, index))
+        partitions.append(
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=here[0],
+                leader_epoch=log.leader_epoch if log is not None else -1,
+                replica_nodes=here,
+                isr_nodes=here,
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=partitions,
+    )
+
+
+def _missing(name: str | None, code: ErrorCode, topic_id: bytes = NO_ID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)

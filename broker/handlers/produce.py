@@ -1,0 +1,248 @@
+"""Produce v3-11: append each batch to its partition, answer when all are confirmed.
+
+Before it returns everything is enqueued, so the order in a partition is the order of requests. In
+the answer: waiting only. acks=1 waits like acks=all, because nothing here is written twice as fast
+as once; acks=0 is not answered, and a failure closes its connection, as in Kafka.
+Errors: per partition. A late append answers REQUEST_TIMED_OUT and may still land: the log owns it.
+Source: KafkaApis.handleProduceRequest; ProduceRequest.json; reference Kafka 3.5, 4.1.
+"""
+
+import asyncio
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from broker.cluster.topics import Topic
+from broker.context import RequestContext
+from broker.errors import CloseConnection
+from broker.handlers import Deferred, handles
+from broker.partition.partition_log import AppendOutcome, AppendResult, PartitionLog
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import PRODUCE
+from protocol.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.records.validate import InvalidBatch
+
+ZSTD_SINCE = 7
+ADMIN_CLIENT_ID = "__admin_client"
+"""May write to internal topics, as in Kafka."""
+
+Appending: TypeAlias = "asyncio.Future[AppendOutcome]"
+
+
+class _Slot(NamedTuple):
+    """One partition of the request: its append, or its answer if it was refused at once."""
+
+    partition: int
+    state: Appending | PartitionProduceResponse
+
+
+class _Request(NamedTuple):
+    """What all partitions of one request share."""
+
+    ctx: RequestContext
+    acks: int
+    zstd_allowed: bool
+
+
+@handles(PRODUCE, pipelined=True)
+def produce(
+    ctx: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
+    """Enqueue every batch; the answer comes when the last of them is confirmed."""
+    acks = request.acks
+    if acks not in (-1, 0, 1) or request.transactional_id is not None:
+        return _refuse_all(request)
+    shared = _Request(ctx, acks, ctx.header.api_version >= ZSTD_SINCE)
+    timeout_s = max(request.timeout_ms, 0) / 1000
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:  # what most requests are
+        topic = topics[0]
+        slot = _append(shared, topic.name, topic.partition_data[0])
+        build = partial(_answer_one, acks, topic.name, slot)
+        if isinstance(slot.state, PartitionProduceResponse):
+            return build()
+        return Deferred(slot.state, build, timeout_s)
+    slots = [
+        (topic.name, [_append(shared, topic.name, each) for each in topic.partition_data])
+        for topic in topics
+    ]
+    build_all = partial(_answer_all, acks, slots)
+    return Deferred(_all_of(slots), build_all, timeout_s)
+
+
+def _append(shared: _Request, topic: str, data: PartitionProduceData) -> _Slot:
+    """Enqueue one batch, or refuse it."""
+    ctx, index, records = shared.ctx, data.index, data.records
+    known = ctx.broker.topics.get(topic)
+    code = _check_target(shared, known, index)
+    if code is not ErrorCode.NONE:
+        return _Slot(index, refused(index, code))
+    if not isinstance(records, memoryview) or not len(records):
+        return _Slot(index, refused(index, ErrorCode.INVALID_RECORD, "There is no record batch."))
+    metrics = ctx.broker.metrics
+    metrics.produce_batches_total += 1
+    metrics.produce_bytes_total += len(records)
+    log = ctx.broker.partitions.get((topic, index))
+    if log is None:
+        return _Slot(index, _append_when_open(shared, topic, index, records))
+    return _Slot(index, _append_open(shared, log, records))
+
+
+def _append_open(
+    shared: _Request, log: PartitionLog, records: memoryview
+) -> Appending | PartitionProduceResponse:
+    try:
+        header = log.check(records, zstd_allowed=shared.zstd_allowed)
+    except InvalidBatch as error:
+        return _refused_batch(log.partition.partition, error)
+    return log.append(records, header)
+
+
+def _append_when_open(shared: _Request, topic: str, index: int, records: memoryview) -> Appending:
+    """Append as soon as the partition is open; whatever comes later waits behind this."""
+    future: Appending = asyncio.get_running_loop().create_future()
+
+    def append(log: PartitionLog | ErrorCode) -> None:
+        if isinstance(log, ErrorCode):
+            _settle(future, log)
+            return
+        try:
+            header = log.check(records, zstd_allowed=shared.zstd_allowed)
+        except InvalidBatch as error:
+            _settle(future, error.code)
+            return
+        log.append(records, header).add_done_callback(lambda done: _settle(future, done.result()))
+
+    shared.ctx.broker.partitions.visit(topic, index, append)
+    return future
+
+
+def _settle(future: Appending, outcome: AppendOutcome) -> None:
+    if not future.done():
+        future.set_result(outcome)
+
+
+def _check_target(shared: _Request, topic: Topic | None, index: int) -> ErrorCode:
+    """Say whether a client may write there at all."""
+    if topic is None or not 0 <= index < topic.partition_count:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic.internal and shared.ctx.header.client_id != ADMIN_CLIENT_ID:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    copies = shared.ctx.broker.partitions.ack_quorum
+    if shared.acks == -1 and topic.settings.min_insync_replicas > copies:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return ErrorCode.NONE
+
+
+def _all_of(slots: list[tuple[str, list[_Slot]]]) -> "asyncio.Future[None]":
+    """Return a future that is done when every append is."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiting = [
+        slot.state
+        for _, partitions in slots
+        for slot in partitions
+        if not isinstance(slot.state, PartitionProduceResponse)
+    ]
+    missing = len(waiting)
+
+    def count(_: Appending) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing and not done.done():
+            done.set_result(None)
+
+    for future in waiting:
+        future.add_done_callback(count)
+    if not waiting:
+        done.set_result(None)
+    return done
+
+
+def _answer_one(acks: int, topic: str, slot: _Slot) -> ProduceResponse | None:
+    answer = _partition_answer(slot)
+    if acks == 0:
+        _check_unanswered(topic, [answer])
+        return None
+    return ProduceResponse(
+        responses=(TopicProduceResponse(name=topic, partition_responses=(answer,)),)
+    )
+
+
+def _answer_all(acks: int, slots: list[tuple[str, list[_Slot]]]) -> ProduceResponse | None:
+    answers = [
+        (topic, [_partition_answer(slot) for slot in partitions]) for topic, partitions in slots
+    ]
+    if acks == 0:
+        for topic, partitions in answers:
+            _check_unanswered(topic, partitions)
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(name=topic, partition_responses=partitions)
+            for topic, partitions in answers
+        ]
+    )
+
+
+def _partition_answer(slot: _Slot) -> PartitionProduceResponse:
+    state = slot.state
+    if isinstance(state, PartitionProduceResponse):
+        return state
+    outcome = state.result() if state.done() else ErrorCode.REQUEST_TIMED_OUT
+    if isinstance(outcome, AppendResult):
+        return PartitionProduceResponse(
+            index=slot.partition,
+            base_offset=outcome.base_offset,
+            log_append_time_ms=outcome.log_append_time,
+            log_start_offset=outcome.log_start_offset,
+        )
+    return refused(slot.partition, outcome)
+
+
+def _check_unanswered(topic: str, answers: list[PartitionProduceResponse]) -> None:
+    """Close the connection if anything failed: with acks=0 there is no other way to say so."""
+    for answer in answers:
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            raise CloseConnection(f"produce with acks=0 to {topic}-{answer.index}: {code.name}")
+
+
+def refused(index: int, code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    """Return the answer for a partition that got nothing."""
+    return PartitionProduceResponse(
+        index=index, error_code=code, base_offset=-1, error_message=message
+    )
+
+
+def _refused_batch(index: int, error: InvalidBatch) -> PartitionProduceResponse:
+    answer = refused(index, error.code, error.message)
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
+        for at, message in error.record_errors
+    ]
+    return answer
+
+
+def _refuse_all(request: ProduceRequest) -> ProduceResponse:
+    """Refuse a request whose acks mean nothing, or that belongs to a transaction."""
+    code, message = ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
+    if request.transactional_id is not None:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        message = "This broker has no transactions yet."
+    if request.acks == 0:
+        raise CloseConnection(f"produce with acks=0: {message}")
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[refused(e.index, code, message) for e in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )

@@ -1,0 +1,325 @@
+"""One partition: appends in, batches out, the high watermark between them.
+
+Invariants: offsets are dense and follow the order of `append` calls; the high watermark moves only
+when the log confirms, and never back; what a consumer reads lies below it. An append that was in
+flight when the log failed is answered as unknown (NOT_LEADER_OR_FOLLOWER, which clients retry), and
+the object is dead: `PartitionLogs` opens a new one.
+Flow: Produce -> check -> append -> LogWriter -> on_confirmed -> futures, tail cache, waiters.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from broker.cluster.settings import TopicSettings
+from broker.errors import error_code
+from broker.partition.found import NOTHING, Found
+from broker.partition.leader_epochs import LeaderEpochs
+from broker.partition.producers import SeenBatch
+from broker.partition.reads import OpenReaders, ReadRange
+from broker.partition.segment_state import PartitionState
+from broker.partition.segments import SegmentCatalog
+from broker.partition.tail_cache import TailCache
+from broker.partition.waiters import Waiters
+from core.errors import CoreError, LogTruncated
+from core.log.log import Log
+from core.log.rolling import RollingPolicy
+from core.log.writer import LogWriter
+from core.runtime.clock import Clock
+from protocol.distributedlog.dlsn import DLSN
+from protocol.errors import ErrorCode
+from protocol.ids import Buffer, Offset, TopicPartition, TxId
+from protocol.records.batch import BatchHeader, read_header, stamp, stamp_log_append_time
+from protocol.records.validate import ProduceRules, check_batch
+
+logger = logging.getLogger(__name__)
+
+
+class AppendResult(NamedTuple):
+    """A batch that is confirmed."""
+
+    base_offset: Offset
+    log_append_time: int
+    """-1 if the topic keeps the client's times. Unit: ms."""
+    log_start_offset: Offset
+
+
+AppendOutcome: TypeAlias = AppendResult | ErrorCode
+"""What an append's future holds; it never holds an exception."""
+
+
+class _Pending(NamedTuple):
+    """A batch that is on its way to the bookies."""
+
+    last_offset: Offset
+    base_offset: Offset
+    log_append_time: int
+    batch: memoryview
+    future: asyncio.Future[AppendOutcome]
+
+
+class SharedParts(NamedTuple):
+    """What all partitions of a broker share."""
+
+    clock: Clock
+    cache: TailCache
+    readers: OpenReaders
+
+
+class PartitionLog:
+    """An open, owned partition.
+
+    `leader_epoch`: the log segment sequence number at which this owner took over.
+    `log_start_offset`: first offset that is kept. `high_watermark`: first that is not readable.
+    `log_end_offset`: the next to be written. All three only rise.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, log: Log, settings: TopicSettings, shared: "SharedParts"
+    ) -> None:
+        self.partition = partition
+        self.log = log
+        self.state = PartitionState(shared.clock.now_ms())
+        self.tail = shared.cache.partition()
+        self.waiters = Waiters()
+        self.segments = SegmentCatalog(log, self.state)
+        self.epochs = LeaderEpochs()
+        self.leader_epoch = -1
+        self.log_start_offset: Offset = 0
+        self.high_watermark: Offset = 0
+        self.log_end_offset: Offset = 0
+        self.failure: ErrorCode | None = None
+        """Why nothing goes in or out any more."""
+        self.closed = asyncio.get_running_loop().create_future()
+        """Done when this object is dead, by failure or by close."""
+        self._clock = shared.clock
+        self._readers = shared.readers
+        self._loop = asyncio.get_running_loop()
+        self._writer: LogWriter | None = None
+        self._pending: deque[_Pending] = deque()
+        self._start_claimed: Offset = 0
+        self._producers = self.state.producers
+        self.use_settings(settings)
+
+    def use_settings(self, settings: TopicSettings) -> None:
+        """Follow the topic's configs from the next append on."""
+        self.settings = settings
+        rules = ProduceRules(
+            max_message_bytes=settings.max_message_bytes,
+            compacted=settings.compacted,
+            timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+            log_append_time=settings.log_append_time,
+            zstd_allowed=True,
+        )
+        self._rules = rules
+        if self._writer is not None:
+            self._writer.rolling = RollingPolicy(settings.segment_bytes, settings.segment_ms)
+        self._rules_before_zstd = rules._replace(zstd_allowed=False)
+
+    def start(self, writer: LogWriter, log_start_offset: Offset) -> None:
+        """Begin to serve what the log holds; everything recovered is confirmed."""
+        self._writer = writer
+        self.use_settings(self.settings)
+        self.leader_epoch = writer.lssn
+        end = max(self.state.next_offset, writer.last_txid + 1, log_start_offset, 0)
+        self.log_end_offset = self.high_watermark = end
+        self.log_start_offset = self._start_claimed = log_start_offset
+        self.epochs = LeaderEpochs(self.state.epochs.entries)
+        self.epochs.begin(self.leader_epoch, end)
+        self._producers = self.state.producers.copy()  # runs ahead of the log's own from here on
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def check(self, batch: memoryview, *, zstd_allowed: bool = True) -> BatchHeader:
+        """Check what a client sent; its header goes into `append`. Errors: InvalidBatch."""
+        rules = self._rules if zstd_allowed else self._rules_before_zstd
+        return check_batch(batch, rules, self._clock.now_ms())
+
+    def append(
+        self, batch: memoryview, header: BatchHeader | None = None
+    ) -> asyncio.Future[AppendOutcome]:
+        """Put a batch at the end of the log: order is decided by the order of calls.
+
+        `header`: of a checked batch of a client. Without it the batch is the broker's own: it is
+        taken as it is, sequences included. The batch is stamped in place, and belongs to the log.
+        Errors: none, the outcome says what went wrong. Cancel: the append happens anyway.
+        """
+        if self.failure is not None:
+            return self._answered(self.failure)
+        if header is None:
+            header = read_header(batch)
+            batch = memoryview(bytearray(batch)) if batch.readonly else batch
+        elif header.producer_id >= 0:
+            verdict = self._producers.check(header)
+            if verdict is not None:
+                return self._repeated(verdict)
+        base = self.log_end_offset
+        last = base + header.last_offset_delta
+        time_ms = self._stamp(batch, base)
+        assert self._writer is not None
+        try:
+            self._writer.append(last, (batch,), len(batch))
+        except CoreError as error:
+            logger.warning("append failed partition=%s error=%r", self.partition, error)
+            return self._answered(error_code(error))
+        if header.producer_id >= 0:
+            self._producers.record(header, base, self._clock.now_ms(), time_ms)
+        future: asyncio.Future[AppendOutcome] = self._loop.create_future()
+        self._pending.append(_Pending(last, base, time_ms, batch, future))
+        self.log_end_offset = last + 1
+        return future
+
+    def on_confirmed(self, txid: TxId) -> None:
+        """Make everything up to offset `txid` readable: called by the log."""
+        pending = self._pending
+        start = self.log_start_offset
+        size = 0
+        while pending and pending[0].last_offset <= txid:
+            last, base, time_ms, batch, future = pending.popleft()
+            size += len(batch)
+            self.tail.append(last, batch)
+            if not future.done():
+                future.set_result(AppendResult(base, time_ms, start))
+        if txid >= self.high_watermark:
+            self.high_watermark = txid + 1
+            self.waiters.on_bytes(size)
+
+    def on_failed(self, error: CoreError) -> None:
+        """Answer everything in flight as unknown: called by the log, at most once."""
+        if self.failure is None:
+            logger.warning("partition failed partition=%s error=%r", self.partition, error)
+        self._end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def close(self) -> None:
+        """Finish what is in flight and give the log up. Idempotent. Errors: none."""
+        failed = self.failure is not None
+        self.failure = self.failure or ErrorCode.NOT_LEADER_OR_FOLLOWER  # nothing new comes in
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            try:
+                await (writer.abort() if failed else writer.close())
+            except CoreError as error:
+                logger.warning("close failed partition=%s error=%r", self.partition, error)
+        self._end(self.failure)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def read_tail(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> Found | None:
+        """Return whole batches from the one that holds `offset` on, from memory.
+
+        Shape: nothing at the high watermark; the first batch even above `max_bytes` if
+        `at_least_one`. None if the tail cache does not have them: then `read_log` does.
+        """
+        if offset >= self.high_watermark:
+            return NOTHING
+        return self.tail.read(offset, max_bytes, at_least_one=at_least_one)
+
+    async def read_log(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> Found:
+        """Return the same from the bookies. Errors: CoreError."""
+        if offset >= self.high_watermark:
+            return NOTHING
+        span = ReadRange(offset, self.high_watermark, max_bytes, at_least_one)
+        return await self._readers.read(self.log, span, lambda: self.locate(offset))
+
+    async def read(self, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
+        """Return whole batches from the one that holds `offset`: at least one if there is any.
+
+        Shape: empty at the high watermark. Errors: CoreError, LogTruncated below the log start.
+        """
+        if offset < self.log_start_offset:
+            raise LogTruncated(f"offset {offset}, log start {self.log_start_offset}")
+        found = self.read_tail(offset, max_bytes, at_least_one=True)
+        if found is None:
+            found = await self.read_log(offset, max_bytes, at_least_one=True)
+        return found.parts
+
+    async def locate(self, offset: Offset) -> DLSN | None:
+        """Return a position from which on a reader meets `offset`. Errors: CoreError."""
+        for lssn, index in reversed(self.state.indexes.items()):
+            if index.first_offset <= offset < index.next_offset:
+                entry = index.entry_before(offset)
+                return DLSN(lssn, entry, 0) if entry is not None else None
+        return await self.log.locate(offset)
+
+    # -- what readers ask -------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """First offset that a reader of committed records may not see."""
+        return self.high_watermark
+
+    def check_epoch(self, epoch: int) -> ErrorCode:
+        """Compare a client's leader epoch with ours; -1 is not compared."""
+        if epoch in (-1, self.leader_epoch):
+            return ErrorCode.NONE
+        if epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
+        """Return the largest epoch up to `epoch` and where it ends; (-1, -1) if unknown."""
+        return self.epochs.end_of(epoch, self.high_watermark)
+
+    # -- upkeep -----------------------------------------------------------------------------------
+
+    def claim_start(self, offset: Offset) -> Offset:
+        """Return what the log start is to become: never less than another call asked for."""
+        self._start_claimed = max(self._start_claimed, offset)
+        return self._start_claimed
+
+    def move_start(self, offset: Offset) -> None:
+        """Hide what lies before `offset`, which is on disk as the log start."""
+        self.log_start_offset = max(self.log_start_offset, offset)
+        self.epochs.forget_before(self.log_start_offset)
+        self.waiters.wake_all()
+
+    async def roll(self) -> None:
+        """End the segment that is being written. Errors: CoreError."""
+        if self._writer is not None:
+            await self._writer.roll()
+
+    def expire_producers(self, before_ms: int) -> int:
+        """Forget producers that wrote last before `before_ms`; return how many."""
+        self.state.producers.expire(before_ms)
+        return self._producers.expire(before_ms)
+
+    # -- odds and ends ----------------------------------------------------------------------------
+
+    def _stamp(self, batch: memoryview, base: Offset) -> int:
+        """Write what the broker assigns into the batch; return the append time, -1 without one."""
+        stamp(batch, base, self.leader_epoch)
+        if not self._rules.log_append_time:
+            return -1
+        time_ms = self._clock.now_ms()
+        stamp_log_append_time(batch, time_ms)
+        return time_ms
+
+    def _repeated(self, verdict: SeenBatch | ErrorCode) -> asyncio.Future[AppendOutcome]:
+        """Answer a batch that is no news: a duplicate gets what the original gets."""
+        if isinstance(verdict, ErrorCode):
+            return self._answered(verdict)
+        for pending in self._pending:  # still in flight: both wait for the same confirmation
+            if pending.base_offset == verdict.base_offset:
+                return pending.future
+        return self._answered(
+            AppendResult(verdict.base_offset, verdict.log_append_time, self.log_start_offset)
+        )
+
+    def _answered(self, outcome: AppendOutcome) -> asyncio.Future[AppendOutcome]:
+        future: asyncio.Future[AppendOutcome] = self._loop.create_future()
+        future.set_result(outcome)
+        return future
+
+    def _end(self, code: ErrorCode) -> None:
+        self.failure = code
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            if not each.future.done():
+                each.future.set_result(code)
+        self.tail.clear()
+        self.waiters.wake_all()
+        if not self.closed.done():
+            self.closed.set_result(None)

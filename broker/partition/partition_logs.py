@@ -1,0 +1,206 @@
+"""The partitions that this broker has open: opened when first asked for, reopened after a failure.
+
+Invariant: at most one `PartitionLog` per partition is alive; whoever asks while it is being opened
+waits in order of asking, and a produce that waited is enqueued before any that comes later. Opening
+means ownership, fencing and recovery, so it is the one slow step of a partition's life.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
+
+from broker.cluster.names import stream_name
+from broker.cluster.topics import Topic, TopicRegistry
+from broker.errors import KafkaError, error_code
+from broker.partition.config import PartitionConfig
+from broker.partition.partition_log import PartitionLog, SharedParts
+from broker.partition.reads import OpenReaders
+from broker.partition.tail_cache import TailCache
+from broker.partition.trimming import read_log_start
+from core.errors import CoreError
+from core.log.namespace import LogNamespace
+from core.runtime.clock import Clock
+from core.runtime.tasks import Tasks
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Visitor: TypeAlias = Callable[[PartitionLog | ErrorCode], None]
+"""Called once, with the open partition or with why it cannot be opened; must not raise."""
+
+
+class PartitionLogs:
+    """All open partitions of this broker. Look-ups are plain calls; opening is a task."""
+
+    def __init__(
+        self,
+        namespace: LogNamespace,
+        topics: TopicRegistry,
+        clock: Clock,
+        config: PartitionConfig,
+        ack_quorum: int = 1,
+    ) -> None:
+        self.ack_quorum = ack_quorum
+        """Copies that an acknowledged batch has: what `min.insync.replicas` is held against."""
+        self.shared = SharedParts(
+            clock, TailCache(config.tail_cache_bytes), OpenReaders(config.readers_max)
+        )
+        self._namespace = namespace
+        self._topics = topics
+        self._config = config
+        self._open: dict[tuple[str, int], PartitionLog] = {}
+        self._opening: dict[tuple[str, int], list[Visitor]] = {}
+        self._dying: dict[tuple[str, int], PartitionLog] = {}
+        self._tasks = Tasks("partitions")
+        self._closed = False
+        topics.listen(self)
+
+    def get(self, partition: tuple[str, int]) -> PartitionLog | None:
+        """Return an open partition; None if it is not open (yet)."""
+        return self._open.get(partition)
+
+    def all(self) -> list[PartitionLog]:
+        """Return all open partitions."""
+        return list(self._open.values())
+
+    def visit(self, topic: str, partition: int, visitor: Visitor) -> None:
+        """Call `visitor` with the partition: now if it is open, else when it is, in order."""
+        key = (topic, partition)
+        log = self._open.get(key)
+        if log is not None:
+            visitor(log)
+            return
+        waiting = self._opening.get(key)
+        if waiting is not None:
+            waiting.append(visitor)
+            return
+        if self._closed or not self.exists(topic, partition):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            visitor(ErrorCode.NOT_LEADER_OR_FOLLOWER if self._closed else code)
+            return
+        self._opening[key] = [visitor]
+        work = self._open_task(TopicPartition(topic, partition))
+        self._tasks.start(work, f"open {topic}-{partition}")
+
+    def begin_open(self, topic: str, partition: int) -> None:
+        """Begin to open a partition that somebody is going to ask for."""
+        self.visit(topic, partition, lambda _outcome: None)
+
+    def opening(self, topic: str, partition: int) -> asyncio.Future[PartitionLog | ErrorCode]:
+        """Begin to open a partition; the future is done when it is open or cannot be."""
+        future: asyncio.Future[PartitionLog | ErrorCode]
+        future = asyncio.get_running_loop().create_future()
+
+        def settle(outcome: PartitionLog | ErrorCode) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self.visit(topic, partition, settle)
+        return future
+
+    async def open(self, partition: TopicPartition) -> PartitionLog:
+        """Return the open partition, opened if need be. Errors: KafkaError.
+
+        Cancel: it is opened anyway.
+        """
+        log = self._open.get(partition)
+        if log is not None:
+            return log
+        outcome = await self.opening(*partition)
+        if isinstance(outcome, ErrorCode):
+            raise KafkaError(outcome, f"partition {partition}")
+        return outcome
+
+    def exists(self, topic: str, partition: int) -> bool:
+        """Whether there is such a partition in the cluster."""
+        known = self._topics.get(topic)
+        return known is not None and 0 <= partition < known.partition_count
+
+    async def close_partition(self, partition: TopicPartition) -> None:
+        """Close a partition if it is open. Errors: none."""
+        if partition in self._opening:
+            await self.opening(*partition)
+        for logs in (self._open, self._dying):
+            log = logs.pop(partition, None)
+            if log is not None:
+                await log.close()
+                await self.shared.readers.forget(log.log)
+
+    async def close(self) -> None:
+        """Finish what is in flight and close all partitions. Idempotent. Errors: none."""
+        self._closed = True
+        for key in sorted(self._opening.keys() | self._open.keys() | self._dying.keys()):
+            await self.close_partition(TopicPartition(*key))
+        await self.shared.readers.close()
+        await self._tasks.close()
+
+    # -- topics -----------------------------------------------------------------------------------
+
+    def on_topic_changed(self, topic: Topic) -> None:
+        """Have the topic's open partitions follow its configs."""
+        for partition in range(topic.partition_count):
+            log = self._open.get((topic.name, partition))
+            if log is not None:
+                log.use_settings(topic.settings)
+
+    async def on_topic_deleting(self, topic: Topic) -> None:
+        """Close the topic's partitions before their streams go."""
+        for partition in range(topic.partition_count):
+            await self.close_partition(TopicPartition(topic.name, partition))
+
+    # -- opening ----------------------------------------------------------------------------------
+
+    async def _open_task(self, partition: TopicPartition) -> None:
+        """Open a partition and serve those who wait for it."""
+        outcome: PartitionLog | ErrorCode
+        try:
+            outcome = await self._open_now(partition)
+        except (CoreError, KafkaError) as error:
+            logger.warning("open failed partition=%s error=%r", partition, error)
+            outcome = error_code(error)
+        except BaseException:
+            self._publish(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise
+        self._publish(partition, outcome)
+
+    def _publish(self, partition: TopicPartition, outcome: PartitionLog | ErrorCode) -> None:
+        """Serve those who wait, then let everybody else in: nobody overtakes them."""
+        waiting = self._opening.pop(partition)
+        if isinstance(outcome, PartitionLog):
+            logs = self._open if outcome.failure is None else self._dying
+            logs[partition] = outcome
+        for visitor in waiting:
+            visitor(outcome)
+
+    async def _open_now(self, partition: TopicPartition) -> PartitionLog:
+        dying = self._dying.pop(partition, None)
+        if dying is not None:
+            await dying.close()
+            await self.shared.readers.forget(dying.log)
+        topic = self._topics.get(partition.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        stream = await self._namespace.open_log(stream_name(*partition))
+        log_start_offset = await read_log_start(stream)
+        log = PartitionLog(partition, stream, topic.settings, self.shared)
+        writer = await stream.open_writer(log, log.state)
+        log.start(writer, log_start_offset)
+        log.closed.add_done_callback(lambda _: self._on_dead(log))
+        latest = self._topics.get(partition.topic)
+        log.use_settings((latest or topic).settings)
+        logger.info(
+            "partition opened partition=%s epoch=%d start=%d end=%d",
+            partition,
+            log.leader_epoch,
+            log.log_start_offset,
+            log.log_end_offset,
+        )
+        return log
+
+    def _on_dead(self, log: PartitionLog) -> None:
+        """Have the next request open the partition anew."""
+        if self._open.get(log.partition) is log:
+            del self._open[log.partition]
+            self._dying[log.partition] = log

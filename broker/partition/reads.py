@@ -1,0 +1,140 @@
+"""Reading behind the tail cache: open log readers, kept where their consumers will go on.
+
+A consumer reads forward, so the reader that served offset N is kept under the offset that comes
+next, and the next fetch finds it in place, its read-ahead under way. Bounded in number; the one
+used longest ago is closed first. A reader belongs to one call at a time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from core.log.log import Log
+
+from broker.partition.found import NOTHING, Found
+from core.errors import CoreError
+from core.log.reader import LogReader
+from protocol.distributedlog.dlsn import DLSN
+from protocol.ids import Buffer, Offset
+
+
+class ReadRange(NamedTuple):
+    """What to read: whole batches from the one that holds `offset`, all below `end`."""
+
+    offset: Offset
+    end: Offset
+    max_bytes: int
+    at_least_one: bool = True
+    """The first batch is returned even if it is larger than `max_bytes`."""
+
+
+class _Batch(NamedTuple):
+    last_offset: Offset
+    data: Buffer
+
+
+class _Cursor:
+    """An open reader, and what it returned beyond what was asked for."""
+
+    __slots__ = ("ahead", "next_offset", "reader")
+
+    def __init__(self, reader: LogReader, next_offset: Offset) -> None:
+        self.reader = reader
+        self.next_offset = next_offset
+        self.ahead: list[_Batch] = []
+
+
+class OpenReaders:
+    """The open readers of all partitions."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._cursors: OrderedDict[tuple[str, Offset], _Cursor] = OrderedDict()
+        self._leaving: list[_Cursor] = []  # to be closed by whoever waits next
+
+    def __len__(self) -> int:
+        return len(self._cursors)
+
+    async def read(
+        self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[DLSN | None]]
+    ) -> Found:
+        """Return batches; none if the log does not show any in the range yet.
+
+        `locate`: finds a position at or before `span.offset`, for when no reader stands there.
+        Errors: CoreError. Cancel: the reader is closed later.
+        """
+        cursor = self._cursors.pop((log.name, span.offset), None)
+        if cursor is None:
+            start = await locate()
+            if start is None:
+                return NOTHING
+            cursor = _Cursor(await log.open_reader(start), span.offset)
+        whole = False
+        try:
+            found = await _collect(cursor, span)
+            whole = True
+        finally:
+            if not whole:
+                self._leaving.append(cursor)
+        self._keep(log.name, cursor)
+        await self._close_leaving()
+        return found
+
+    async def forget(self, log: Log) -> None:
+        """Close the readers of a log. Errors: none."""
+        for key in [key for key in self._cursors if key[0] == log.name]:
+            self._leaving.append(self._cursors.pop(key))
+        await self._close_leaving()
+
+    async def close(self) -> None:
+        """Close all readers. Errors: none."""
+        self._leaving.extend(self._cursors.values())
+        self._cursors.clear()
+        await self._close_leaving()
+
+    def _keep(self, name: str, cursor: _Cursor) -> None:
+        key = (name, cursor.next_offset)
+        twin = self._cursors.pop(key, None)  # two consumers met; one reader is enough
+        if twin is not None:
+            self._leaving.append(twin)
+        self._cursors[key] = cursor
+        while len(self._cursors) > self._limit:
+            self._leaving.append(self._cursors.popitem(last=False)[1])
+
+    async def _close_leaving(self) -> None:
+        while self._leaving:
+            cursor = self._leaving.pop()
+            try:
+                await cursor.reader.close()
+            except CoreError:
+                continue  # it was only read from: nothing is lost with it
+
+
+async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
+    """Read forward until the range, its bytes, or what the log shows is used up."""
+    found: list[Buffer] = []
+    size = 0
+    while True:
+        if not cursor.ahead:
+            records = await cursor.reader.read(max(span.max_bytes - size, 1))
+            cursor.ahead = [
+                _Batch(each.record.txid, each.record.payload)
+                for each in records
+                if each.record.txid >= span.offset
+            ]
+            if not records:
+                return Found(found, size, limited=False)
+        taken = 0
+        for last_offset, data in cursor.ahead:
+            if last_offset >= span.end:
+                break
+            if size + len(data) > span.max_bytes and (found or not span.at_least_one):
+                break
+            found.append(data)
+            size += len(data)
+            taken += 1
+            cursor.next_offset = last_offset + 1
+        limited = taken < len(cursor.ahead)
+        del cursor.ahead[:taken]
+        if limited or size >= span.max_bytes:
+            return Found(found, size, limited=True)

@@ -1,0 +1,115 @@
+"""Giving up the oldest part of a partition: DeleteRecords and retention.
+
+Invariant: the log start offset is on disk before anybody is told, and never falls. Records go in
+two steps: the offset hides them at once, whole segments are deleted after it; a crash between the
+two leaves segments that the next call deletes. The last completed segment always stays, and with
+it the place where offsets go on.
+Source: reference Kafka 5.8, 5.9; reference DistributedLog 8.
+"""
+
+import logging
+from typing import NamedTuple
+
+import msgspec
+
+from broker.errors import KafkaError
+from broker.partition.partition_log import PartitionLog
+from core.errors import CorruptData
+from core.log.log import Log
+from protocol.errors import ErrorCode
+from protocol.ids import Offset
+
+logger = logging.getLogger(__name__)
+
+UP_TO_HIGH_WATERMARK = -1
+
+
+class LogNotes(msgspec.Struct, forbid_unknown_fields=True):
+    """What is kept in a stream's application metadata, as JSON."""
+
+    version: int = 1
+    log_start_offset: Offset = 0
+
+
+class SegmentFacts(NamedTuple):
+    """One segment, as retention judges it."""
+
+    lssn: int
+    first_offset: Offset
+    next_offset: Offset
+    size_bytes: int
+    max_timestamp: int
+    """-1 if no record has a time."""
+    in_progress: bool
+
+
+async def delete_records(log: PartitionLog, offset: Offset) -> Offset:
+    """Give up every record before `offset` (-1: the high watermark); return the new log start.
+
+    Errors: KafkaError OFFSET_OUT_OF_RANGE, POLICY_VIOLATION; CoreError, then try again.
+    """
+    if not log.settings.deletes:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy has no 'delete'")
+    if offset == UP_TO_HIGH_WATERMARK:
+        offset = log.high_watermark
+    if not 0 <= offset <= log.high_watermark:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"high watermark {log.high_watermark}")
+    await delete_segments_before(log, offset)
+    return log.log_start_offset
+
+
+async def delete_segments_before(log: PartitionLog, offset: Offset) -> None:
+    """Raise the log start to `offset` and delete the segments that lie before it.
+
+    Errors: CoreError; the offset may have been raised, the segments go the next time.
+    """
+    await raise_log_start(log, offset)
+    first_kept = None
+    async for lssn, totals in log.segments.totals():
+        if totals.next_offset > log.log_start_offset:
+            first_kept = lssn
+            break
+    if first_kept is None:
+        segments = list(log.log.segments)
+        first_kept = segments[-1].lssn if segments else 0
+    purged = await log.log.purge_segments(first_kept)
+    if purged:
+        log.segments.forget_missing()
+        logger.info(
+            "segments deleted partition=%s segments=%d start=%d",
+            log.partition, len(purged), log.log_start_offset,
+        )  # fmt: skip
+
+
+async def raise_log_start(log: PartitionLog, offset: Offset) -> None:
+    """Move the log start to `offset`, on disk first. Errors: CoreError."""
+    offset = log.claim_start(offset)
+    if offset > log.log_start_offset:
+        await log.log.set_data(msgspec.json.encode(LogNotes(log_start_offset=offset)))
+        log.move_start(offset)
+        position = await log.locate(log.log_start_offset)
+        if position is not None:
+            await log.log.truncate(position)
+
+
+async def segments_for_retention(log: PartitionLog) -> list[SegmentFacts]:
+    """Return the segments that hold batches, oldest first. Errors: CoreError."""
+    open_ones = {segment.lssn for segment in log.log.segments if segment.in_progress}
+    return [
+        SegmentFacts(
+            lssn, totals.first_offset, totals.next_offset, totals.size_bytes,
+            totals.max_timestamp, lssn in open_ones,
+        )
+        async for lssn, totals in log.segments.totals()
+    ]  # fmt: skip
+
+
+async def read_log_start(stream: Log) -> Offset:
+    """Return the log start offset that was noted with the stream. Errors: CoreError."""
+    data = await stream.get_data()
+    if not data:
+        return 0
+    try:
+        return msgspec.json.decode(data, type=LogNotes).log_start_offset
+    except msgspec.DecodeError as error:
+        raise CorruptData(f"notes of log {stream.name}: {error}") from error

@@ -1,0 +1,131 @@
+"""The listening socket and its connections: accept, watch over, stop.
+
+A connection is a fault boundary of its own. What needs a clock (idle connections, clients that do
+not drain, produces past their deadline) is looked at by one task, `CHECK_S` apart: no timer per
+request. Stopping: no new connections, no new requests, what is in flight is answered until the
+deadline, then everything is closed.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+
+import broker.handlers.registry  # noqa: F401 - fills the table of handlers
+from broker.broker import Broker
+from broker.connection import ConnectionOwner, KafkaConnection
+from core.runtime.budget import Budget
+from core.runtime.metrics import Metrics
+from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
+from core.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+CHECK_S = 0.25
+"""Distance of checks, and so how late a deadline may be noticed."""
+
+LISTENER = "PLAINTEXT"
+
+
+class BrokerServer:
+    """One listener of a broker."""
+
+    def __init__(self, broker: Broker, metrics: Metrics | None = None) -> None:
+        self._broker = broker
+        self._config = broker.config.network
+        self._tasks = Tasks("broker_server")
+        self._server: asyncio.Server | None = None
+        self._connections: set[KafkaConnection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._loop = asyncio.get_running_loop()
+        self._requests = Budget("request bytes", self._config.queued_bytes_max)
+        self._receive = ReceiveBuffer()
+        self._owner = ConnectionOwner(
+            broker=broker,
+            requests=self._requests,
+            spawn=lambda work: self._tasks.spawn(work, "request"),
+            now_s=self._loop.time,
+            opened=self._on_opened,
+            closed=self._on_closed,
+        )
+        if metrics is not None:
+            metrics.register("broker", broker.metrics)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the real one when 0 was asked for."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Listen. Errors: OSError (address in use, no permission)."""
+        self._server = await self._loop.create_server(
+            self._make_connection,
+            self._config.host or None,
+            self._config.port,
+            backlog=self._config.backlog,
+        )
+        advertised = self._broker.advertised
+        advertised.host = self._config.advertised_host or self._config.host or "localhost"
+        advertised.port = self._config.advertised_port or self.port
+        self._tasks.start(self._check_forever(), "check")
+        logger.info("listening host=%s port=%d", self._config.host or "*", self.port)
+
+    async def close(self) -> None:
+        """Answer what is in flight, at most for `shutdown.drain.ms`, then close. Idempotent."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.close()
+        for connection in list(self._connections):
+            connection.stop_reading()
+        try:
+            async with asyncio.timeout(self._config.shutdown_ms / 1000):
+                while any(each.in_flight for each in self._connections):  # noqa: ASYNC110 - once
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            logger.warning("requests dropped at the stop connections=%d", len(self._connections))
+        for connection in list(self._connections):
+            connection.close()
+        await self._tasks.close()
+        await asyncio.sleep(0)  # let the transports report that they are closed
+
+    def _make_connection(self) -> FrameChannel:
+        config = self._config
+        limits = FrameLimits(
+            frame_bytes_max=config.request_bytes_max,
+            write_high_bytes=config.unsent_bytes_max,
+            stall_s=config.stall_ms / 1000,
+        )
+        user = KafkaConnection(self._owner, LISTENER)
+        return FrameChannel(user, limits, self._requests, self._receive)
+
+    def _on_opened(self, connection: KafkaConnection) -> bool:
+        metrics, config = self._broker.metrics, self._config
+        host = connection.info.host
+        self._connections.add(connection)
+        self._per_host[host] += 1
+        metrics.connections = len(self._connections)
+        metrics.connections_total += 1
+        if (
+            len(self._connections) > config.connections_max
+            or self._per_host[host] > config.connections_per_ip_max
+        ):
+            metrics.connections_refused_total += 1
+            return False
+        return True
+
+    def _on_closed(self, connection: KafkaConnection) -> None:
+        self._connections.discard(connection)
+        host = connection.info.host
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+        self._broker.metrics.connections = len(self._connections)
+
+    async def _check_forever(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            now_s = self._loop.time()
+            for connection in list(self._connections):
+                connection.check(now_s)
