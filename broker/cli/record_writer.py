@@ -1,0 +1,146 @@
+"""Sends records for `tailrace produce` and counts what became of them."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from confluent_kafka import KafkaException
+
+from broker.cli.clients import Target, failure, producer
+from broker.cli.errors import CliError
+from broker.cli.output import Step, note, progress, show_json
+from broker.cli.record_framing import Framing, RecordTooLong, key_value, split
+
+CHUNK_BYTES = 1024 * 1024
+FLUSH_S = 0.2
+BAR_EVERY = 1000
+
+__all__ = ["Framing", "Stamp", "send"]
+
+
+class Stamp(NamedTuple):
+    """What every record gets."""
+
+    partition: int
+    """-1 leaves it to the client's partitioner."""
+    key: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp_ms: int
+    """0 is now."""
+
+
+class Sender:
+    """One producer and what it was told about its records."""
+
+    def __init__(self, to: Target, topic: str, stamp: Stamp) -> None:
+        self.acknowledged: dict[int, int] = {}
+        """Records by partition."""
+        self.refused = 0
+        self._first: Any = None
+        self._to = to
+        self._topic = topic
+        self._stamp = stamp
+        self._client = producer(to, linger_ms=5, message_timeout_ms=int(to.timeout_s * 1000))
+
+    def send(self, key: bytes | None, value: bytes | None) -> None:
+        """Hand over one record; waits while the client's queue is full."""
+        while True:
+            try:
+                self._client.produce(
+                    self._topic,
+                    value,
+                    self._stamp.key if key is None else key,
+                    self._stamp.partition,
+                    self._told,
+                    self._stamp.timestamp_ms,
+                    list(self._stamp.headers),
+                )
+            except BufferError:
+                self._client.poll(FLUSH_S)
+            else:
+                self._client.poll(0)
+                return
+
+    def flush(self, step: Step) -> None:
+        """Wait until the fate of every record is known."""
+        while self._client.flush(FLUSH_S):
+            step(self.count())
+
+    def finish(self, step: Step) -> None:
+        """Wait for the fate of every record. Errors: CliError with the first refusal."""
+        self.flush(step)
+        if self._first is not None:
+            error = failure(KafkaException(self._first), f"produce to {self._topic}", self._to)
+            error.cause += f"; {self.refused} records refused, {self.count()} acknowledged"
+            raise error
+
+    def count(self) -> int:
+        """Return how many records were acknowledged."""
+        return sum(self.acknowledged.values())
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is None:
+            partition = message.partition()
+            self.acknowledged[partition] = self.acknowledged.get(partition, 0) + 1
+            return
+        self.refused += 1
+        if self._first is None:
+            self._first = error
+
+
+def send(
+    to: Target,
+    topic: str,
+    files: Sequence[Path],
+    how: tuple[Framing, Stamp],
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Send everything and say what was acknowledged. Errors: CliError."""
+    framing, stamp = how
+    sender = Sender(to, topic, stamp)
+    typing = not files and sys.stdin.isatty()
+    with progress(f"produce to {topic}", "records", quiet=quiet or typing) as step:
+        try:
+            for number, data in enumerate(_records(files, framing)):
+                sender.send(*key_value(data, framing))
+                if number % BAR_EVERY == 0:
+                    step(sender.count())
+        except (KafkaException, KeyboardInterrupt) as error:
+            sender.flush(step)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise failure(error, f"produce to {topic}", to) from error
+        sender.finish(step)
+    if as_json:
+        partitions = {str(p): n for p, n in sorted(sender.acknowledged.items())}
+        show_json({"topic": topic, "records": sender.count(), "partitions": partitions})
+    elif not quiet:
+        note(f"{sender.count()} records to {topic}")
+
+
+def _records(files: Sequence[Path], framing: Framing) -> Iterator[bytes]:
+    if not files:
+        yield from _split(sys.stdin.buffer, "standard input", framing)
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                yield from _split(file, str(path), framing)
+        except OSError as error:
+            raise CliError(f"cannot read: {error.strerror}", place=str(path)) from error
+
+
+def _split(file: BinaryIO, name: str, framing: Framing) -> Iterator[bytes]:
+    try:
+        yield from split(_chunks(file), framing)
+    except RecordTooLong as error:
+        raise CliError(str(error), place=name, remedy="--delimiter ends a record") from error
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    """Yield what is there: a person's line at once, a file in large pieces."""
+    read = getattr(file, "read1", file.read)
+    while chunk := read(CHUNK_BYTES):
+        yield chunk
