@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
@@ -10,6 +11,8 @@ from core.runtime.config import setting
 
 _BOOKIE = BookieConfig()
 
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandaloneConfig:
@@ -17,6 +20,14 @@ class StandaloneConfig:
 
     data: Path = setting(
         "data", Path("tailrace-data"), "Directory of everything the process keeps."
+    )
+    log_level: LogLevel = setting(
+        "log.level", "warning", "Least level of what is logged to stderr: debug, info, warning, error."
+    )
+    gc_wait_ms: int = setting(
+        "gcWaitTime",
+        600_000,
+        "How often the bookie frees the room of deleted ledgers. Unit: ms.",
     )
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     log: LogConfig = field(default_factory=LogConfig)

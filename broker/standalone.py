@@ -1,0 +1,179 @@
+"""One process that is everything: metadata, one bookie, one broker. `tailrace start`.
+
+Order of the start: lock of the data directory -> metadata -> bookie -> topics -> partitions and
+groups -> listening -> the ready line. The end goes the other way, and every step survives kill -9:
+what the next start finds is what was acknowledged.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import SystemRandom
+
+import uvloop
+
+from bookie.app import OpenBookie, open_bookie
+from bookie.errors import BookieError
+from bookie.local import LocalBookieClient
+from broker.broker import Broker, Endpoint
+from broker.cluster.identity import cluster_id
+from broker.cluster.settings import TopicDefaults
+from broker.cluster.topics import TopicRegistry
+from broker.coordinator.runtime import GroupCoordinator
+from broker.partition.partition_logs import PartitionLogs
+from broker.partition.producer_ids import ProducerIds
+from broker.server import BrokerServer
+from broker.standalone_config import StandaloneConfig
+from core.errors import CoreError
+from core.ledger.bookie_registry import LocalBookies
+from core.ledger.client import LedgerClient
+from core.log.namespace import LogNamespace
+from core.metadata.ledger_tree import initialize_layout
+from core.metadata.sqlite import SqliteStore
+from core.metadata.store import MetadataStore
+from core.runtime.budget import Budget
+from core.runtime.clock import Clock, SystemClock
+from core.runtime.files import LockHeld, SystemFiles, lock_file
+from core.runtime.logging_setup import set_up_logging
+from core.runtime.metrics import Metrics
+from core.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+_LOCK_FILE = "tailrace.lock"
+
+
+def run(config: StandaloneConfig) -> int:
+    """Run until SIGTERM or SIGINT and return the process' exit code.
+
+    Prints how to connect and the ready line on stdout; errors of the start, with cause, place and
+    remedy, on stderr. A bookie that cannot write any more ends the process with code 1: nothing may
+    be acknowledged after a failed sync, and the next start finds out what is on disk.
+    """
+    set_up_logging(config.log_level)
+    try:
+        return uvloop.run(_serve(config))
+    except LockHeld as held:
+        return _refuse(held, "stop that process, or give another --data")
+    except OSError as error:
+        network = config.broker.network
+        return _refuse(error, f"check {config.data} and that {network.host}:{network.port} is free")
+    except (CoreError, BookieError) as error:
+        return _refuse(error, f"the files in {config.data} were left as they are")
+
+
+@asynccontextmanager
+async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["Standalone"]:
+    """Open everything over a data directory; close it in reverse order at the end of the block.
+
+    Errors: LockHeld (names the process), OSError, CoreError, BookieError.
+    """
+    random = SystemRandom()
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        config.data.mkdir(parents=True, exist_ok=True)
+        stack.callback(os.close, lock_file(config.data / _LOCK_FILE, "tailrace"))
+        store = SqliteStore(config.metadata_path, clock)
+        stack.push_async_callback(store.close)
+        await initialize_layout(store)
+        bookie = await open_bookie(config.bookie_config(), store, clock, SystemFiles(), metrics)
+        stack.push_async_callback(bookie.close)
+        bookies = LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)])
+        namespace = LogNamespace(store, LedgerClient(store, bookies), config.log, clock)
+        await namespace.bind()
+        stack.push_async_callback(namespace.close)
+        topics = TopicRegistry(
+            store,
+            namespace,
+            defaults=TopicDefaults(config.broker.topics.defaults.given()),
+            clock=clock,
+            random=random,
+        )
+        partitions = PartitionLogs(
+            namespace, topics, clock, config.broker.partitions, config.log.ack_quorum
+        )
+        stack.push_async_callback(partitions.close)
+        groups = GroupCoordinator(config.broker.groups, topics, partitions, clock, random)
+        await topics.start()
+        await groups.start(metrics)
+        stack.push_async_callback(groups.close)
+        broker = Broker(
+            config=config.broker,
+            clock=clock,
+            store=store,
+            topics=topics,
+            partitions=partitions,
+            groups=groups,
+            producer_ids=ProducerIds(store),
+            cluster_id=await cluster_id(store, random),
+            advertised=Endpoint(host="", port=0),
+            unsent=Budget("unsent bytes", config.broker.network.response_bytes_max),
+        )
+        server = BrokerServer(broker, metrics)
+        await server.start()
+        stack.push_async_callback(server.close)
+        upkeep = Tasks("standalone")
+        stack.push_async_callback(upkeep.close)
+        upkeep.start(_free_room(bookie, config.gc_wait_ms / 1000), "garbage")
+        yield Standalone(broker, bookie, store, metrics)
+
+
+class Standalone:
+    """What runs: for the process that waits for its end, and for tests in one process."""
+
+    def __init__(
+        self, broker: Broker, bookie: OpenBookie, store: MetadataStore, metrics: Metrics
+    ) -> None:
+        self.broker = broker
+        self.bookie = bookie
+        self.store = store
+        self.metrics = metrics
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"{self.broker.advertised.host}:{self.broker.advertised.port}"
+
+
+async def _serve(config: StandaloneConfig) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with standalone(config, SystemClock()) as running:
+        running.bookie.failed.add_done_callback(lambda _: stop.set())
+        _say_ready(running.bootstrap, config.data)
+        await stop.wait()
+        failed = running.bookie.failed.done()
+    if failed:
+        logger.error("the bookie cannot write any more; start again when its disk is well")
+    return 1 if failed else 0
+
+
+def _say_ready(bootstrap: str, data: Path) -> None:
+    sys.stdout.write(
+        f"Tailrace keeps its data in {data.resolve()}\n"
+        f"connect with bootstrap.servers={bootstrap}; end with Ctrl-C\n"
+        f"ready: bootstrap={bootstrap}\n"
+    )
+    sys.stdout.flush()
+
+
+async def _free_room(bookie: OpenBookie, interval_s: float) -> None:
+    """Let the bookie drop what metadata no longer has, over and over."""
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            await bookie.collect_garbage()
+        except (CoreError, BookieError, OSError) as error:
+            logger.warning("garbage collection failed, tried again later error=%s", error)
+
+
+def _refuse(error: Exception, remedy: str) -> int:
+    sys.stderr.write(f"error: {error}\n  try: {remedy}\n")
+    return 1
