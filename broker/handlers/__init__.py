@@ -3,7 +3,7 @@
 A handler is `@handles(API) def name(ctx, request)`. What must happen in request order (enqueueing a
 produce) it does before it returns; what it waits for is in what it returns:
   - a response message: sent now;
-  - an awaitable of one (`async def` handlers): a task waits for it;
+  - a coroutine of one (`async def` handlers): a task runs it;
   - a `Deferred`: a future, and a function that makes the answer when it is done. No task, one
     callback: the hot path.
 Handlers never import each other. Errors are values in the response. A `KafkaError` or `CoreError`
@@ -11,7 +11,7 @@ that escapes becomes the response's top-level `error_code`, or ends the connecti
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from broker.context import RequestContext
@@ -33,7 +33,7 @@ class Deferred(NamedTuple, Generic[R]):
     timeout_s: float | None = None
 
 
-Answer: TypeAlias = R | Awaitable[R] | Deferred[R]
+Answer: TypeAlias = R | Coroutine[Any, Any, R] | Deferred[R]
 HandlerFunction: TypeAlias = Callable[[RequestContext, Any], Any]
 
 

@@ -32,7 +32,7 @@ ZSTD_SINCE = 7
 ADMIN_CLIENT_ID = "__admin_client"
 """May write to internal topics, as in Kafka."""
 
-Appending: TypeAlias = "asyncio.Future[AppendOutcome]"
+Appending: TypeAlias = asyncio.Future[AppendOutcome]
 
 
 class _Slot(NamedTuple):

@@ -190,7 +190,7 @@ class PartitionLogs:
         log.closed.add_done_callback(lambda _: self._on_dead(log))
         latest = self._topics.get(partition.topic)
         log.use_settings((latest or topic).settings)
-        logger.info(
+        logger.debug(
             "partition opened partition=%s epoch=%d start=%d end=%d",
             partition,
             log.leader_epoch,

@@ -1,0 +1,77 @@
+"""A whole broker in the test's own process: metadata, bookie, logs, partitions, server."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+from bookie.app import open_bookie
+from bookie.config import BookieConfig
+from bookie.local import LocalBookieClient
+from broker.broker import Broker, Endpoint
+from broker.cluster.identity import cluster_id
+from broker.cluster.settings import TopicDefaults
+from broker.cluster.topics import TopicRegistry
+from broker.config import BrokerConfig, NetworkConfig
+from broker.coordinator.runtime import GroupCoordinator
+from broker.partition.partition_logs import PartitionLogs
+from broker.partition.producer_ids import ProducerIds
+from broker.server import BrokerServer
+from core.ledger.bookie_registry import LocalBookies
+from core.ledger.client import LedgerClient
+from core.log.config import LogConfig
+from core.log.namespace import LogNamespace
+from core.metadata.ledger_tree import initialize_layout
+from core.metadata.sqlite import SqliteStore
+from core.runtime.budget import Budget
+from core.runtime.clock import SystemClock
+from core.runtime.files import SystemFiles
+
+
+@asynccontextmanager
+async def running_broker(
+    data: Path, config: BrokerConfig | None = None, log_config: LogConfig | None = None
+) -> AsyncIterator[BrokerServer]:
+    """Run everything over `data`, on a free port; stop it cleanly at the end."""
+    config = config or BrokerConfig(network=NetworkConfig(port=0))
+    clock, random = SystemClock(), Random(7)
+    async with AsyncExitStack() as stack:
+        data.mkdir(exist_ok=True)
+        store = SqliteStore(data / "metadata.db", clock)
+        stack.push_async_callback(store.close)
+        await initialize_layout(store)
+        bookie_config = BookieConfig(
+            journal_directory=data / "journal", ledger_directory=data / "ledgers", bookie_id="local"
+        )
+        bookie = await open_bookie(bookie_config, store, clock, SystemFiles())
+        stack.push_async_callback(bookie.close)
+        bookies = LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)])
+        namespace = LogNamespace(
+            store, LedgerClient(store, bookies), log_config or LogConfig(), clock
+        )
+        await namespace.bind()
+        stack.push_async_callback(namespace.close)
+        defaults = TopicDefaults(config.topics.defaults.given())
+        topics = TopicRegistry(store, namespace, defaults=defaults, clock=clock, random=random)
+        await topics.start()
+        partitions = PartitionLogs(namespace, topics, clock, config.partitions)
+        stack.push_async_callback(partitions.close)
+        groups = GroupCoordinator(config.groups, topics, partitions, clock, random)
+        await groups.start()
+        stack.push_async_callback(groups.close)
+        broker = Broker(
+            config=config,
+            clock=clock,
+            store=store,
+            topics=topics,
+            partitions=partitions,
+            groups=groups,
+            producer_ids=ProducerIds(store),
+            cluster_id=await cluster_id(store, random),
+            advertised=Endpoint(host="", port=0),
+            unsent=Budget("unsent bytes", config.network.response_bytes_max),
+        )
+        server = BrokerServer(broker)
+        await server.start()
+        stack.push_async_callback(server.close)
+        yield server
