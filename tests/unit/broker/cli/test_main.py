@@ -1,0 +1,100 @@
+"""The command: what loads when, and how it ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.cli.errors import CliError, Exit
+from broker.cli.main import COMMANDS, app
+
+HOUSE = Path(__file__).parents[4]
+
+
+def tailrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tailrace", *arguments],
+        cwd=HOUSE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "100", **environment},
+    )
+
+
+def test_start_loads_nothing_that_only_others_need() -> None:
+    code = (
+        "import sys, broker.cli.main, broker.cli.start;"
+        "print([m for m in ('rich', 'confluent_kafka', 'pyspark', 'tomllib') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=HOUSE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_names_every_command() -> None:
+    done = tailrace("--help")
+    assert done.returncode == 0
+    for command in COMMANDS:
+        assert command in done.stdout
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help(command: str) -> None:
+    done = tailrace(command, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"tailrace {command}" in done.stdout
+
+
+def test_completion_knows_the_commands() -> None:
+    done = tailrace(_TAILRACE_COMPLETE="complete_bash", COMP_WORDS="tailrace to", COMP_CWORD="1")
+    assert done.stdout.split() == ["topic"]
+
+
+def test_version() -> None:
+    done = tailrace("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("tailrace ")
+
+
+def test_unknown_commands_are_a_usage_error() -> None:
+    done = tailrace("strat")
+    assert done.returncode == Exit.USAGE
+    assert "strat" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_errors_name_cause_place_and_remedy() -> None:
+    error = CliError("it broke", place="here", remedy="that")
+    assert error.report() == "error: it broke\n   at: here\n  try: that"
+    assert CliError("it broke").report() == "error: it broke"
+
+
+def test_nobody_listens(unused_port: int) -> None:
+    done = tailrace("topic", "list", "--bootstrap", f"127.0.0.1:{unused_port}")
+    assert done.returncode == Exit.UNREACHABLE
+    assert "Connection refused" in done.stderr
+    assert "tailrace start" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.fixture
+def unused_port() -> int:
+    import socket
+
+    with socket.socket() as at:
+        at.bind(("127.0.0.1", 0))
+        port: int = at.getsockname()[1]
+        return port
+
+
+def test_the_app_is_one() -> None:
+    assert app.info.name == "tailrace"

@@ -1,0 +1,74 @@
+"""`tailrace start`: settings before anything is opened."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.cli.errors import Exit
+from broker.standalone_config import StandaloneConfig
+from core.runtime.config import environment_name, settings_of
+from tests.unit.broker.cli.test_main import tailrace
+
+
+def shown(*arguments: str, **environment: str) -> dict[str, tuple[str, str]]:
+    done = tailrace("start", "--show-config", "--json", *arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    return {row["setting"]: (row["value"], row["source"]) for row in json.loads(done.stdout)}
+
+
+def test_every_setting_has_a_name_of_its_own_and_a_meaning() -> None:
+    for leaf in settings_of(StandaloneConfig):
+        assert leaf.doc, leaf.key
+        assert environment_name(leaf.key).isascii()
+
+
+def test_sources_in_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "tailrace.toml"
+    file.write_text("[num]\npartitions = 2\n[log.retention]\nms = 5\n")
+    got = shown("--config", str(file), TAILRACE_NUM_PARTITIONS="3", TAILRACE_BOOTSTRAP="h:1")
+    assert got["num.partitions"] == ("3", "environment TAILRACE_NUM_PARTITIONS")
+    assert got["log.retention.ms"] == ("5", str(file))
+    assert got["node.id"][1] == "default"
+    got = shown("--set", "num.partitions=4", TAILRACE_NUM_PARTITIONS="3")
+    assert got["num.partitions"] == ("4", "--set num.partitions=4")
+
+
+def test_options_win(tmp_path: Path) -> None:
+    got = shown(
+        *("--data", str(tmp_path), "--listen", "[::1]:7", "--advertise", "public:8"),
+        *("--set", "port=1"),
+    )
+    assert got["data"] == (str(tmp_path), f"--data {tmp_path}")
+    assert got["host"][0] == "::1"
+    assert got["port"] == ("7", "--listen [::1]:7")
+    assert (got["advertised.host"][0], got["advertised.port"][0]) == ("public", "8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "num.partition=3"), "did you mean num.partitions?"),
+        (("--set", "num.partitions=x"), "expected an integer"),
+        (("--set", "compression.type=gzip"), "only 'producer' acts"),
+        (("--set", "nonsense"), "expected key=value"),
+        (("--config", "/no/such.toml"), "/no/such.toml"),
+        (("--listen", "a:b"), "--listen"),
+    ],
+)
+def test_a_bad_setting_ends_it_before_anything_is_made(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    data = tmp_path / "data"
+    done = tailrace("start", "--data", str(data), *arguments)
+    assert done.returncode == Exit.USAGE
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not data.exists()
+
+
+def test_the_bookie_lives_below_the_data_directory_unless_told(tmp_path: Path) -> None:
+    config = StandaloneConfig(data=tmp_path)
+    assert config.bookie_config().journal_directory == tmp_path / "bookie" / "journal"
+    assert config.bookie_config().ledger_directory == tmp_path / "bookie" / "ledgers"
+    assert config.metadata_path == tmp_path / "metadata.db"
