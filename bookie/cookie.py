@@ -48,14 +48,14 @@ def format_cookie(cookie: Cookie) -> bytes:
 def parse_cookie(data: bytes) -> Cookie:
     """Read such a text; unknown fields are ignored. Errors: BadValue."""
     try:
-        version, *lines = data.decode("utf-8").splitlines()
+        version, *lines = data.decode("utf-8").rstrip("\n").split("\n")
     except ValueError:
         raise BadValue("a cookie that is empty or not text") from None
     if version != str(LAYOUT_VERSION):
         raise BadValue(f"a cookie of layout version {version!r}, not {LAYOUT_VERSION}")
     fields: dict[str, str] = {}
     for line in lines:
-        match = _FIELD.match(line.strip())
+        match = _FIELD.match(line)
         if match:
             fields[match[1]] = _unescape(match[2])
     if "bookieHost" not in fields:
@@ -69,13 +69,25 @@ def parse_cookie(data: bytes) -> Cookie:
     )
 
 
-_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "'": "\\'", "\\": "\\\\"}
-_UNESCAPES = {code[1]: char for char, code in _ESCAPES.items()}
+_ESCAPES = {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}
+_UNESCAPES = {code[1]: byte for byte, code in _ESCAPES.items()}
+_CODE = re.compile(r"\\([0-7]{1,3}|.)")
 
 
 def _escape(text: str) -> str:
-    return "".join(_ESCAPES.get(char, char) for char in text)
+    return "".join(
+        _ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
+        for byte in text.encode()
+    )
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: _UNESCAPES.get(match[1], match[1]), text)
+    def byte_of(match: "re.Match[str]") -> str:
+        code = match[1]
+        return chr(
+            int(code, 8) & 0xFF if code[0] in "01234567" else _UNESCAPES.get(code, ord(code))
+        )
+
+    # Each character below is one byte of the value's UTF-8.
+    value = _CODE.sub(byte_of, text.encode().decode("latin-1"))
+    return value.encode("latin-1", "replace").decode("utf-8", "replace")
