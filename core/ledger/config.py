@@ -65,7 +65,9 @@ class LedgerClientConfig:
         "ledgerReadWindow", 32, "Entries of one range read that are asked for at once."
     )
     recovery_read_batch: int = setting(
-        "recoveryReadBatchSize", 8, "Entries that recovery reads at once behind the LAC."
+        "recoveryReadBatchSize",
+        4,
+        "Entries that recovery reads at once behind the LAC; more when they turn out to be small.",
     )
     metadata_update_attempts: int = setting(
         "ledgerMetadataUpdateAttempts",

@@ -40,6 +40,11 @@ from protocol.ids import BookieId, EntryId
 logger = logging.getLogger(__name__)
 
 
+BATCH_MAX: Final = 64
+BATCH_BYTES: Final = 1024 * 1024
+"""What recovery of one ledger aims to have in memory, if a batch of the given size is not more."""
+
+
 class _Silent:
     """Recovery asks its adder instead of listening to it."""
 
@@ -125,21 +130,26 @@ class _Recovery:
                 search.on_answer(bookie, None if found is None else found.lac)
         return search.lac
 
-    async def _read_forward(self, lac: EntryId, read_batch: int) -> tuple[EntryId, int]:
-        """Add again everything behind `lac` that may have been acknowledged; return the end."""
+    async def _read_forward(self, lac: EntryId, batch: int) -> tuple[EntryId, int]:
+        """Add again everything behind `lac` that may have been acknowledged; return the end.
+
+        Batches begin small, because most ledgers have a short tail, and then follow the size of
+        the entries, because many ledgers recover at once when a broker starts.
+        """
         adder = self._new_adder(lac)
-        next_entry = lac + 1
         while True:
-            asked = [self._ask_entry(next_entry + i) for i in range(read_batch)]
-            for one in asked:
-                entry = await self._decide_entry(one)
+            before = adder.length
+            next_entry = adder.last_add_pushed + 1
+            for asked in [self._ask_entry(next_entry + i) for i in range(batch)]:
+                entry = await self._decide_entry(asked)
                 if entry is None:
                     await adder.drained()
                     return adder.last_add_pushed, adder.length
                 adder.length = entry.length - len(entry.payload)
                 adder.add((entry.payload,))
             await adder.drained()
-            next_entry += read_batch
+            mean_bytes = max((adder.length - before) // batch, 1) if before else BATCH_BYTES
+            batch = min(max(batch, BATCH_BYTES // mean_bytes), BATCH_MAX)
 
     def _new_adder(self, lac: EntryId) -> EntryAdder:
         metrics = self._nodes.metrics
