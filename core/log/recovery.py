@@ -60,7 +60,7 @@ async def recover_segments(
 
     A segment at the end without any record, confirmed or not, is deleted: it would only push the
     highest txid to that of a record that was lost, and the next record would seem out of order.
-    Errors: BookieUnavailable (try again), CorruptData, MetadataConflict (somebody else recovers).
+    Errors: BookieUnavailable (try again), CorruptData, OwnershipLost (somebody else recovers).
     """
     recovered = [await _recover(segment, ledgers) for segment in segments if segment.in_progress]
     while recovered and not recovered[-1].has_records:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from core.errors import CoreError, MetadataConflict, OwnershipLost, Unavailable
+from core.errors import CoreError, OwnershipLost, Unavailable
 from core.ledger.client import LedgerClient
 from core.ledger.writer import LedgerWriter
 from core.log.allocation import LedgerAllocator
@@ -137,9 +137,6 @@ class SegmentChain:
     async def _advance(self, first_txid: TxId) -> None:
         try:
             await self._replace_current(first_txid)
-        except MetadataConflict as error:
-            lost = OwnershipLost(f"another writer changed the segments: {error}")
-            self._user.on_chain_failed(lost)
         except CoreError as error:
             self._user.on_chain_failed(error)
 

@@ -18,6 +18,7 @@ from core.errors import (
     LogNotFound,
     MetadataConflict,
     NoNode,
+    OwnershipLost,
     Unavailable,
 )
 from core.log.segments import SegmentList
@@ -142,7 +143,7 @@ class SegmentNodes:
     async def start(self, segment: SegmentMetadata) -> None:
         """Make a segment in progress of the ledger that was allocated last.
 
-        Errors: MetadataConflict: another writer was faster, or the state is not what we know.
+        Errors: OwnershipLost: another writer was faster.
         """
         paths = self._paths
         path, data = paths.segment(in_progress_name(segment.lssn)), encode_segment(segment)
@@ -158,7 +159,7 @@ class SegmentNodes:
     async def complete(self, segment: SegmentMetadata) -> None:
         """Put the completed segment in the place of the one in progress. Its ledger is closed.
 
-        Errors: MetadataConflict.
+        Errors: OwnershipLost: another writer recovered the segment.
         """
         paths = self._paths
         path, data = paths.segment(completed_name(segment.lssn)), encode_segment(segment)
@@ -178,7 +179,7 @@ class SegmentNodes:
         """Drop the newest segment, in which nobody ever had a record confirmed.
 
         The counter is set so that its LSSN comes again: readers need LSSNs without a hole, and
-        DistributedLog allows a next LSSN equal to the counter.
+        DistributedLog allows a next LSSN equal to the counter. Errors: OwnershipLost.
         """
         paths = self._paths
         lssn = min(segment.lssn, self._lssn.value)
@@ -186,7 +187,10 @@ class SegmentNodes:
             Delete(paths.segment(segment_name(segment))),
             SetData(paths.segments, str(lssn).encode(), self._lssn.version),
         ]
-        versions = await self._store.multi(ops)
+        try:
+            versions = await self._store.multi(ops)
+        except MetadataConflict as error:
+            raise _lost(error) from error
         self._lssn = _Counter(lssn, versions[1])
 
     async def _apply(self, ops: Sequence[Op], path: str, data: bytes) -> list[int]:
@@ -195,7 +199,7 @@ class SegmentNodes:
             return await self._store.multi(ops)
         except (MetadataConflict, Unavailable) as error:
             if not await self._was_applied(ops, path, data):
-                raise
+                raise _lost(error) from error
             logger.info("multi_settled path=%s after=%r", path, error)
         return [op.version + 1 if isinstance(op, SetData) else 0 for op in ops]
 
@@ -214,6 +218,13 @@ class SegmentNodes:
             counter is not None and (counter.version, counter.data) == (op.version + 1, op.data)
             for op, counter in zip(changes, counters, strict=True)
         )
+
+
+def _lost(error: CoreError) -> CoreError:
+    """Return what a failed change means: with versions that moved, another owner."""
+    if isinstance(error, MetadataConflict):
+        return OwnershipLost(f"another writer changed the log's metadata: {error}")
+    return error
 
 
 async def rewrite_segments(
