@@ -66,7 +66,9 @@ def test_tracker_equals_the_oracle(data: st.DataObject) -> None:
             oracle.frozen = True
         elif step == "change":
             at = data.draw(st.integers(0, e - 1))
-            changed = (*oracle.ensemble[:at], BookieId(f"b{spare}"), *oracle.ensemble[at + 1 :])
+            outside = sorted({*names(*range(spare + 1))} - {*oracle.ensemble})  # one may come back
+            comes = data.draw(st.sampled_from(outside))
+            changed = (*oracle.ensemble[:at], comes, *oracle.ensemble[at + 1 :])
             spare += 1
             tracker.freeze()
             confirmed = tracker.on_ensemble_changed(Schedule(changed, w, a))

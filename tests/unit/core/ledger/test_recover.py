@@ -1,6 +1,7 @@
 """Recovery over three bookies in memory: crashes, faults, interruptions, competitors."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from core.errors import BookieUnavailable, CoreError, CorruptData, LedgerFenced
 from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_metadata import LedgerState
+from core.metadata.ledger_metadata import Fragment, LedgerState
 from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
 from protocol.ids import LedgerId
 from tests.unit.core.ledger.fake_bookie import DOWN, SILENT, FakeBookie
@@ -146,6 +147,26 @@ def test_length_is_found_when_nothing_follows_the_lac(tmp_path: Path) -> None:
         assert await payloads(world, writer.ledger_id) == expected(5)
 
     run_world(tmp_path, story)
+
+
+def test_entries_before_the_last_fragment_are_known_without_its_bookies(tmp_path: Path) -> None:
+    """An ensemble change just before the crash: the new bookies have nothing, not even a LAC."""
+
+    async def story(world: World) -> None:
+        writer, _ = await crashed(world, REPLICATED, 5)
+        old = writer.metadata.fragments[0].ensemble
+        new = tuple(b.bookie_id for b in world.bookies if b.bookie_id not in old)
+        nodes = writer._nodes
+        fragments = (Fragment(0, old), Fragment(5, new))
+        await nodes.update(
+            await nodes.read(writer.ledger_id), lambda m: replace(m, fragments=fragments)
+        )
+        reader = await world.new_client().open_ledger(writer.ledger_id, recover=True)
+        assert reader.last_confirmed == 4
+        assert await payloads(world, writer.ledger_id) == expected(5)
+        assert not any(world.bookie(b).ledgers[writer.ledger_id].entries for b in new)
+
+    run_world(tmp_path, story, bookies=6)
 
 
 def test_one_bookie_of_three_may_be_gone(tmp_path: Path) -> None:
