@@ -74,8 +74,10 @@ class OpenBookie(Bookie):
         if not self._locks:
             return
         locks, self._locks = self._locks, []
-        await super().close()
-        unlock_directories(locks)
+        try:
+            await super().close()
+        finally:
+            unlock_directories(locks)
 
     async def checkpoint(self) -> None:
         """Bring everything that is durable into the index files."""

@@ -80,8 +80,8 @@ class BookieConfig:
     ledgers_root: str = setting("zkLedgersRootPath", "/ledgers", "Root in the metadata store.")
 
     def __post_init__(self) -> None:
-        if not HEADER_SIZE + GROUP_BYTES_MAX <= self.log_size_limit <= POSITION_MAX:
-            raise ValueError(f"logSizeLimit must be in {HEADER_SIZE + GROUP_BYTES_MAX}..2^31-1")
+        if not HEADER_SIZE < self.log_size_limit <= POSITION_MAX - GROUP_BYTES_MAX:
+            raise ValueError("logSizeLimit must be in 1025..2^31-1 less 16 MiB")
         if not 0 < self.group_bytes_max <= GROUP_BYTES_MAX - 2 * MAX_FRAME_BYTES:
             raise ValueError("journalBufferedWritesThreshold must be in 1..6 MiB")
         if self.pending_bytes_max * MIB < MAX_FRAME_BYTES:

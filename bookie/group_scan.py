@@ -17,6 +17,7 @@ from bookie.group_format import (
     trailer_pattern,
     trailer_span,
 )
+from bookie.journal_format import padding_size
 from core.errors import CorruptData
 from protocol.ids import Position
 
@@ -58,7 +59,7 @@ class GroupScan:
             if not group.intact and not self._is_followed(group.end):
                 return
             yield group
-            self.end = group.end + -group.end % self._alignment
+            self.end = group.end + padding_size(group.end, self._alignment)
             if self.end - origin > len(window):
                 origin, window = self.end, memoryview(self._read(WINDOW_BYTES, self.end))
 

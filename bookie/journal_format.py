@@ -83,16 +83,21 @@ def read_value(body: memoryview) -> bytes:
     return bytes(body[20:])
 
 
+def padding_size(position: Position, alignment: int = ALIGNMENT) -> int:
+    """Return how long the padding record at `position` is: see pack_padding."""
+    missing = -position % alignment
+    return missing + alignment if 0 < missing < _PADDING.size else missing
+
+
 def pack_padding(position: Position, alignment: int = ALIGNMENT) -> bytes:
     """Return the padding record that takes the file from `position` to a multiple of `alignment`.
 
     Shape: nothing if it is one already; one more block if less than 8 bytes are missing.
     """
-    missing = -position % alignment
-    if not missing:
+    size = padding_size(position, alignment)
+    if not size:
         return b""
-    length = missing - 8 if missing >= 8 else alignment - (8 - missing)
-    return _PADDING.pack(PADDING, length) + bytes(length)
+    return _PADDING.pack(PADDING, size - _PADDING.size) + bytes(size - _PADDING.size)
 
 
 def read_records(data: Buffer, position: Position) -> Iterator[JournalRecord]:

@@ -78,14 +78,18 @@ class Storage:
         try:
             found = await self._reads.call(functools.partial(recovery.run, self._clock.now_ms()))
         except BaseException:
-            self._reads.stop()
+            await self._end(self._reads)
             raise
         self._start_writer(found)
         self.ledgers.update(found.ledgers)
         self.upkeep.start(found, self.ledgers)
-        if found.only_in_journal:
-            self._add_again(found.only_in_journal)
-            await self.upkeep.checkpoint()
+        try:
+            if found.only_in_journal:
+                await self._add_again(found.only_in_journal)
+        except BaseException:
+            await self._end_writer()
+            await self._end(self.upkeep.thread, self._reads)
+            raise
 
     def _start_writer(self, found: Recovered) -> None:
         config = self._config
@@ -106,22 +110,40 @@ class Storage:
         self._put: Callable[[Item], None] = self._commits.put
         self._commits.start(found.journal)
 
-    def _add_again(self, entries: list[JournalEntry]) -> None:
+    async def _add_again(self, entries: list[JournalEntry]) -> None:
+        """Put entries that only the journal has into the entry log, for good."""
         logger.info("journal_entries_added_again count=%d", len(entries))
+        done: asyncio.Future[None] = self._loop.create_future()
         for ledger_id, entry_id, lac, body in entries:
             self.add(self.ledgers[ledger_id], entry_id, lac, (body,), _nobody)
+        self.barrier(lambda: done.set_result(None))
+        await asyncio.wait((done, self.failed), return_when=asyncio.FIRST_COMPLETED)
+        if self.failed.done():
+            raise self.failed.result()
+        await self.upkeep.checkpoint()
 
     async def close(self) -> None:
-        """Finish what was put, checkpoint, end the threads. After a failure only the last."""
+        """Finish what was put, checkpoint, end the threads. After a failure only the last.
+
+        Errors: OSError, when the checkpoint fails: what was acknowledged is safe all the same.
+        """
+        await self._end_writer()
+        try:
+            if not self.failed.done():
+                await self.upkeep.checkpoint()
+        finally:
+            self.upkeep.stop()
+            await self._end(self.upkeep.thread, self._reads)
+            self._reader.close()
+
+    async def _end_writer(self) -> None:
         self._commits.stop()
         await self._loop.run_in_executor(None, self._commits.join)
-        if not self.failed.done():
-            await self.upkeep.checkpoint()
-        self.upkeep.stop()
-        self._reads.stop()
-        await self._loop.run_in_executor(None, self.upkeep.thread.join)
-        await self._loop.run_in_executor(None, self._reads.join)
-        self._reader.close()
+
+    async def _end(self, *threads: JobThread) -> None:
+        for thread in threads:
+            thread.stop()
+            await self._loop.run_in_executor(None, thread.join)
 
     def _fail(self, error: Exception) -> None:
         if not self.failed.done():

@@ -48,6 +48,7 @@ class Upkeep:
         self._marked = (Mark(-1), Mark(-1))
         """What the marks on disk say; at first unknown."""
         self._unsaved_bytes = 0
+        self._is_stopped = False
         self._running: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -110,13 +111,13 @@ class Upkeep:
         return done
 
     def stop(self) -> None:
-        """Plan nothing more by itself; end the thread after what it has."""
+        """Plan nothing more by itself."""
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        self.thread.stop()
 
     def _consider(self) -> None:
-        if self._running is not None:
+        if self._running is not None or self._is_stopped:
             return
         if self._seals or self._unsaved_bytes >= self._config.flush_entry_log_bytes:
             _forget(self.checkpoint())

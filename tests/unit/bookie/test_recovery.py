@@ -1,0 +1,433 @@
+"""What is left after a crash: torn ends, power loss at every step, damage."""
+
+import asyncio
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bookie import entry_log_format
+from bookie.app import OpenBookie
+from bookie.entry_log_format import HEADER_SIZE
+from bookie.errors import StorageFailed
+from core.errors import CorruptData
+from core.runtime.files import SystemFiles
+from protocol.bookkeeper.entry import pack_lac
+from protocol.bookkeeper.messages import ReadLacRequest, StatusCode, WriteLacRequest
+from protocol.ids import LedgerId
+from tests.unit.bookie.crash_files import CrashFiles
+from tests.unit.bookie.world import (
+    DIGEST,
+    KEY,
+    L1,
+    L2,
+    OTHER_KEY,
+    add,
+    ask,
+    entry_body,
+    fence,
+    open_small,
+    read,
+    run,
+)
+
+EOK = StatusCode.EOK
+MIB = 1024 * 1024
+
+
+def kill(directory: Path, target: Path) -> None:
+    """Copy the files as kill -9 would leave them: what was written, checkpointed or not."""
+    shutil.copytree(directory, target)
+
+
+async def expect(bookie: OpenBookie, bodies: dict[tuple[LedgerId, int], bytes]) -> None:
+    for (ledger_id, entry_id), body in bodies.items():
+        response = await ask(bookie, read(ledger_id, entry_id))
+        assert response.status is EOK, (ledger_id, entry_id, response)
+        assert response.body == body
+
+
+def tear_last_group(directory: Path) -> tuple[Path, int, int]:
+    """Return the last entry log, where its last group starts, and where it ends."""
+    logs = directory / "ledgers" / "current"
+    log_id = entry_log_format.file_ids(os.listdir(logs))[-1]
+    path = logs / entry_log_format.file_name(log_id)
+    image = path.read_bytes().rstrip(b"\0")
+    trailer = image.rindex(b"\x00\x00\x00\x24" + b"\xff" * 8)
+    start = int.from_bytes(image[trailer + 20 : trailer + 28], "big")
+    return path, start, trailer + 40
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_kill_without_a_checkpoint_loses_nothing(tmp_path: Path, journal_write_data: bool) -> None:
+    async def story() -> None:
+        live, dead = tmp_path / "live", tmp_path / "dead"
+        bookie = await open_small(live, journal_write_data=journal_write_data)
+        bodies = {}
+        for entry_id in range(60):
+            for ledger_id in (L1, L2):
+                payload = random.Random(entry_id).randbytes(entry_id * 100)
+                response = await ask(bookie, add(ledger_id, entry_id, payload, lac=entry_id - 1))
+                assert response.status is EOK
+                bodies[ledger_id, entry_id] = entry_body(
+                    ledger_id, entry_id, payload, lac=entry_id - 1
+                )
+            if entry_id == 20:
+                await bookie.checkpoint()
+            if entry_id == 40:
+                await ask(bookie, WriteLacRequest(L1, 5, KEY, pack_lac(L1, 5, DIGEST)))
+                await ask(bookie, fence(LedgerId(9)))
+        kill(live, dead)
+        await bookie.close()
+        bookie = await open_small(dead, journal_write_data=journal_write_data)
+        await expect(bookie, bodies)
+        assert (await ask(bookie, read(L1, 0))).max_lac == 58
+        assert (await ask(bookie, ReadLacRequest(L1))).lac_body == pack_lac(L1, 5, DIGEST)
+        assert (await ask(bookie, add(LedgerId(9), 0))).status is StatusCode.EFENCED
+        assert (await ask(bookie, add(L2, 60, key=OTHER_KEY))).status is StatusCode.EUA
+        assert (await ask(bookie, add(L2, 60))).status is EOK
+        await bookie.close()
+        bookie = await open_small(dead, journal_write_data=not journal_write_data)
+        await expect(bookie, bodies)
+        await bookie.close()
+
+    run(story)
+
+
+def test_last_group_torn_at_every_byte(tmp_path: Path) -> None:
+    live = tmp_path / "live"
+    kept = {}
+
+    async def write() -> None:
+        bookie = await open_small(live)
+        for entry_id in range(3):
+            await ask(bookie, add(L1, entry_id))
+            kept[L1, entry_id] = entry_body(L1, entry_id, b"payload")
+        await ask(bookie, add(L1, 3))
+        kill(live, tmp_path / "dead")
+        await bookie.close()
+
+    run(write)
+    path, start, end = tear_last_group(tmp_path / "dead")
+    image = path.read_bytes()
+    assert end - start == 4 + len(entry_body(L1, 3, b"payload")) + 40
+
+    async def reopen(cut: int) -> None:
+        directory = tmp_path / f"cut{cut}"
+        shutil.copytree(tmp_path / "dead", directory)
+        torn = directory / path.relative_to(tmp_path / "dead")
+        torn.write_bytes(image[:cut] + bytes(4096 * (cut % 4 // 2)))
+        bookie = await open_small(directory)
+        await expect(bookie, kept)
+        assert (await ask(bookie, read(L1, 3))).status is StatusCode.ENOENTRY
+        assert (await ask(bookie, add(L1, 3, b"again"))).status is EOK
+        await bookie.close()
+        bookie = await open_small(directory)
+        await expect(bookie, kept | {(L1, 3): entry_body(L1, 3, b"again")})
+        await bookie.close()
+        shutil.rmtree(directory)
+
+    for cut in range(start, end - 1, 2):
+        run(lambda: reopen(cut))  # noqa: B023 - run before the next one
+
+
+@pytest.mark.parametrize("block", [512, 4096])
+def test_last_block_zeroed(tmp_path: Path, block: int) -> None:
+    async def story() -> None:
+        live, dead = tmp_path / "live", tmp_path / "dead"
+        bookie = await open_small(live)
+        for entry_id in range(5):
+            await ask(bookie, add(L1, entry_id, bytes(range(256)) * 100))
+        kill(live, dead)
+        await bookie.close()
+        path, start, end = tear_last_group(dead)
+        image = bytearray(path.read_bytes())
+        at = max((end - 1) // block * block, start)
+        image[at:end] = bytes(end - at)
+        path.write_bytes(image)
+        bookie = await open_small(dead)
+        for entry_id in range(4):
+            assert (await ask(bookie, read(L1, entry_id))).status is EOK
+        assert (await ask(bookie, read(L1, 4))).status is StatusCode.ENOENTRY
+        await bookie.close()
+
+    run(story)
+
+
+def test_torn_journal_loses_only_what_was_not_acknowledged(tmp_path: Path) -> None:
+    async def story() -> None:
+        live = tmp_path / "live"
+        bookie = await open_small(live)
+        await ask(bookie, fence(L1))
+        journal = journal_of(live)
+        before = len(journal.read_bytes().rstrip(b"\0"))
+        await ask(bookie, fence(L2))
+        after = len(journal.read_bytes().rstrip(b"\0"))
+        for number, cut in enumerate(range(before + 1, after, 25)):
+            dead = tmp_path / f"dead{number}"
+            kill(live, dead)
+            torn = dead / journal.relative_to(live)
+            torn.write_bytes(torn.read_bytes()[:cut].ljust(2000, b"\0"))
+            again = await open_small(dead)
+            assert (await ask(again, add(L1, 0))).status is StatusCode.EFENCED
+            assert (await ask(again, add(L2, 0))).status in (EOK, StatusCode.EFENCED)
+            await again.close()
+            again = await open_small(dead)
+            assert (await ask(again, add(L1, 0))).status is StatusCode.EFENCED
+            await again.close()
+        await bookie.close()
+
+    run(story)
+
+
+def journal_of(directory: Path) -> Path:
+    return next((directory / "journal/current").glob("*.txn"))
+
+
+def flip(path: Path, at: int) -> None:
+    image = bytearray(path.read_bytes())
+    image[at] ^= 0xFF
+    path.write_bytes(image)
+
+
+def test_damage_in_the_acknowledged_tail_is_never_no_such_entry(tmp_path: Path) -> None:
+    async def story() -> None:
+        live = tmp_path / "live"
+        bookie = await open_small(live)
+        for entry_id in range(3):
+            await ask(bookie, add(L1, entry_id, b"p" * 100))
+        kill(live, tmp_path / "payload")
+        kill(live, tmp_path / "structure")
+        await ask(bookie, fence(L2))
+        kill(live, tmp_path / "journal2")
+        await bookie.close()
+        log = "ledgers/current/0.log"
+        flip(tmp_path / "payload" / log, HEADER_SIZE + 80)
+        bookie = await open_small(tmp_path / "payload")
+        damaged = await ask(bookie, read(L1, 0))
+        assert damaged.status is EOK  # the client's digest finds it
+        assert damaged.body != entry_body(L1, 0, b"p" * 100)
+        await bookie.close()
+        flip(tmp_path / "structure" / log, HEADER_SIZE + 2)
+        with pytest.raises(CorruptData, match="position 1024"):
+            await open_small(tmp_path / "structure")
+        journal = journal_of(tmp_path / "journal2")
+        flip(journal, 540)
+        with pytest.raises(CorruptData, match=journal.name):
+            await open_small(tmp_path / "journal2")
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("remove", "message"),
+    [
+        ("ledgers/current/0.log", "entry log 0, where the scan begins, is missing"),
+        ("journal/current/*.txn", "where the replay begins, is missing"),
+    ],
+)
+def test_missing_files_are_refused(tmp_path: Path, remove: str, message: str) -> None:
+    def lose() -> None:
+        next(tmp_path.glob(remove)).unlink()
+
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        await ask(bookie, add(L1, 0))
+        await bookie.close()
+        lose()
+        with pytest.raises(CorruptData, match=message):
+            await open_small(tmp_path)
+
+    run(story)
+
+
+def test_damaged_index_answers_eio(tmp_path: Path) -> None:
+    index = tmp_path / "ledgers/current/0/1/1.idx"
+
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        for entry_id in range(3):
+            await ask(bookie, add(L1, entry_id))
+        await bookie.close()
+        image = bytearray(index.read_bytes())
+        image[1024:1032] = image[1032:1040]  # entry 0 points at entry 1
+        index.write_bytes(image)
+        bookie = await open_small(tmp_path)
+        assert (await ask(bookie, read(L1, 0))).status is StatusCode.EIO
+        assert (await ask(bookie, read(L1, 1))).status is EOK
+        assert bookie.metrics.reads_damaged_total == 1
+        await bookie.close()
+        index.write_bytes(b"XXXX" + bytes(image[4:]))
+        bookie = await open_small(tmp_path)
+        assert (await ask(bookie, read(L1, 1))).status is StatusCode.EIO
+        assert (await ask(bookie, add(L1, 5))).status is StatusCode.EIO
+        await bookie.close()
+
+    run(story)
+
+
+async def _settled(
+    waiting: list["asyncio.Future[object]"], failed: "asyncio.Future[object]"
+) -> None:
+    """Wait for all of them, or for the failure after which none will come."""
+    pending = set(waiting)
+    while pending and not failed.done():
+        _, pending = await asyncio.wait({*pending, failed}, return_when=asyncio.FIRST_COMPLETED)
+        pending.discard(failed)
+
+
+class _Load:
+    """Adds, fences and checkpoints until the files crash; remembers what was acknowledged."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.acked: dict[tuple[LedgerId, int], bytes] = {}
+        self.sent: dict[tuple[LedgerId, int], bytes] = {}
+        self.fenced: set[LedgerId] = set()
+        self.fencing: set[LedgerId] = set()
+        self.next: dict[LedgerId, int] = {}
+
+    async def run(self, bookie: OpenBookie, turns: int) -> None:
+        for _ in range(turns):
+            if bookie.failed.done():
+                return
+            waiting = [
+                self.add(bookie, self.rng.randrange(3)) for _ in range(self.rng.randrange(4))
+            ]
+            if self.rng.random() < 0.1:
+                waiting.append(self.fence(bookie, LedgerId(10 + self.rng.randrange(20))))
+            if self.rng.random() < 0.3:
+                checkpoint = asyncio.ensure_future(bookie.checkpoint())
+                waiting.append(checkpoint)
+                checkpoint.add_done_callback(lambda c: c.exception())
+            if waiting:
+                await asyncio.wait([*waiting, bookie.failed], return_when=asyncio.FIRST_COMPLETED)
+                await _settled(waiting, bookie.failed)
+
+    def add(self, bookie: OpenBookie, number: int) -> "asyncio.Future[object]":
+        ledger_id = LedgerId(number)
+        entry_id = self.next.get(ledger_id, 0)
+        self.next[ledger_id] = entry_id + 1
+        payload = self.rng.randbytes(self.rng.choice((10, 700, 5000)))
+        body = entry_body(ledger_id, entry_id, payload)
+        self.sent[ledger_id, entry_id] = body
+        future = ask(bookie, add(ledger_id, entry_id, payload))
+
+        def note(done: "asyncio.Future[object]") -> None:
+            if not done.cancelled() and done.result().status is EOK:  # type: ignore[attr-defined]
+                self.acked[ledger_id, entry_id] = body
+
+        future.add_done_callback(note)
+        return future
+
+    def fence(self, bookie: OpenBookie, ledger_id: LedgerId) -> "asyncio.Future[object]":
+        self.fencing.add(ledger_id)
+        future = ask(bookie, fence(ledger_id))
+
+        def note(done: "asyncio.Future[object]") -> None:
+            if not done.cancelled() and done.result().status is not StatusCode.EIO:  # type: ignore[attr-defined]
+                self.fenced.add(ledger_id)
+
+        future.add_done_callback(note)
+        return future
+
+    async def check(self, bookie: OpenBookie) -> None:
+        for (ledger_id, entry_id), body in self.sent.items():
+            response = await ask(bookie, read(ledger_id, entry_id))
+            if bookie.failed.done():
+                return
+            if response.status is EOK:
+                assert response.body == body
+                self.acked[ledger_id, entry_id] = body  # shown once: has to stay
+            else:
+                assert response.status in (StatusCode.ENOENTRY, StatusCode.ENOLEDGER)
+                assert (ledger_id, entry_id) not in self.acked
+        for ledger_id in sorted(self.fenced):
+            status = (await ask(bookie, add(ledger_id, 0))).status
+            assert status is StatusCode.EFENCED or bookie.failed.done()
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_power_loss_at_any_step(tmp_path: Path, seed: int, journal_write_data: bool) -> None:
+    rng = random.Random(seed * 2 + journal_write_data)
+    load = _Load(rng)
+    changes = {
+        "journal_write_data": journal_write_data,
+        "flush_entry_log_bytes": 20_000,
+        "preallocate_mb": rng.randrange(2),
+        "log_size_limit": rng.choice((30_000, 1024 * MIB)),
+        "journal_max_size_mb": rng.randrange(2),
+    }
+
+    async def live(files: CrashFiles) -> None:
+        try:
+            bookie = await open_small(tmp_path, files, **changes)
+        except (OSError, StorageFailed):
+            assert files.is_crashed
+            return
+        await load.check(bookie)
+        await load.run(bookie, 30)
+        try:
+            await bookie.close()
+        except OSError:
+            assert files.is_crashed
+
+    for _ in range(4):
+        files = CrashFiles(stop_at=rng.choice((rng.randrange(40), rng.randrange(40, 300))))
+        run(lambda: live(files))  # noqa: B023 - run before the next one
+        if files.is_crashed:
+            files.lose_power(rng)
+
+    async def last() -> None:
+        bookie = await open_small(tmp_path, **changes)
+        await load.check(bookie)
+        await bookie.close()
+
+    run(last)
+
+
+def test_a_log_that_a_crash_left_without_header_is_made_again(tmp_path: Path) -> None:
+    journals = tmp_path / "journal/current"
+
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        await ask(bookie, add(L1, 0))
+        await bookie.close()
+        (tmp_path / "ledgers/current/1.log").write_bytes(bytes(1024))
+        (journals / "7fffffffffff.txn").write_bytes(b"")
+        bookie = await open_small(tmp_path)
+        assert (await ask(bookie, read(L1, 0))).status is EOK
+        assert (await ask(bookie, add(L2, 0))).status is EOK
+        await bookie.close()
+        assert sorted(p.name for p in journals.glob("8*.txn")) == ["800000000000.txn"]
+
+    run(story)
+
+
+def test_nothing_is_acknowledged_after_a_failed_write(tmp_path: Path) -> None:
+    class Failing(SystemFiles):
+        broken = False
+
+        def sync(self, fd: int) -> None:
+            if self.broken:
+                raise OSError("the disk is gone")
+            super().sync(fd)
+
+    async def story() -> None:
+        files = Failing()
+        bookie = await open_small(tmp_path, files)
+        assert (await ask(bookie, add(L1, 0))).status is EOK
+        files.broken = True
+        lost = [ask(bookie, add(L1, i)) for i in range(1, 4)]
+        error = await bookie.failed
+        assert "the disk is gone" in str(error)
+        files.broken = False
+        assert (await ask(bookie, add(L1, 4))).status is StatusCode.EIO
+        assert (await ask(bookie, read(L1, 0))).status is StatusCode.EIO
+        await bookie.close()
+        assert not any(f.done() for f in lost)
+
+    run(story)
