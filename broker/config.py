@@ -34,8 +34,9 @@ class NetworkConfig:
     )
     queued_bytes_max: int = setting(
         "queued.max.request.bytes",
-        256 * 1024 * 1024,
-        "Bytes of all requests in flight; beyond it sockets are not read. Unit: bytes.",
+        64 * 1024 * 1024,
+        "Bytes of all requests in flight; beyond it sockets are not read. At most what one log "
+        "takes waiting (log.waiting.bytes.max), else a slow disk refuses produces. Unit: bytes.",
     )
     connection_requests_max: int = setting(
         "connection.max.inflight.requests",
@@ -44,7 +45,7 @@ class NetworkConfig:
     )
     connection_bytes_max: int = setting(
         "connection.max.inflight.bytes",
-        32 * 1024 * 1024,
+        16 * 1024 * 1024,
         "Request bytes of one connection in flight; beyond it, it is not read. Unit: bytes.",
     )
     unsent_bytes_max: int = setting(

@@ -10,7 +10,7 @@ Flow: Produce -> check -> append -> LogWriter -> on_confirmed -> futures, tail c
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from broker.cluster.settings import TopicSettings
@@ -92,8 +92,8 @@ class PartitionLog:
         self.log_end_offset: Offset = 0
         self.failure: ErrorCode | None = None
         """Why nothing goes in or out any more."""
-        self.closed = asyncio.get_running_loop().create_future()
-        """Done when this object is dead, by failure or by close."""
+        self.on_dead: Callable[[PartitionLog], None] = _nobody
+        """Called once, when `failure` is set for good."""
         self._clock = shared.clock
         self._readers = shared.readers
         self._loop = asyncio.get_running_loop()
@@ -321,5 +321,9 @@ class PartitionLog:
                 each.future.set_result(code)
         self.tail.clear()
         self.waiters.wake_all()
-        if not self.closed.done():
-            self.closed.set_result(None)
+        on_dead, self.on_dead = self.on_dead, _nobody
+        on_dead(self)
+
+
+def _nobody(_log: PartitionLog) -> None:
+    """Tell nobody."""

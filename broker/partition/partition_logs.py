@@ -187,7 +187,7 @@ class PartitionLogs:
         log = PartitionLog(partition, stream, topic.settings, self.shared)
         writer = await stream.open_writer(log, log.state)
         log.start(writer, log_start_offset)
-        log.closed.add_done_callback(lambda _: self._on_dead(log))
+        log.on_dead = self._on_dead
         latest = self._topics.get(partition.topic)
         log.use_settings((latest or topic).settings)
         logger.debug(

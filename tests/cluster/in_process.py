@@ -36,7 +36,7 @@ async def running_broker(
     config = config or BrokerConfig(network=NetworkConfig(port=0))
     clock, random = SystemClock(), Random(7)
     async with AsyncExitStack() as stack:
-        data.mkdir(exist_ok=True)
+        data.mkdir(exist_ok=True)  # noqa: ASYNC240 - before anything runs
         store = SqliteStore(data / "metadata.db", clock)
         stack.push_async_callback(store.close)
         await initialize_layout(store)

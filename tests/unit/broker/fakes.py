@@ -1,0 +1,357 @@
+"""A log in memory with core.log's contract, topics without a store, and a broker of both.
+
+Confirmation is by hand (`confirm`) or, with `auto`, in the next turn of the loop. What was not
+confirmed is lost when a log is opened again, unless `keep_unconfirmed` says that it had landed.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from broker.broker import Broker, Endpoint
+from broker.cluster.settings import TopicDefaults
+from broker.cluster.topics import Topic
+from broker.config import BrokerConfig
+from broker.context import ConnectionInfo, RequestContext
+from broker.errors import KafkaError
+from broker.partition.partition_log import PartitionLog
+from broker.partition.partition_logs import PartitionLogs
+from broker.partition.producer_ids import ProducerIds
+from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
+from core.log.entries import LogRecordWithDLSN
+from core.log.rolling import RollingPolicy
+from core.runtime.budget import Budget
+from core.runtime.clock import ManualClock
+from protocol.distributedlog.dlsn import DLSN
+from protocol.distributedlog.record import LogRecord
+from protocol.errors import ErrorCode
+from protocol.ids import Buffer, LedgerId
+from protocol.kafka.header import RequestHeader
+from protocol.records.record import Producer, Record, build_batch
+
+
+class FakeSegment:
+    """One segment: its records, each an entry of its own."""
+
+    def __init__(self, lssn: int) -> None:
+        self.lssn = lssn
+        self.in_progress = True
+        self.records: list[LogRecordWithDLSN] = []
+        self.snapshot: bytes | None = None
+        self.end_snapshot: bytes | None = None
+        self.index: bytes | None = None
+
+
+class FakeLog:
+    """A log stream in memory; survives its writers."""
+
+    def __init__(self, name: str, *, auto: bool = True) -> None:
+        self.name = name
+        self.auto = auto
+        self.data = b""
+        self.segments: list[FakeSegment] = []
+        self.next_lssn = 1
+        self.writer: FakeWriter | None = None
+        self.keep_unconfirmed = False
+        self.record_bytes_max = 2_000_000
+        self.open_error: CoreError | None = None
+        self.opening: asyncio.Event | None = None
+        self.readers_opened = 0
+        self.readers_closed = 0
+        self.reads = 0
+        self.truncated: DLSN | None = None
+
+    async def get_data(self) -> bytes:
+        return self.data
+
+    async def set_data(self, data: bytes) -> None:
+        await asyncio.sleep(0)
+        self.data = data
+
+    async def open_writer(self, listener: Any, state: Any = None) -> "FakeWriter":
+        if self.opening is not None:
+            await self.opening.wait()
+        if self.open_error is not None:
+            raise self.open_error
+        if self.writer is not None:
+            await self.writer.abort()
+        self._recover()
+        self._restore(state)
+        self.writer = FakeWriter(self, listener, state)
+        return self.writer
+
+    def _recover(self) -> None:
+        if not self.segments or not self.segments[-1].in_progress:
+            return
+        segment = self.segments[-1]
+        confirmed = self.writer.confirmed_txid if self.writer else -999
+        if not self.keep_unconfirmed:
+            segment.records = [r for r in segment.records if r.record.txid <= confirmed]
+        segment.in_progress = False
+        if not segment.records:
+            self.segments.pop()
+
+    def _restore(self, state: Any) -> None:
+        last = self.segments[-1] if self.segments else None
+        if last is None or last.end_snapshot is not None:
+            state.restore(last.end_snapshot if last else None)
+            return
+        state.restore(last.snapshot)
+        state.begin_segment(last.lssn, LedgerId(last.lssn))
+        for dlsn, record in last.records:
+            state.replay(dlsn, record)
+
+    def all_records(self) -> list[LogRecordWithDLSN]:
+        return [record for segment in self.segments for record in segment.records]
+
+    def readable(self) -> list[LogRecordWithDLSN]:
+        confirmed = self.writer.confirmed_txid if self.writer else 1 << 62
+        return [each for each in self.all_records() if each.record.txid <= confirmed]
+
+    async def open_reader(self, start: DLSN) -> "FakeReader":
+        self.readers_opened += 1
+        return FakeReader(self, start)
+
+    async def locate(self, txid: int, hint: DLSN | None = None) -> DLSN | None:
+        return next((each.dlsn for each in self.readable() if each.record.txid >= txid), None)
+
+    async def read_index(self, lssn: int) -> bytes | None:
+        return next(each.index for each in self.segments if each.lssn == lssn)
+
+    async def truncate(self, dlsn: DLSN) -> None:
+        self.truncated = dlsn
+
+    async def purge_segments(self, before_lssn: int) -> list[FakeSegment]:
+        completed = [each for each in self.segments if not each.in_progress]
+        gone = [each for each in completed[:-1] if each.lssn < before_lssn]
+        self.segments = [each for each in self.segments if each not in gone]
+        return gone
+
+
+class FakeWriter:
+    """The writer of a `FakeLog`: each record is an entry."""
+
+    def __init__(self, log: FakeLog, listener: Any, state: Any) -> None:
+        records = log.all_records()
+        self.log = log
+        self.last_txid = records[-1].record.txid if records else -999
+        self.confirmed_txid = self.last_txid
+        self.rolling = RollingPolicy(0, 0)
+        self.error: CoreError | None = None
+        self.is_closed = False
+        self.segment: FakeSegment | None = None
+        self._listener = listener
+        self._state = state
+        self._loop = asyncio.get_running_loop()
+        self._planned = False
+
+    @property
+    def lssn(self) -> int:
+        return self.segment.lssn if self.segment else self.log.next_lssn
+
+    def append(self, txid: int, payload: Sequence[Buffer], length: int) -> None:
+        if self.error is not None or self.is_closed:
+            raise self.error or Unavailable("closed")
+        if length > self.log.record_bytes_max:
+            raise LogRecordTooLong(str(length))
+        assert txid >= self.last_txid
+        if self.segment is None:
+            self._start()
+        segment = self.segment
+        assert segment is not None
+        dlsn = DLSN(segment.lssn, len(segment.records), 0)
+        self._state.observe(dlsn, txid, payload)
+        record = LogRecord(txid, payload[0] if len(payload) == 1 else b"".join(payload))
+        segment.records.append(LogRecordWithDLSN(dlsn, record))
+        self.last_txid = txid
+        if self.log.auto and not self._planned:
+            self._planned = True
+            self._loop.call_soon(self.confirm)
+
+    def confirm(self, txid: int | None = None) -> None:
+        """Confirm everything, or up to `txid`."""
+        self._planned = False
+        if self.error is None:
+            self.confirmed_txid = self.last_txid if txid is None else txid
+            self._listener.on_confirmed(self.confirmed_txid)
+
+    def fail(self, error: CoreError) -> None:
+        self.error = error
+        self._listener.on_failed(error)
+
+    async def roll(self) -> None:
+        self._complete()
+        self._start()
+
+    async def close(self) -> None:
+        self.confirm()
+        self._complete()
+        self.is_closed = True
+
+    async def abort(self) -> None:
+        self.is_closed = True
+
+    def _start(self) -> None:
+        self.segment = FakeSegment(self.log.next_lssn)
+        self.log.next_lssn += 1
+        self.log.segments.append(self.segment)
+        self.segment.snapshot = self._state.snapshot()
+        self._state.begin_segment(self.segment.lssn, LedgerId(self.segment.lssn))
+
+    def _complete(self) -> None:
+        if self.segment is not None:
+            self.segment.index = self._state.index()
+            self.segment.end_snapshot = self._state.snapshot()
+            self.segment.in_progress = False
+            self.segment = None
+
+
+class FakeReader:
+    """Reads a `FakeLog` up to what is confirmed."""
+
+    def __init__(self, log: FakeLog, start: DLSN) -> None:
+        self._log = log
+        self._next = start
+
+    async def read(self, max_bytes: int) -> list[LogRecordWithDLSN]:
+        await asyncio.sleep(0)
+        self._log.reads += 1
+        found: list[LogRecordWithDLSN] = []
+        size = 0
+        for each in self._log.readable():
+            if each.dlsn < self._next:
+                continue
+            size += len(each.record.payload)
+            if found and size > max_bytes:
+                break
+            found.append(each)
+            self._next = each.dlsn.next_slot()
+        return found
+
+    async def close(self) -> None:
+        self._log.readers_closed += 1
+
+
+class FakeNamespace:
+    """Logs by name."""
+
+    def __init__(self, *, auto: bool = True) -> None:
+        self.auto = auto
+        self.logs: dict[str, FakeLog] = {}
+
+    def add(self, name: str) -> FakeLog:
+        return self.logs.setdefault(name, FakeLog(name, auto=self.auto))
+
+    async def open_log(self, name: str) -> FakeLog:
+        if name not in self.logs:
+            raise LogNotFound(name)
+        return self.logs[name]
+
+
+class FakeTopics:
+    """Topics without a store: `create` makes the streams."""
+
+    def __init__(self, namespace: FakeNamespace) -> None:
+        self._namespace = namespace
+        self._topics: dict[str, Topic] = {}
+        self._listeners: list[Any] = []
+        self.defaults = TopicDefaults({})
+
+    def listen(self, listener: Any) -> None:
+        self._listeners.append(listener)
+
+    def get(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return next((t for t in self._topics.values() if t.topic_id == topic_id), None)
+
+    def all(self) -> list[Topic]:
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def add(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        configs = configs or {}
+        known = self._topics.get(name)
+        topic = Topic(
+            name=name,
+            topic_id=known.topic_id if known else (len(self._topics) + 1).to_bytes(16, "big"),
+            partition_count=partitions,
+            configs=configs,
+            settings=self.defaults.resolve(configs),
+            internal=name.startswith("__"),
+            created_ms=0,
+        )
+        for partition in range(partitions):
+            self._namespace.add(f"{name}-{partition}")
+        self._topics[name] = topic
+        for listener in self._listeners:
+            listener.on_topic_changed(topic)
+        return topic
+
+    async def create(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        await asyncio.sleep(0)
+        if name in self._topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, name)
+        return self.add(name, partitions, configs)
+
+
+class World(NamedTuple):
+    """A broker over fakes, and the fakes."""
+
+    broker: Broker
+    topics: FakeTopics
+    namespace: FakeNamespace
+    clock: ManualClock
+
+    def log(self, name: str, partition: int = 0) -> FakeLog:
+        return self.namespace.logs[f"{name}-{partition}"]
+
+    def context(self, api_key: int, version: int, client_id: str = "test") -> RequestContext:
+        header = RequestHeader(api_key, version, 1, client_id)
+        return RequestContext(self.broker, header, ConnectionInfo("127.0.0.1", 5, "PLAINTEXT"))
+
+    async def open(self, name: str, partition: int = 0) -> PartitionLog:
+        from protocol.ids import TopicPartition
+
+        return await self.broker.partitions.open(TopicPartition(name, partition))
+
+
+def make_world(
+    *, auto: bool = True, config: BrokerConfig | None = None, store: Any = None
+) -> World:
+    """Return a broker without sockets; needs a running loop."""
+    config = config or BrokerConfig()
+    namespace = FakeNamespace(auto=auto)
+    topics = FakeTopics(namespace)
+    clock = ManualClock()
+    anything: Any = topics
+    logs: Any = namespace
+    broker = Broker(
+        config=config,
+        clock=clock,
+        store=store,
+        topics=anything,
+        partitions=PartitionLogs(logs, anything, clock, config.partitions),
+        groups=None,  # type: ignore[arg-type]
+        producer_ids=ProducerIds(store),
+        cluster_id="cluster-of-tests-00000",
+        advertised=Endpoint(host="broker.test", port=9092),
+        unsent=Budget("unsent bytes", config.network.response_bytes_max),
+    )
+    return World(broker, topics, namespace, clock)
+
+
+def batch(
+    count: int = 1, *, producer: Producer | None = None, size: int = 10, timestamp: int = 0
+) -> memoryview:
+    """Return a produced batch of `count` records."""
+    records = [
+        Record(offset=i, timestamp=timestamp, key=b"k%d" % i, value=b"v" * size)
+        for i in range(count)
+    ]
+    built = build_batch(records, producer=producer) if producer else build_batch(records)
+    return memoryview(bytearray(built))

@@ -1,0 +1,118 @@
+"""The tail cache: what it hands out is what was put in, and the bytes stay bounded."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.partition.found import Found
+from broker.partition.tail_cache import BATCH_OVERHEAD_BYTES, PartitionTail, TailCache
+from protocol.ids import Buffer
+
+
+def cached(base: int, count: int, size: int) -> tuple[int, memoryview]:
+    return base + count - 1, memoryview(base.to_bytes(8, "big") + bytes(size))
+
+
+def shown(found: Found | None) -> list[int] | None:
+    """Return the base offsets of what was found."""
+    return None if found is None else [int.from_bytes(part[:8], "big") for part in found.parts]
+
+
+def fill(tail: PartitionTail, *batches: tuple[int, int, int]) -> None:
+    for batch in batches:
+        tail.append(*cached(*batch))
+
+
+def test_reading_begins_with_the_batch_that_holds_the_offset() -> None:
+    tail = TailCache(1 << 20).partition()
+    fill(tail, (10, 5, 92), (15, 5, 92), (20, 5, 92))
+    assert shown(tail.read(10, 1000, at_least_one=True)) == [10, 15, 20]
+    assert shown(tail.read(14, 1000, at_least_one=True)) == [10, 15, 20]
+    assert shown(tail.read(15, 1000, at_least_one=True)) == [15, 20]
+    assert shown(tail.read(24, 1000, at_least_one=True)) == [20]
+    assert tail.read(9, 1000, at_least_one=True) is None
+    assert tail.read(25, 1000, at_least_one=True) is None
+
+
+def test_limits_cut_between_batches_and_spare_the_first() -> None:
+    tail = TailCache(1 << 20).partition()
+    fill(tail, (0, 1, 92), (1, 1, 92), (2, 1, 92))
+    two = tail.read(0, 299, at_least_one=True)
+    assert two is not None
+    assert (shown(two), two.size, two.limited) == ([0, 1], 200, True)
+    one = tail.read(0, 1, at_least_one=True)
+    assert one is not None
+    assert (shown(one), one.limited) == ([0], True)
+    none = tail.read(0, 1, at_least_one=False)
+    assert none is not None
+    assert (shown(none), none.limited) == ([], True)
+    all_of_it = tail.read(0, 300, at_least_one=False)
+    assert all_of_it is not None
+    assert not all_of_it.limited
+
+
+def test_the_oldest_batch_of_all_partitions_goes_first() -> None:
+    cache = TailCache(3 * (100 + BATCH_OVERHEAD_BYTES))
+    a, b = cache.partition(), cache.partition()
+    fill(a, (0, 1, 92))
+    fill(b, (0, 1, 92), (1, 1, 92), (2, 1, 92))
+    assert a.read(0, 1000, at_least_one=True) is None
+    assert shown(b.read(0, 1000, at_least_one=True)) == [0, 1, 2]
+    assert cache.evicted_total == 1
+
+
+def test_a_batch_above_the_limit_is_not_kept() -> None:
+    cache = TailCache(100)
+    tail = cache.partition()
+    fill(tail, (0, 1, 500))
+    assert (cache.used, tail.read(0, 1000, at_least_one=True)) == (0, None)
+
+
+def test_clearing_gives_the_bytes_back_once() -> None:
+    cache = TailCache(1 << 20)
+    a, b = cache.partition(), cache.partition()
+    fill(a, (0, 1, 92))
+    fill(b, (0, 1, 92))
+    a.clear()
+    a.clear()
+    assert cache.used == 100 + BATCH_OVERHEAD_BYTES
+    cache.limit = 0
+    fill(b, (1, 1, 92))
+    assert cache.used == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5), st.integers(0, 3000)), max_size=300),
+    st.integers(1, 20_000),
+)
+def test_what_is_cached_is_the_newest_part_of_each_partition(
+    steps: list[tuple[int, int, int]], limit: int
+) -> None:
+    cache = TailCache(limit)
+    tails = [cache.partition() for _ in range(3)]
+    written: list[list[tuple[int, int]]] = [[], [], []]
+    ends = [0, 0, 0]
+    for which, count, size in steps:
+        base = ends[which]
+        tails[which].append(*cached(base, count, size))
+        written[which].append((base, base + count - 1))
+        ends[which] += count
+        assert cache.used <= limit
+    for tail, batches, end in zip(tails, written, ends, strict=True):
+        kept = [base for base, last in batches if tail.read(last, 1, at_least_one=True)]
+        assert kept == [base for base, _ in batches][len(batches) - len(kept) :]
+        for base, last in batches:
+            if base in kept:
+                found = shown(tail.read(last, 1 << 30, at_least_one=True))
+                assert found == [b for b, _ in batches if b >= base]
+        assert tail.read(end, 1, at_least_one=True) is None
+
+
+def test_a_long_run_does_not_grow_the_lists() -> None:
+    cache = TailCache(10 * (8 + BATCH_OVERHEAD_BYTES))
+    tail = cache.partition()
+    for base in range(20_000):
+        tail.append(*cached(base, 1, 0))
+    assert len(tail._batches) < 5000
+    parts: list[Buffer] = list(tail.read(19_990, 1 << 20, at_least_one=True).parts)  # type: ignore[union-attr]
+    assert len(parts) == 10

@@ -1,0 +1,45 @@
+"""Waiting fetches: woken by bytes, by trouble, and by nothing else."""
+
+import asyncio
+
+from broker.partition.waiters import FetchWaiter, Waiters
+from tests.unit.broker.loops import in_loop
+
+
+@in_loop
+async def test_enough_bytes_wake_from_any_partition() -> None:
+    loop = asyncio.get_running_loop()
+    waiter = FetchWaiter(100, loop.create_future())
+    a, b = Waiters(), Waiters()
+    a.join(waiter)
+    b.join(waiter)
+    a.on_bytes(60)
+    b.on_bytes(39)
+    assert not waiter.future.done()
+    a.on_bytes(1)
+    assert waiter.future.done()
+    b.on_bytes(500)  # a second wake is no error
+
+
+@in_loop
+async def test_who_left_is_not_told() -> None:
+    waiter = FetchWaiter(1, asyncio.get_running_loop().create_future())
+    waiters = Waiters()
+    waiters.join(waiter)
+    waiters.leave(waiter)
+    waiters.leave(waiter)
+    waiters.on_bytes(9)
+    waiters.wake_all()
+    assert not waiter.future.done()
+    assert len(waiters) == 0
+
+
+@in_loop
+async def test_trouble_wakes_everybody() -> None:
+    loop = asyncio.get_running_loop()
+    all_of_them = [FetchWaiter(10, loop.create_future()) for _ in range(3)]
+    waiters = Waiters()
+    for waiter in all_of_them:
+        waiters.join(waiter)
+    waiters.wake_all()
+    assert all(waiter.future.done() for waiter in all_of_them)
