@@ -25,6 +25,7 @@ from protocol.ids import BookieId, LedgerId
 pytestmark = pytest.mark.crash
 
 ROOT = Path(__file__).parents[2]
+NEVER = 2**62
 SINGLE = LedgerConfig(unconfirmed_entries_max=200)
 REPLICATED = LedgerConfig(
     ensemble_size=3, write_quorum=3, ack_quorum=2, unconfirmed_entries_max=200
@@ -204,6 +205,8 @@ def test_killed_bookie_keeps_what_it_acknowledged(tmp_path: Path) -> None:
             writer = await cluster.new_client().create_ledger(SINGLE, listener)
             await write_until(writer, listener, rng.randrange(1, 2000))
             bookie.kill()
+            # What it answered before may still arrive, so go on until the loss is noticed.
+            await write_until(writer, listener, NEVER)
             with pytest.raises(CoreError):
                 await writer.close()
             assert len(listener.errors) == 1
