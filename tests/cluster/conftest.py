@@ -1,0 +1,51 @@
+"""Fixtures of the tests with hostile clients."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.raw import Bystander, ask_api_versions, peak_memory, reset_peak_memory
+from tests.process import TailraceProcess
+
+MEBIBYTE = 1 << 20
+SETTINGS = {
+    "tail.cache.bytes": 8 * MEBIBYTE,
+    "queued.max.request.bytes": 64 * MEBIBYTE,
+    "queued.max.response.bytes": 32 * MEBIBYTE,
+    "fetch.max.bytes": 8 * MEBIBYTE,
+}
+"""Small budgets, so that what is unbounded shows early."""
+
+
+@pytest.fixture(scope="module")
+def small_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TailraceProcess]:
+    """A broker with small budgets, for one module."""
+    arguments = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
+    with TailraceProcess(tmp_path_factory.mktemp("broker") / "data", *arguments) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bystander(small_broker: TailraceProcess) -> Iterator[Bystander]:
+    """Somebody who goes on producing and fetching all the time."""
+    with Bystander(small_broker, "bystander") as other:
+        yield other
+
+
+@pytest.fixture
+def memory_allowed() -> int:
+    """How far the broker's memory may grow at any moment of a test; override it. Unit: bytes."""
+    return 96 * MEBIBYTE
+
+
+@pytest.fixture
+def hostile(
+    small_broker: TailraceProcess, bystander: Bystander, memory_allowed: int
+) -> Iterator[TailraceProcess]:
+    """A broker that is attacked: nobody else notices, nothing fails inside, memory is bounded."""
+    before = reset_peak_memory(small_broker)
+    yield small_broker
+    bystander.wait_for_rounds(1)
+    assert ask_api_versions(small_broker).error_code == 0
+    assert "Traceback" not in small_broker.output
+    assert peak_memory(small_broker) - before < memory_allowed

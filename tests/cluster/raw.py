@@ -1,0 +1,370 @@
+"""A client on a plain socket: sends what it is told, right or wrong, and waits for what comes."""
+
+import re
+import select
+import socket
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import psutil
+
+from protocol.errors import ErrorCode
+from protocol.frame import FrameReader
+from protocol.ids import Buffer
+from protocol.kafka.apis import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    METADATA,
+    PRODUCE,
+    Api,
+    decode_response,
+    encode_request,
+)
+from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
+from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.kafka.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from protocol.records.batch import split_batches
+from protocol.records.record import Producer, Record, build_batch, iter_records
+from tests.process import TailraceProcess
+
+ANSWER_S = 60
+"""How long an answer may take here: a machine that is busy with other tests is not a fault."""
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+PRODUCE_VERSION = 9
+FETCH_VERSION = 11
+
+R = TypeVar("R")
+Q = TypeVar("Q")
+
+
+class Closed(Exception):
+    """The broker closed the connection."""
+
+
+class RawClient:
+    """One connection. Usable as a context manager."""
+
+    def __init__(self, broker: TailraceProcess, *, receive_buffer: int | None = None) -> None:
+        self._socket = socket.socket()
+        if receive_buffer is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self._socket.settimeout(ANSWER_S)
+        self._socket.connect(("127.0.0.1", broker.port))
+        self._frames: list[memoryview] = []
+        self._reader = FrameReader(FRAME_BYTES_MAX)
+        self._correlation_id = 0
+        self.peer = "127.0.0.1:{}".format(self._socket.getsockname()[1])
+        """How the broker's log lines name this connection."""
+
+    def send_bytes(self, data: Buffer) -> None:
+        """Send bytes as they are. Errors: Closed if the broker did not want them all."""
+        try:
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise Closed from error
+
+    def send_until_blocked(self, data: Buffer, times: int) -> int:
+        """Send the same bytes again and again; return how often, until nobody takes them."""
+        self._socket.settimeout(1.5)
+        try:
+            for sent in range(times):
+                self._socket.sendall(data)
+        except TimeoutError:
+            return sent
+        finally:
+            self._socket.settimeout(ANSWER_S)
+        return times
+
+    def frame(self, api: Api[Any, Any], version: int, message: Any) -> bytes:
+        """Return a whole request, with the next correlation id."""
+        self._correlation_id += 1
+        header = RequestHeader(api.key, version, self._correlation_id, "raw")
+        return request_frame(api, header, encode_request(api, version, message))
+
+    def send(self, api: Api[Any, Any], version: int, message: Any) -> int:
+        """Send a request without waiting; return its correlation id."""
+        self.send_bytes(self.frame(api, version, message))
+        return self._correlation_id
+
+    def receive(self) -> memoryview:
+        """Return the next frame. Errors: Closed."""
+        while not self._frames:
+            self._frames += self._reader.feed(self._read())
+        return self._frames.pop(0)
+
+    def receive_as(self, api: Api[Any, R], version: int) -> tuple[int, R]:
+        """Return the next answer as one to `api`, with its correlation id. Errors: Closed."""
+        frame = self.receive()
+        correlation_id, at = decode_response_header(api, version, frame)
+        return correlation_id, decode_response(api, version, frame[at:])
+
+    def ask(self, api: Api[Q, R], version: int, message: Q) -> R:
+        """Send a request and return its answer. Errors: Closed."""
+        sent = self.send(api, version, message)
+        correlation_id, response = self.receive_as(api, version)
+        assert correlation_id == sent
+        return response
+
+    def has_answer(self) -> bool:
+        """Whether something to read is here already."""
+        return bool(self._frames) or bool(select.select([self._socket], [], [], 0)[0])
+
+    def is_closed_by_broker(self) -> bool:
+        """Wait for the broker to close; False if it answers instead."""
+        try:
+            return not self._frames and not self._read()
+        except Closed:
+            return True
+
+    def close(self) -> None:
+        """Close this side. Idempotent."""
+        self._socket.close()
+
+    def _read(self) -> bytes:
+        try:
+            data = self._socket.recv(1 << 16)
+        except ConnectionResetError as error:
+            raise Closed from error
+        if not data:
+            raise Closed
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+# ---- requests that are as they should be
+
+
+def batch(*values: bytes, codec: int = 0, producer: Producer | None = None) -> bytearray:
+    """Return a whole batch of keyless records with the time 1."""
+    records = [Record(offset=at, timestamp=1, value=each) for at, each in enumerate(values)]
+    return build_batch(records, codec, producer=producer or Producer())
+
+
+def create_topic(broker: TailraceProcess, name: str, **configs: str) -> str:
+    """Create a topic with one partition; return its name."""
+    wanted = CreatableTopic(
+        name=name,
+        num_partitions=1,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
+    )
+    with RawClient(broker) as client:
+        answer = client.ask(
+            CREATE_TOPICS, 5, CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
+        )
+    assert answer.topics[0].error_code == 0, answer
+    return name
+
+
+def topic_id(client: RawClient, topic: str) -> bytes:
+    """Return the id of a topic."""
+    wanted = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    found: bytes = client.ask(METADATA, 12, wanted).topics[0].topic_id
+    return found
+
+
+def producer_id(client: RawClient) -> int:
+    """Return a producer id that nobody else has."""
+    wanted = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+    return client.ask(INIT_PRODUCER_ID, 4, wanted).producer_id
+
+
+def produce_request(
+    topic: str, records: Buffer | None, *, acks: int = -1, partition: int = 0
+) -> ProduceRequest:
+    """Return a request with one batch."""
+    data = PartitionProduceData(index=partition, records=records)
+    topic_data = TopicProduceData(name=topic, partition_data=[data])
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic_data])
+
+
+def produce(
+    client: RawClient,
+    topic: str,
+    records: Buffer | None,
+    *,
+    acks: int = -1,
+    version: int = PRODUCE_VERSION,
+) -> PartitionProduceResponse:
+    """Produce one batch and return the partition's answer."""
+    answer = client.ask(PRODUCE, version, produce_request(topic, records, acks=acks))
+    return answer.responses[0].partition_responses[0]
+
+
+def fetch_request(
+    topic: str,
+    offset: int = 0,
+    *,
+    wait_ms: int = 0,
+    max_bytes: int = 1 << 24,
+    partition_max_bytes: int = 1 << 20,
+    min_bytes: int = 1,
+) -> FetchRequest:
+    """Return a request for one partition."""
+    wanted = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+    )
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+    )
+
+
+def fetch(client: RawClient, topic: str, offset: int = 0, **limits: int) -> PartitionData:
+    """Fetch from one partition and return its answer."""
+    answer = client.ask(FETCH, FETCH_VERSION, fetch_request(topic, offset, **limits))
+    assert answer.error_code == 0
+    return answer.responses[0].partitions[0]
+
+
+def values(found: PartitionData) -> list[bytes | None]:
+    """Return the values of the records in an answer."""
+    assert found.error_code == 0, ErrorCode(found.error_code)
+    data = found.records or b""
+    assert isinstance(data, bytes | memoryview)
+    return [
+        record.value
+        for start, end in split_batches(data)
+        for record in iter_records(memoryview(data)[start:end])
+    ]
+
+
+def all_values(client: RawClient, topic: str) -> list[bytes | None]:
+    """Return every record's value of a topic, oldest first."""
+    found: list[bytes | None] = []
+    while more := values(fetch(client, topic, len(found))):
+        found += more
+    return found
+
+
+def ask_api_versions(broker: TailraceProcess) -> ApiVersionsResponse:
+    """Ask what every client asks first, on a connection of its own."""
+    with RawClient(broker) as client:
+        return client.ask(API_VERSIONS, 0, ApiVersionsRequest())
+
+
+# ---- what the broker and its other clients do meanwhile
+
+
+class Bystander:
+    """Another client that produces and reads back one record after the other, all the time."""
+
+    def __init__(self, broker: TailraceProcess, topic: str) -> None:
+        self.rounds = 0
+        self._client = RawClient(broker)
+        self._topic = create_topic(broker, topic)
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def wait_for_rounds(self, count: int = 3) -> None:
+        """Return when it has gone `count` rounds more."""
+        target = self.rounds + count
+        deadline = time.monotonic() + ANSWER_S
+        while self.rounds < target and self._thread.is_alive():
+            assert time.monotonic() < deadline, f"disturbed after {self.rounds} rounds"
+            time.sleep(0.01)
+        assert self._failure is None, self._failure
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.wait_for_rounds(1)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.wait_for_rounds()
+        finally:
+            self._stop.set()
+            self._thread.join(ANSWER_S)
+            self._client.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(0.005):
+                self._go_round()
+        except (Closed, OSError, AssertionError) as error:
+            self._failure = error
+
+    def _go_round(self) -> None:
+        value = b"round %d" % self.rounds
+        written = produce(self._client, self._topic, batch(value))
+        assert written.error_code == 0, ErrorCode(written.error_code)
+        assert written.base_offset == self.rounds
+        assert values(fetch(self._client, self._topic, self.rounds)) == [value]
+        self.rounds += 1
+
+
+def reset_peak_memory(broker: TailraceProcess) -> int:
+    """Let `peak_memory` begin anew; return the memory in use now. Unit: bytes."""
+    process = Path("/proc") / str(broker.pid)
+    if process.exists():
+        (process / "clear_refs").write_text("5")
+    return memory(broker)
+
+
+def peak_memory(broker: TailraceProcess) -> int:
+    """Return the most memory in use since the reset; where Linux is not, what is in use now."""
+    status = Path("/proc") / str(broker.pid) / "status"
+    if not status.exists():
+        return memory(broker)
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def memory(broker: TailraceProcess) -> int:
+    """Return the memory in use now: what is resident. Unit: bytes."""
+    size: int = psutil.Process(broker.pid).memory_info().rss
+    return size
+
+
+def lines_about(broker: TailraceProcess, peer: str) -> list[str]:
+    """Return the log lines about a connection that is over, once all of them are here."""
+    with RawClient(broker) as marker:  # what it logs comes after everything that was logged
+        marker.send_bytes(b"\xff\xff\xff\xff")
+        assert marker.is_closed_by_broker()
+        wait_for_line(broker, marker.peer)
+    return [line for line in broker.lines if re.search(rf"peer={re.escape(peer)}\b", line)]
+
+
+def wait_for_line(broker: TailraceProcess, text: str) -> str:
+    """Wait until the broker has printed a line with `text`; return it."""
+    deadline = time.monotonic() + ANSWER_S
+    while time.monotonic() < deadline:
+        for line in list(broker.lines):
+            if text in line:
+                return line
+        time.sleep(0.005)
+    raise AssertionError(f"no line with {text!r} in:\n{broker.output}")
