@@ -12,6 +12,7 @@ from broker.coordinator.rebalance import (
     expire_join,
     expire_sync,
     rebalance_or_complete,
+    release_syncs,
     remove_member,
 )
 from broker.coordinator.records import group_record
@@ -64,7 +65,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, now: No
     group.reply_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
     if group.state is GroupState.STABLE:
-        _assign(group, member, ErrorCode.NONE)
+        _assign(group, member)
     elif group.roster.leader == member.member_id:
         _store_assignments(group, request)
 
@@ -104,7 +105,7 @@ def on_assignment_written(group: ClassicGroup, written: AssignmentWritten, now: 
     for member in group.roster:
         member.assignment = written.assignments.get(member.member_id, b"")
         if member.sync_ticket is not None:
-            _assign(group, member, ErrorCode.NONE)
+            _assign(group, member)
             group.restart_session(member, now)
 
 
@@ -112,8 +113,7 @@ def on_assignment_refused(group: ClassicGroup, written: AssignmentWritten, now: 
     """Give up a generation whose record can never be stored, as it is too large."""
     if not _is_current(group, written):
         return
-    for member in group.roster:
-        _assign(group, member, ErrorCode.UNKNOWN_SERVER_ERROR)
+    release_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR, now)
     begin_rebalance(group, now)
 
 
@@ -121,10 +121,7 @@ def _is_current(group: ClassicGroup, written: AssignmentWritten) -> bool:
     return group.state is GroupState.COMPLETING and group.generation == written.generation
 
 
-def _assign(group: ClassicGroup, member: Member, code: ErrorCode) -> None:
-    if code is not ErrorCode.NONE:
-        group.reply_sync(member, SyncGroupResponse(error_code=code))
-        return
+def _assign(group: ClassicGroup, member: Member) -> None:
     response = SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,

@@ -33,21 +33,21 @@ class OffsetsLog(Protocol):
     def log_end_offset(self) -> Offset:
         """Next offset to be written."""
 
-    def append(self, batch: memoryview) -> "asyncio.Future[Any]":
-        """Append in order of calls; done when it is confirmed."""
+    def append(self, batch: memoryview, /) -> "asyncio.Future[Any]":
+        """Append in order of calls; done when it is confirmed. Fails by an ErrorCode as result."""
 
-    async def read(self, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
+    async def read(self, offset: Offset, max_bytes: int, /) -> Sequence[Buffer]:
         """Return whole batches from the one that holds `offset`; at least one if there is any."""
 
 
 class OffsetsLogs(Protocol):
     """Where partitions are opened; `broker.partition.PartitionLogs` is one."""
 
-    def get(self, tp: TopicPartition) -> OffsetsLog | None:
+    def get(self, tp: TopicPartition, /) -> OffsetsLog | None:
         """Return the partition if it is open here."""
 
-    async def open(self, tp: TopicPartition) -> OffsetsLog:
-        """Open the partition as its owner."""
+    async def open(self, tp: TopicPartition, /) -> OffsetsLog:
+        """Open the partition as its owner. Errors: KafkaError, CoreError."""
 
 
 def size_of(records: Sequence[CoordinatorRecord]) -> int:

@@ -4,6 +4,7 @@ Every Kafka client and tool that reads the topic raw counts on this rule, so it 
 """
 
 OFFSETS_TOPIC = "__consumer_offsets"
+INT32_MIN = -(1 << 31)
 
 
 def java_string_hash(text: str) -> int:
@@ -18,6 +19,9 @@ def java_string_hash(text: str) -> int:
 def partition_for_group(group_id: str, partition_count: int) -> int:
     """Return the partition whose owner coordinates the group.
 
-    Source: GroupCoordinatorService.partitionFor; Utils.abs (a mask, not an absolute value).
+    The absolute value of the hash, not its lower 31 bits: they differ for every negative hash. The
+    smallest int, which has no absolute value, counts as 0.
+    Source: GroupCoordinatorService.partitionFor, Utils.abs.
     """
-    return (java_string_hash(group_id) & 0x7FFF_FFFF) % partition_count
+    value = java_string_hash(group_id)
+    return 0 if value == INT32_MIN else abs(value) % partition_count

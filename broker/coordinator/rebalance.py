@@ -20,8 +20,7 @@ AWAY_WAIT_MS_MIN = 1_000
 
 def begin_rebalance(group: ClassicGroup, now: Now) -> None:
     """Ask every member to join again: the barrier opens when all did, or when time is up."""
-    for member in group.roster:
-        group.reply_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    release_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     group.roster.pending_sync.clear()
     group.sync_deadline_ms = NEVER
     is_initial = group.state is GroupState.EMPTY
@@ -36,6 +35,14 @@ def begin_rebalance(group: ClassicGroup, now: Now) -> None:
         complete_join(group, now)
     else:
         _open_barrier_at(group, now.mono_ms + timeout_ms)
+
+
+def release_syncs(group: ClassicGroup, code: ErrorCode, now: Now) -> None:
+    """Refuse everybody in the sync barrier; from now on they must send heartbeats again."""
+    for member in group.roster:
+        if member.sync_ticket is not None:
+            group.reply_sync(member, SyncGroupResponse(error_code=code))
+            group.restart_session(member, now)
 
 
 def rebalance_or_complete(group: ClassicGroup, now: Now) -> None:

@@ -184,9 +184,10 @@ class GroupCoordinator:
         """Return the groups of all shards that pass the filters; waits a while for loading."""
         try:
             async with asyncio.timeout(LOAD_WAIT_S):
-                for runner in self._runners:
-                    await runner.loaded()
+                all_loaded = all([await runner.loaded() for runner in self._runners])
         except TimeoutError:
+            all_loaded = False
+        if not all_loaded:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [
             listed(group)

@@ -51,6 +51,11 @@ Source: GroupMetadataManager.appendGroupMetadataErrorToResponseError.
 """
 
 
+def _is_gone(error: CoreError | KafkaError) -> bool:
+    code = error.code if isinstance(error, KafkaError) else error_code(error)
+    return code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What all shards of one coordinator share."""
@@ -173,35 +178,28 @@ class ShardRunner:
             self._confirm(shard, writes)
             return
         self._in_flight.append(writes)
-        try:
-            future = self._log.append(to_batch(records, self._around.clock.now_ms()))
-        except (CoreError, KafkaError) as error:
-            self._fail(error)
-        else:
-            future.add_done_callback(partial(self._on_appended, shard))
+        future = self._log.append(to_batch(records, self._around.clock.now_ms()))
+        future.add_done_callback(partial(self._on_appended, shard))
 
     def _on_appended(self, shard: GroupShard, appended: Answer) -> None:
-        error = None if appended.cancelled() else appended.exception()
         if shard is not self.shard:
             return
-        if appended.cancelled() or error is not None:
-            self._fail(error)
-            return
-        self._confirm(shard, self._in_flight.popleft())
+        outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER if appended.cancelled() else appended.result()
+        if isinstance(outcome, ErrorCode):
+            self._fail(outcome)
+        else:
+            self._confirm(shard, self._in_flight.popleft())
 
     def _confirm(self, shard: GroupShard, writes: list[Write]) -> None:
         for write in writes:
             self._around.metrics.records_written_total += len(write.records)
             self._act(shard.on_written(write, self._around.now()))
 
-    def _fail(self, error: BaseException | None) -> None:
+    def _fail(self, error: ErrorCode) -> None:
         """Give the shard up: what is on the stream is the truth, and it will be read again."""
         self._around.metrics.shard_failures_total += 1
-        logger.warning("group_shard_failed partition=%s error=%r", self.tp, error)
-        code = ErrorCode.NOT_COORDINATOR
-        if isinstance(error, CoreError):
-            code = _APPEND_ERRORS.get(error_code(error), code)
-        self.unload(code)
+        logger.warning("group_shard_failed partition=%s error=%s", self.tp, error.name)
+        self.unload(_APPEND_ERRORS.get(error, ErrorCode.NOT_COORDINATOR))
         self.load_soon()
 
     def unload(self, code: ErrorCode) -> None:
@@ -225,22 +223,23 @@ class ShardRunner:
         if self.shard is None and self._loading is None:
             self._loading = self._tasks.spawn(self._load(), f"load {self.tp}")
 
-    async def loaded(self) -> None:
-        """Wait until the shard serves. Cancel: loading goes on."""
-        while self.shard is None:
-            self.load_soon()
-            if self._loading is not None:
-                await asyncio.wait([self._loading])
+    async def loaded(self) -> bool:
+        """Wait until the shard serves, or cannot. Cancel: loading goes on."""
+        self.load_soon()
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
+        return self.shard is not None
 
     async def _load(self) -> None:
         try:
             for attempt in count():
                 try:
                     await self._load_once()
-                except CoreError as error:
-                    delay_s = RELOAD_DELAYS_S[min(attempt, len(RELOAD_DELAYS_S) - 1)]
+                except (CoreError, KafkaError) as error:
                     logger.warning("group_load_failed partition=%s error=%r", self.tp, error)
-                    await asyncio.sleep(delay_s)
+                    if _is_gone(error):
+                        return
+                    await asyncio.sleep(RELOAD_DELAYS_S[min(attempt, len(RELOAD_DELAYS_S) - 1)])
                 else:
                     return
         finally:

@@ -1,0 +1,262 @@
+"""Drives a GroupShard as the runtime does, with a clock that tests move and writes they confirm."""
+
+from collections import deque
+from itertools import count
+from typing import Any
+
+from broker.coordinator.config import GroupConfig
+from broker.coordinator.deadlines import Deadlines
+from broker.coordinator.effects import NEVER, Caller, Effects, Now, Ticket, Write
+from broker.coordinator.group import ClassicGroup
+from broker.coordinator.records import CoordinatorRecord, read_record
+from broker.coordinator.shard import GroupShard
+from protocol.errors import ErrorCode
+from protocol.kafka.messages.heartbeat import HeartbeatRequest
+from protocol.kafka.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from protocol.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from protocol.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.kafka.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+GROUP = "g"
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+DELAY_MS = 3_000
+START_MS = 1_700_000_000_000
+
+
+def subscription(*topics: str, extra: bytes = b"") -> bytes:
+    """Return ConsumerProtocolSubscription bytes, version 1."""
+    names = b"".join(len(t.encode()).to_bytes(2, "big") + t.encode() for t in topics)
+    return b"\0\1" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff" + extra
+
+
+RANGE = (("range", subscription("t")),)
+
+
+class Driver:
+    """One shard with one group of interest, a clock and a stream."""
+
+    def __init__(self, config: GroupConfig | None = None, *, confirm: bool = True) -> None:
+        self.config = config or GroupConfig()
+        numbers = count(1)
+        self.shard = GroupShard(self.config, lambda: f"u{next(numbers)}")
+        self.mono_ms = 0
+        self.confirm = confirm
+        """Whether writes are confirmed at once."""
+        self.stream: list[CoordinatorRecord] = []
+        """Confirmed records."""
+        self.unconfirmed: deque[Write] = deque()
+        self.replies: dict[Ticket, Any] = {}
+        self.asked: set[Ticket] = set()
+        self._tickets = count(1)
+        self._deadlines = Deadlines()
+        self.partitions = {"t": 3, "other": 1}
+
+    @property
+    def now(self) -> Now:
+        return Now(START_MS + self.mono_ms, self.mono_ms)
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.shard.groups[GROUP]
+
+    def ticket(self) -> Ticket:
+        ticket = next(self._tickets)
+        self.asked.add(ticket)
+        return ticket
+
+    def act(self, effects: Effects) -> None:
+        for ticket, response in effects.replies:
+            assert ticket in self.asked, "a reply to nobody"
+            assert ticket not in self.replies, "two replies to one request"
+            self.replies[ticket] = response
+        self.unconfirmed.extend(effects.writes)
+        if effects.wake_at_ms < NEVER:
+            self._deadlines.schedule(effects.group_id, effects.wake_at_ms)
+        if self.confirm:
+            self.confirm_all()
+
+    def confirm_one(self) -> None:
+        write = self.unconfirmed.popleft()
+        self.stream += write.records
+        self.act(self.shard.on_written(write, self.now))
+
+    def confirm_all(self) -> None:
+        while self.unconfirmed:
+            self.confirm_one()
+
+    def advance(self, ms: int) -> None:
+        """Move the clock, stopping at every deadline on the way."""
+        until = self.mono_ms + ms
+        self.fire_due()
+        while self._deadlines.next_ms() <= until:
+            self.mono_ms = max(self.mono_ms, self._deadlines.next_ms())
+            self.fire_due()
+        self.mono_ms = until
+
+    def fire_due(self) -> None:
+        for group_id in self._deadlines.pop_due(self.mono_ms):
+            self.act(self.shard.expire(group_id, self.now))
+
+    # Requests
+
+    def join(self, member_id: str = "", **fields: Any) -> Ticket:
+        version = fields.pop("version", 5)
+        client_id = fields.pop("client_id", "c")
+        protocols = fields.pop("protocols", RANGE)
+        request = JoinGroupRequest(
+            **{
+                "group_id": GROUP,
+                "session_timeout_ms": SESSION_MS,
+                "rebalance_timeout_ms": REBALANCE_MS,
+                "protocol_type": "consumer",
+                "member_id": member_id,
+                "protocols": [JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
+                **fields,
+            }
+        )
+        ticket = self.ticket()
+        self.act(self.shard.join(request, Caller(client_id, "/h", version), ticket, self.now))
+        return ticket
+
+    def new_id(self, **fields: Any) -> str:
+        """Have a member id handed out (v4+)."""
+        response = self.joined(self.join(**fields))
+        assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return response.member_id
+
+    def joined(self, ticket: Ticket) -> JoinGroupResponse:
+        response = self.replies[ticket]
+        assert isinstance(response, JoinGroupResponse)
+        return response
+
+    def sync(
+        self, member_id: str, assignments: dict[str, bytes] | None = None, **fields: Any
+    ) -> Ticket:
+        request = SyncGroupRequest(
+            **{
+                "group_id": GROUP,
+                "generation_id": self.group.generation if GROUP in self.shard.groups else 1,
+                "member_id": member_id,
+                "assignments": [
+                    SyncGroupRequestAssignment(member_id=m, assignment=a)
+                    for m, a in (assignments or {}).items()
+                ],
+                **fields,
+            }
+        )
+        ticket = self.ticket()
+        self.act(self.shard.sync(request, ticket, self.now))
+        return ticket
+
+    def synced(self, ticket: Ticket) -> SyncGroupResponse:
+        response = self.replies[ticket]
+        assert isinstance(response, SyncGroupResponse)
+        return response
+
+    def heartbeat(self, member_id: str, **fields: Any) -> ErrorCode:
+        request = HeartbeatRequest(
+            **{
+                "group_id": GROUP,
+                "generation_id": self.group.generation if GROUP in self.shard.groups else 1,
+                "member_id": member_id,
+                **fields,
+            }
+        )
+        ticket = self.ticket()
+        self.act(self.shard.heartbeat(request, ticket, self.now))
+        return ErrorCode(self.replies[ticket].error_code)
+
+    def leave(self, *members: tuple[str, str | None]) -> list[ErrorCode]:
+        identities = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
+        ticket = self.ticket()
+        self.act(self.shard.leave(GROUP, identities, ticket, self.now))
+        response = self.replies[ticket]
+        assert isinstance(response, LeaveGroupResponse)
+        return [ErrorCode(member.error_code) for member in response.members]
+
+    def commit(self, member_id: str = "", generation: int = -1, **fields: Any) -> Ticket:
+        version = fields.pop("version", 7)
+        offsets = fields.pop("offsets", {("t", 0): 1})
+        metadata = fields.pop("metadata", "")
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=partition,
+                        committed_offset=offset,
+                        committed_metadata=metadata,
+                    )
+                ],
+            )
+            for (topic, partition), offset in offsets.items()
+        ]
+        request = OffsetCommitRequest(
+            **{
+                "group_id": GROUP,
+                "generation_id_or_member_epoch": generation,
+                "member_id": member_id,
+                "topics": topics,
+                **fields,
+            }
+        )
+        ticket = self.ticket()
+        caller = Caller("c", "/h", version)
+        self.act(
+            self.shard.commit(
+                request, caller, lambda topic: self.partitions.get(topic, 0), ticket, self.now
+            )
+        )
+        return ticket
+
+    def commit_codes(self, ticket: Ticket) -> list[ErrorCode]:
+        response = self.replies[ticket]
+        return [ErrorCode(p.error_code) for t in response.topics for p in t.partitions]
+
+    def committed(self, topic: str = "t", partition: int = 0, group: str = GROUP) -> int | None:
+        found = self.shard.offsets.of_group(group).get(topic, {}).get(partition)
+        return None if found is None else found.offset
+
+    # Whole stories
+
+    def stable(self, size: int = 1, **fields: Any) -> list[str]:
+        """Bring the group to Stable with `size` dynamic members; the first one leads."""
+        ids = [self.new_id(**fields) for _ in range(size)]
+        tickets = [self.join(id_, **fields) for id_ in ids]
+        self.advance(self.config.initial_rebalance_delay_ms * 2)
+        assert all(self.joined(t).error_code == ErrorCode.NONE for t in tickets)
+        self.sync_all(ids)
+        return ids
+
+    def sync_all(self, ids: list[str]) -> None:
+        leader = self.group.roster.leader
+        assert leader is not None
+        given = {id_: b"for " + id_.encode() for id_ in ids}
+        for id_ in ids:
+            self.sync(id_, given if id_ == leader else None)
+        assert self.group.state.value == "Stable"
+
+    def reloaded(self, records: list[CoordinatorRecord] | None = None) -> "Driver":
+        """Return a driver whose shard was loaded from this one's stream."""
+        other = Driver(self.config)
+        other.mono_ms = self.mono_ms
+        for record in self.stream if records is None else records:
+            update = read_record(record.key, record.value)
+            assert update is not None
+            other.shard.replay(update)
+        for effects in other.shard.on_loaded(other.now):
+            other.act(effects)
+        return other
