@@ -41,6 +41,7 @@ class Sender:
         self._to = to
         self._topic = topic
         self._stamp = stamp
+        self._headers = list(stamp.headers)
         self._client = producer(to, linger_ms=5, message_timeout_ms=int(to.timeout_s * 1000))
 
     def send(self, key: bytes | None, value: bytes | None) -> None:
@@ -49,12 +50,12 @@ class Sender:
             try:
                 self._client.produce(
                     self._topic,
-                    value,
-                    self._stamp.key if key is None else key,
-                    self._stamp.partition,
-                    self._told,
-                    self._stamp.timestamp_ms,
-                    list(self._stamp.headers),
+                    value=value,
+                    key=self._stamp.key if key is None else key,
+                    partition=self._stamp.partition,
+                    on_delivery=self._told,
+                    timestamp=self._stamp.timestamp_ms,
+                    headers=self._headers,
                 )
             except BufferError:
                 self._client.poll(FLUSH_S)
