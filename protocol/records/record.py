@@ -32,7 +32,8 @@ from protocol.varint import read_varint, read_varlong, write_varint
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
-_RECORD_BYTES_MIN = 7  # six one-byte numbers and the attributes
+RECORD_BYTES_MIN = 7
+"""Six one-byte numbers and the attributes."""
 _HEADER_BYTES_MIN = 2
 
 
@@ -82,7 +83,7 @@ def payload_of(
     payload = decompress(
         header.codec, memoryview(batch)[HEADER_SIZE : header.size_bytes], max_bytes
     )
-    if not 0 <= header.record_count <= len(payload) // _RECORD_BYTES_MIN:
+    if not 0 <= header.record_count <= len(payload) // RECORD_BYTES_MIN:
         raise BadLength(f"{header.record_count} records in {len(payload)} bytes")
     return header, payload
 
@@ -104,7 +105,7 @@ def walk(header: BatchHeader, payload: Buffer) -> Iterator[RecordShape]:
 def _read_shape(payload: Buffer, at: int) -> RecordShape:
     length, at = read_varint(payload, at)
     end = at + length
-    if length < _RECORD_BYTES_MIN - 1 or end > len(payload):
+    if length < RECORD_BYTES_MIN - 1 or end > len(payload):
         raise BadLength(f"a record of {length} bytes")
     timestamp_delta, at = read_varlong(payload, at + 1)
     offset_delta, at = read_varint(payload, at)

@@ -26,7 +26,7 @@ from protocol.records.batch import (
     BatchHeader,
     unpack_header,
 )
-from protocol.records.record import walk
+from protocol.records.record import RECORD_BYTES_MIN, walk
 
 UNBOUNDED_MS = (1 << 63) - 1
 """`message.timestamp.before.max.ms` as Kafka has it by default: no lower bound."""
@@ -155,8 +155,16 @@ def _check_contents(buf: Buffer, header: BatchHeader, rules: ProduceRules, now_m
         _refuse(ErrorCode.INVALID_TIMESTAMP, "a producer may not set LogAppendTime")
     if _needs_walk(header, rules, now_ms):
         _check_records(_payload(buf, header), header, rules, now_ms)
-    elif header.attributes & CODEC_MASK and rules.check_payload:
-        _payload(buf, header)
+    elif not header.attributes & CODEC_MASK:
+        _check_room(header, len(buf) - HEADER_SIZE)
+    elif rules.check_payload:
+        _check_room(header, len(_payload(buf, header)))
+
+
+def _check_room(header: BatchHeader, size: int) -> None:
+    """Refuse a count that the bytes cannot hold: 100 bytes could take two billion offsets."""
+    if header.record_count * RECORD_BYTES_MIN > size:
+        _refuse(ErrorCode.INVALID_RECORD, f"{header.record_count} records in {size} bytes")
 
 
 def _needs_walk(header: BatchHeader, rules: ProduceRules, now_ms: int) -> bool:
@@ -200,6 +208,8 @@ def _check_records(payload: Buffer, header: BatchHeader, rules: ProduceRules, no
     except DecodeError as error:
         raise InvalidBatch(ErrorCode.INVALID_RECORD, str(error)) from None
     _refuse_records(keyless, untimely)
+    if header.max_timestamp > newest:  # no record has it, but retention and time search would
+        _refuse(ErrorCode.INVALID_TIMESTAMP, f"max timestamp {header.max_timestamp} is no record's")
 
 
 def _time_bounds(rules: ProduceRules, now_ms: int) -> tuple[int, int]:

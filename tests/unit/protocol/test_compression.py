@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import Codec, compress, decompress
+from protocol.compression import STREAMS_MAX, Codec, compress, decompress
 from protocol.errors import BadLength, BadValue, DecodeError
 from tests.strategies import hostile
 
@@ -82,6 +82,17 @@ def test_gzip_of_several_members_as_the_rfc_allows() -> None:
         decompress(Codec.GZIP, members, 6)
     with pytest.raises(BadValue):
         decompress(Codec.GZIP, members + b"trailing")
+
+
+@pytest.mark.parametrize(
+    ("codec", "unit"),
+    [(Codec.GZIP, gzip.compress(b"x")), (Codec.LZ4, lz4.frame.compress(b"x", store_size=False))],
+)
+def test_streams_behind_each_other_are_counted(codec: Codec, unit: bytes) -> None:
+    """Each costs a copy of the rest, so their number is a limit on time, not on memory."""
+    assert decompress(codec, unit * STREAMS_MAX) == b"x" * STREAMS_MAX
+    with pytest.raises(BadValue):
+        decompress(codec, unit * (STREAMS_MAX + 1))
 
 
 def test_gzip_with_a_wrong_checksum_is_refused() -> None:

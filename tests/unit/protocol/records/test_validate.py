@@ -139,6 +139,17 @@ def test_offset_range_and_count(delta: int, count: int) -> None:
     assert refusal(data).code == ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.parametrize("codec", list(Codec))
+def test_more_records_than_the_bytes_can_hold(codec: Codec) -> None:
+    """One small batch must not use up two billion offsets."""
+    data = batch(codec=codec)
+    for count in (1 << 16, (1 << 31) - 1):
+        change(">i", 23, count - 1, data)
+        refused = refusal(change(">i", 57, count, data))
+        assert refused.code == ErrorCode.INVALID_RECORD
+        assert refused.message.startswith(f"{count} records in ")
+
+
 def test_a_control_batch_from_a_client() -> None:
     assert refusal(batch(attributes=CONTROL)).code == ErrorCode.INVALID_RECORD
 
@@ -208,6 +219,14 @@ def test_times_in_the_future(codec: Codec) -> None:
     refused = refusal(timed(NOW_MS, NOW_MS + HOUR_MS + 1, codec=codec))
     assert refused.code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in refused.record_errors] == [1]
+
+
+def test_a_max_timestamp_that_no_record_has() -> None:
+    """Retention would keep such a segment for good."""
+    data = change(">q", 35, NOW_MS + 2 * HOUR_MS)
+    assert refusal(data).code == ErrorCode.INVALID_TIMESTAMP
+    assert refusal(data, COMPACTED).code == ErrorCode.INVALID_TIMESTAMP
+    check_batch(data, ORDINARY._replace(log_append_time=True), NOW_MS)
 
 
 def test_times_in_the_past() -> None:
