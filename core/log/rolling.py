@@ -45,11 +45,6 @@ class Roll:
     phase: RollPhase = RollPhase.STEADY
     retry_at_ms: int = 0
 
-    @property
-    def holds_records(self) -> bool:
-        """Whether records must wait for the new segment."""
-        return self.phase is RollPhase.STARTING
-
     def may_begin(self, now_ms: int) -> bool:
         """Tell whether a roll that is due may begin now."""
         return self.phase is RollPhase.STEADY and now_ms >= self.retry_at_ms

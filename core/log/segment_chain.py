@@ -18,7 +18,7 @@ from core.log.allocation import LedgerAllocator
 from core.log.config import LogConfig
 from core.log.owner import SegmentState
 from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
-from core.log.rolling import Roll, RollPhase
+from core.log.rolling import Roll
 from core.log.segment_nodes import SegmentNodes
 from core.log.segment_writer import SegmentListener, SegmentWriter
 from core.log.segments import SegmentList
@@ -79,6 +79,8 @@ class SegmentChain:
         self._failed = False
         self.roll = Roll()
         self.current: SegmentWriter | None = None
+        self.writable: SegmentWriter | None = None
+        """The current segment while it takes records; None while they must wait."""
         self.records_before = 0
         """User records that this owner put into segments before the current one."""
         self.next_lssn = book.segments.next_lssn(nodes.lssn_counter)
@@ -91,11 +93,6 @@ class SegmentChain:
     def lssn(self) -> int:
         """The current segment's LSSN, or the one that the first will have."""
         return self.next_lssn if self.current is None else self.current.metadata.lssn
-
-    @property
-    def holds_records(self) -> bool:
-        """Whether records must wait."""
-        return self.current is None or self.roll.phase is RollPhase.STARTING
 
     def advance(self, first_txid: TxId) -> None:
         """Begin to start the next segment; `first_txid` counts if no record was written before."""
@@ -119,7 +116,7 @@ class SegmentChain:
         if segment is not None and not self._failed:
             self._add_index(segment, self._state.snapshot())
             await self._complete(segment)
-            self.current = None
+            self.current = self.writable = None
         await self._allocator.give_back()
 
     async def stop(self) -> None:
@@ -146,6 +143,7 @@ class SegmentChain:
         if ledger is None or self._has_failed():
             return
         self.roll.freeze()
+        self.writable = None
         await self._start(new, ledger, first_txid if old is None else old.last_txid)
         if old is not None:
             await self._all_confirmed(old)
@@ -196,7 +194,7 @@ class SegmentChain:
         parts = pack_snapshot(snapshot)
         for part in parts:
             new.add_control(part)
-        self.current = new
+        self.current = self.writable = new
         self.roll.switch()
         logger.info("segment_started lssn=%d ledger=%d", metadata.lssn, metadata.ledger_id)
         self._user.on_switched(is_first_entry_free=not parts)

@@ -105,7 +105,7 @@ class LogWriter:
         OverCapacity: nothing was taken, the writer lives. Any other CoreError: it is dead.
         """
         if self._error is not None or self._is_closing:
-            raise self._error or Unavailable("the log writer is closed")
+            raise self._refusal()
         if not self.last_txid <= txid < END_OF_STREAM_TXID or txid < 0:
             raise TransactionIdOutOfOrder(f"txid {txid} after {self.last_txid}")
         if length > self._config.record_bytes_max:
@@ -117,13 +117,13 @@ class LogWriter:
         self._waiting.append(WaitingRecord(txid, payload, length))
         self._appended += 1
         self.last_txid = txid
-        if self._transmit_handle is None:
-            if self._is_immediate:
-                self._transmit_handle = self._loop.call_soon(self._transmit)
-            else:
-                self._plan_transmission()
-        elif not self._is_immediate:
+        if self._transmit_handle is None or not self._is_immediate:
             self._plan_transmission()
+
+    def _refusal(self) -> CoreError:
+        if self._error is not None:
+            return self._error.with_traceback(None)
+        return Unavailable("the log writer is closed")
 
     async def flush(self) -> None:
         """Send what waits, whatever the policy, and wait until all of it is confirmed.
@@ -131,7 +131,7 @@ class LogWriter:
         Errors: the writer's failure. Cancel: only the waiting ends.
         """
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
         self._transmit()
         if self._confirmed < self._appended:
             confirmed = self._loop.create_future()
@@ -149,7 +149,7 @@ class LogWriter:
             self._chain.advance(segment.last_txid)
             await self._chain.settled()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
 
     async def close(self) -> None:
         """Confirm everything, complete the segment, give the log up. Idempotent.
@@ -175,7 +175,7 @@ class LogWriter:
             self._fail(error)
             raise
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
 
     async def _let_go(self, reason: CoreError) -> None:
         self._stop(reason)
@@ -185,7 +185,10 @@ class LogWriter:
     # ------------------------------------------------------------------ sending
 
     def _plan_transmission(self) -> None:
-        """Periodic: in a while. Buffered: at once when enough waits, in a while at the latest."""
+        """Immediate: after this turn. Periodic: in a while. Buffered: now when enough waits."""
+        if self._is_immediate:
+            self._transmit_handle = self._loop.call_soon(self._transmit)
+            return
         config = self._config
         is_full = (
             config.transmit_policy is TransmitPolicy.BUFFERED
@@ -204,10 +207,10 @@ class LogWriter:
         if self._error is not None:
             return
         chain = self._chain
-        segment = chain.current
-        if segment is None or chain.holds_records:
+        segment = chain.writable
+        if segment is None:
             self._is_blocked = True
-            if segment is None and self._waiting and chain.roll.may_begin(0):
+            if chain.current is None and self._waiting and chain.roll.may_begin(0):
                 self._start_first_segment()
             return
         waiting = self._waiting
@@ -248,7 +251,7 @@ class LogWriter:
 
     def on_switched(self, *, is_first_entry_free: bool) -> None:
         """Go on in the new segment (ChainUser)."""
-        segment = self._chain.current
+        segment = self._chain.writable
         if is_first_entry_free and not self._waiting and segment is not None:
             segment.add_control()  # so that the bookies know the ledger
         self._transmit()
@@ -285,8 +288,8 @@ class LogWriter:
 
     def _publish(self) -> None:
         self._control_handle = None
-        segment = self._chain.current
-        if segment is None or self._chain.holds_records or self._error is not None:
+        segment = self._chain.writable
+        if segment is None or self._error is not None:
             return
         if not segment.is_confirmed or segment.last_is_control:
             return  # a later entry carries the news, or did; its confirmation plans anew

@@ -1,5 +1,6 @@
 """One log as its users see it: write, read, roll, reopen, truncate."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from core.errors import (
     TransactionIdOutOfOrder,
     Unavailable,
 )
+from core.log.log import Log
+from core.log.reader import LogReader
 from protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.world import (
     Listener,
@@ -41,6 +44,15 @@ def test_what_was_confirmed_is_read_in_order(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+async def until_control(log: Log) -> None:
+    """Wait until the last confirmed entry is a control record."""
+    assert log.writer is not None
+    segment = log.writer._chain.current
+    assert segment is not None
+    while not (segment.last_is_control and segment.is_confirmed):
+        await log.tail_moved(log.tail_version)
+
+
 def test_worked_trace_of_the_reference(tmp_path: Path) -> None:
     """reference DistributedLog 15.3, with the values that it gives."""
 
@@ -58,13 +70,13 @@ def test_worked_trace_of_the_reference(tmp_path: Path) -> None:
         assert [p for p in tree if "/lock/member_tailrace_s" in p]
 
         await write(writer, 1)
-        await _until_control(log)
+        await until_control(log)
         first = f"{root}/ledgers/inprogress_000000000000000001"
         assert (await world.store.get(first)).data == b"5;10;1;1;0;0;-1"
         assert (await world.store.get(f"{root}/ledgers")).data == b"1"
         assert (await world.store.get(f"{root}/allocation")).data == b""
         await write(writer, 2)
-        await _until_control(log)
+        await until_control(log)
         await write(writer, 3)
         await writer.roll()
         tree = await world.dump(root)
@@ -83,13 +95,6 @@ def test_worked_trace_of_the_reference(tmp_path: Path) -> None:
         assert [record.position for _, record in found] == [1, 2, 3, 1]
         await writer.close()
 
-    async def _until_control(log: object) -> None:
-        import asyncio
-
-        segment = log.writer._chain.current  # type: ignore[attr-defined]
-        while not (segment.last_is_control and segment.is_confirmed):
-            await asyncio.sleep(0.001)
-
     run_world(tmp_path, story)
 
 
@@ -100,8 +105,6 @@ def test_records_of_one_turn_share_an_entry(tmp_path: Path) -> None:
         await write(writer, 1, 2, 3)
         await write(writer, 4)
         assert [d for d, _ in await read_all(log)] == [
-            DLSN(1, 1, 0), DLSN(1, 1, 1), DLSN(1, 1, 2), DLSN(1, 2, 0),
-        ] or [d for d, _ in await read_all(log)] == [
             DLSN(1, 0, 0), DLSN(1, 0, 1), DLSN(1, 0, 2), DLSN(1, 1, 0),
         ]  # fmt: skip
         await writer.close()
@@ -164,7 +167,7 @@ def test_state_is_restored_from_one_entry_after_a_clean_end(tmp_path: Path) -> N
         await writer.close()
         index = await log.read_index(1)
         assert index is not None
-        assert [txid for *_, txid in __import__("json").loads(index)[2]] == [1, 2, 3]
+        assert [txid for *_, txid in json.loads(index)[2]] == [1, 2, 3]
 
     run_world(tmp_path, story)
 
@@ -196,6 +199,11 @@ def test_state_is_restored_from_snapshot_and_records_after_a_crash(
     run_world(tmp_path, story)
 
 
+async def drain(reader: LogReader) -> None:
+    while await reader.read(1):
+        pass
+
+
 def test_truncate_and_purge(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await world.log()
@@ -216,11 +224,10 @@ def test_truncate_and_purge(tmp_path: Path) -> None:
         assert [s.lssn for s in purged] == [1, 2, 3]
         assert await txids_of(log) == list(range(30, 40))
         with pytest.raises(LogTruncated):
-            while await reader.read(1):
-                pass
+            await drain(reader)
         await reader.close()
         await writer.close()
-        assert await log.purge_segments(99) == [log.segments.segments[0]] or True
+        assert [s.lssn for s in await log.purge_segments(99)] == [4]
         assert await txids_of(await world.log()) == []  # what is left has no records
 
     run_world(tmp_path, story)

@@ -32,11 +32,19 @@ class Listener:
     def __init__(self) -> None:
         self.confirmed: list[int] = []
         self.errors: list[CoreError] = []
+        self._moved = asyncio.Event()
 
     def on_confirmed(self, txid: int) -> None:
         assert not self.confirmed or txid >= self.confirmed[-1]
         assert not self.errors, "confirmed after failing"
         self.confirmed.append(txid)
+        self._moved.set()
+
+    async def reached(self, txid: int) -> None:
+        """Wait until the record is confirmed."""
+        while self.last < txid:
+            self._moved.clear()
+            await self._moved.wait()
 
     def on_failed(self, error: CoreError) -> None:
         self.errors.append(error)
