@@ -45,6 +45,7 @@ class IndexFiles:
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._directory = directory
+        self._synced_directories: set[Path] = set()
 
     def path(self, ledger_id: int) -> Path:
         """Return where the index file of a ledger lies."""
@@ -107,8 +108,7 @@ class IndexFiles:
             self._files.sync(fd)
         finally:
             self._files.close(fd)
-        if is_new:
-            self._files.sync_directory(path.parent)
+        self._sync_names(path.parent, is_new=is_new)
 
     def remove(self, ledger_id: LedgerId) -> None:
         """Remove the index file of a ledger."""
@@ -128,6 +128,13 @@ class IndexFiles:
             return self._files.open(self.path(ledger_id), os.O_RDWR)
         except FileNotFoundError:
             return None
+
+    def _sync_names(self, leaf: Path, *, is_new: bool) -> None:
+        """Sync the way to a file: once for each directory (a killed process may not have)."""
+        for directory in (leaf.parent.parent, leaf.parent, leaf):
+            if directory not in self._synced_directories or (is_new and directory == leaf):
+                self._files.sync_directory(directory)
+                self._synced_directories.add(directory)
 
     def _last_slot(self, fd: int) -> tuple[EntryId, int]:
         """Return the last entry id with a location, and that; (-1, 0) if there is none."""

@@ -3,7 +3,8 @@
 1. The journal is replayed from lastMark: keys, fences, explicit LACs (and entries, if it has any).
 2. The entry logs are scanned from entryLogMark: every whole group is indexed again, the torn end of
    the last log is cut off.
-3. What was found is synced, so that nothing is served that a power loss could still take away.
+3. What was found is synced, names and bytes: after a kill it may be in memory only, and nothing
+   is served that a power loss could still take away.
 4. Entries that only the journal has are given back, to be added again.
 Everything is idempotent: a crash at any point leaves the same to be found. Blocks.
 """
@@ -81,6 +82,9 @@ class Recovery:
 
     def run(self, now_ms: int) -> Recovered:
         """Return what is there; the files are ready to be appended to."""
+        for current in (self._journals, self._logs):
+            for directory in (current.parent.parent, current.parent, current):
+                self._files.sync_directory(directory)
         self._replay_journals(now_ms)
         self._scan_entry_logs()
         self._found.only_in_journal = [

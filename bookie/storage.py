@@ -86,6 +86,7 @@ class Storage:
         try:
             if found.only_in_journal:
                 await self._add_again(found.only_in_journal)
+            self.upkeep.resume()
         except BaseException:
             await self._end_writer()
             await self._end(self.upkeep.thread, self._reads)
@@ -132,7 +133,7 @@ class Storage:
             if not self.failed.done():
                 await self.upkeep.checkpoint()
         finally:
-            self.upkeep.stop()
+            self.upkeep.hold()
             await self._end(self.upkeep.thread, self._reads)
             self._reader.close()
 

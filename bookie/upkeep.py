@@ -48,7 +48,7 @@ class Upkeep:
         self._marked = (Mark(-1), Mark(-1))
         """What the marks on disk say; at first unknown."""
         self._unsaved_bytes = 0
-        self._is_stopped = False
+        self._is_held = True
         self._running: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -63,7 +63,6 @@ class Upkeep:
         self._is_usage_known = found.entry_log is None
         self._marked = found.marks
         self._unsaved_bytes = found.tail_bytes
-        self._consider()
 
     @property
     def active_log(self) -> int:
@@ -110,14 +109,22 @@ class Upkeep:
         )
         return done
 
-    def stop(self) -> None:
+    def resume(self) -> None:
+        """Plan checkpoints by itself from now on.
+
+        Not before all that only the journal has is durable elsewhere: a mark would pass it.
+        """
+        self._is_held = False
+        self._consider()
+
+    def hold(self) -> None:
         """Plan nothing more by itself."""
-        self._is_stopped = True
+        self._is_held = True
         if self._timer is not None:
             self._timer.cancel()
 
     def _consider(self) -> None:
-        if self._running is not None or self._is_stopped:
+        if self._running is not None or self._is_held:
             return
         if self._seals or self._unsaved_bytes >= self._config.flush_entry_log_bytes:
             _forget(self.checkpoint())

@@ -38,12 +38,13 @@ class _Name(NamedTuple):
 
 
 class CrashFiles(SystemFiles):
-    def __init__(self, stop_at: int | None = None) -> None:
+    def __init__(self, stop_at: int | None = None, after: "CrashFiles | None" = None) -> None:
+        """`after`: its process was killed and the machine stayed on; what it had not synced."""
         self.stop_at = stop_at
         self.steps: list[str] = []
         self._paths: dict[int, Path] = {}
-        self._unsynced: dict[Path, list[_Write]] = {}
-        self._names: dict[Path, list[_Name]] = {}
+        self._unsynced: dict[Path, list[_Write]] = dict(after._unsynced) if after else {}
+        self._names: dict[Path, list[_Name]] = dict(after._names) if after else {}
 
     @property
     def is_crashed(self) -> bool:
