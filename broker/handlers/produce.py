@@ -32,7 +32,9 @@ ZSTD_SINCE = 7
 ADMIN_CLIENT_ID = "__admin_client"
 """May write to internal topics, as in Kafka."""
 
-Appending: TypeAlias = asyncio.Future[AppendOutcome]
+LateOutcome: TypeAlias = AppendOutcome | PartitionProduceResponse
+"""Of an append that waited for its partition to open: its refusal says all that it has to say."""
+Appending: TypeAlias = asyncio.Future[AppendOutcome] | asyncio.Future[LateOutcome]
 
 
 class _Slot(NamedTuple):
@@ -106,7 +108,7 @@ def _append_open(
 
 def _append_when_open(shared: _Request, topic: str, index: int, records: memoryview) -> Appending:
     """Append as soon as the partition is open; whatever comes later waits behind this."""
-    future: Appending = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[LateOutcome] = asyncio.get_running_loop().create_future()
 
     def append(log: PartitionLog | ErrorCode) -> None:
         if isinstance(log, ErrorCode):
@@ -115,7 +117,7 @@ def _append_when_open(shared: _Request, topic: str, index: int, records: memoryv
         try:
             header = log.check(records, zstd_allowed=shared.zstd_allowed)
         except InvalidBatch as error:
-            _settle(future, error.code)
+            _settle(future, _refused_batch(index, error))
             return
         log.append(records, header).add_done_callback(lambda done: _settle(future, done.result()))
 
@@ -123,7 +125,7 @@ def _append_when_open(shared: _Request, topic: str, index: int, records: memoryv
     return future
 
 
-def _settle(future: Appending, outcome: AppendOutcome) -> None:
+def _settle(future: asyncio.Future[LateOutcome], outcome: LateOutcome) -> None:
     if not future.done():
         future.set_result(outcome)
 
@@ -202,6 +204,8 @@ def _partition_answer(slot: _Slot) -> PartitionProduceResponse:
             log_append_time_ms=outcome.log_append_time,
             log_start_offset=outcome.log_start_offset,
         )
+    if isinstance(outcome, PartitionProduceResponse):
+        return outcome
     return refused(slot.partition, outcome)
 
 

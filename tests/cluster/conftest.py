@@ -1,11 +1,15 @@
 """Fixtures of the tests with hostile clients."""
 
+import re
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
 from tests.cluster.raw import Bystander, ask_api_versions, peak_memory, reset_peak_memory
 from tests.process import TailraceProcess
+
+_numbers = count()
 
 MEBIBYTE = 1 << 20
 SETTINGS = {
@@ -49,3 +53,10 @@ def hostile(
     assert ask_api_versions(small_broker).error_code == 0
     assert "Traceback" not in small_broker.output
     assert peak_memory(small_broker) - before < memory_allowed
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that nobody else uses, whatever the parameters of the test are."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)
+    return f"{name[:80]}-{next(_numbers)}"

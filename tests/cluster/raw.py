@@ -71,7 +71,7 @@ class RawClient:
         self._frames: list[memoryview] = []
         self._reader = FrameReader(FRAME_BYTES_MAX)
         self._correlation_id = 0
-        self.peer = "127.0.0.1:{}".format(self._socket.getsockname()[1])
+        self.peer = f"127.0.0.1:{self._socket.getsockname()[1]}"
         """How the broker's log lines name this connection."""
 
     def send_bytes(self, data: Buffer) -> None:
@@ -83,15 +83,17 @@ class RawClient:
 
     def send_until_blocked(self, data: Buffer, times: int) -> int:
         """Send the same bytes again and again; return how often, until nobody takes them."""
+        sent = 0
         self._socket.settimeout(1.5)
         try:
-            for sent in range(times):
+            while sent < times:
                 self._socket.sendall(data)
+                sent += 1
         except TimeoutError:
-            return sent
+            pass
         finally:
             self._socket.settimeout(ANSWER_S)
-        return times
+        return sent
 
     def frame(self, api: Api[Any, Any], version: int, message: Any) -> bytes:
         """Return a whole request, with the next correlation id."""
@@ -174,7 +176,9 @@ def create_topic(broker: TailraceProcess, name: str, **configs: str) -> str:
         name=name,
         num_partitions=1,
         replication_factor=1,
-        configs=[CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
+        configs=[
+            CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()
+        ],
     )
     with RawClient(broker) as client:
         answer = client.ask(

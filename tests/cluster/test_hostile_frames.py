@@ -37,7 +37,7 @@ def _body(api: Api[Any, Any], version: int, body: bytes) -> bytes:
     return _framed(encode_request_header(api, header) + body)
 
 
-_METADATA_TAIL = b"\x00\x00\x00"  # three booleans, then no tagged field
+_NO_TOPICS = b"\x01\x00\x00\x00"  # and three booleans; what follows are tagged fields
 
 BAD: dict[str, bytes] = {
     "a size of -1": b"\xff\xff\xff\xff",
@@ -71,8 +71,8 @@ BAD: dict[str, bytes] = {
     "null as a topic": _body(METADATA, 1, b"\x00\x00\x00\x01\xff\xff"),
     "a topic that is not UTF-8": _body(METADATA, 1, b"\x00\x00\x00\x01\x00\x02\xc3\x28"),
     "an endless number": _body(METADATA, 9, b"\xff" * 40),
-    "a billion tagged fields": _body(METADATA, 9, b"\x01" + _METADATA_TAIL + b"\xff\xff\xff\xff\x03"),
-    "a tagged field that is cut": _body(METADATA, 9, b"\x01" + _METADATA_TAIL + b"\x01\x05\x7f"),
+    "a billion tagged fields": _body(METADATA, 9, _NO_TOPICS + b"\xff\xff\xff\xff\x03"),
+    "a tagged field that is cut": _body(METADATA, 9, _NO_TOPICS + b"\x01\x05\x7f"),
     "records of length -2": _body(
         PRODUCE, 3,
         b"\xff\xff\xff\xff\x00\x00\x03\xe8\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01"
