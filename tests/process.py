@@ -27,7 +27,6 @@ class TailraceProcess:
         self.arguments = arguments
         self.command = command
         self.bootstrap = ""
-        self._ready: queue.Queue[str | None] = queue.Queue()
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
@@ -39,9 +38,10 @@ class TailraceProcess:
         self._child = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
         )
-        self._reader = threading.Thread(target=self._read, args=(self._child,), daemon=True)
+        ready: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, args=(self._child, ready), daemon=True)
         self._reader.start()
-        bootstrap = self._ready.get(timeout=_READY_TIMEOUT_S)
+        bootstrap = ready.get(timeout=_READY_TIMEOUT_S)
         if bootstrap is None:
             raise AssertionError(f"the broker ended before it was ready:\n{self.output}")
         self.bootstrap = bootstrap
@@ -92,10 +92,10 @@ class TailraceProcess:
         self._child.stdout.close()
         return code
 
-    def _read(self, child: subprocess.Popen[str]) -> None:
+    def _read(self, child: subprocess.Popen[str], ready: "queue.Queue[str | None]") -> None:
         assert child.stdout is not None
         for line in child.stdout:
             self.lines.append(line.rstrip("\n"))
             if line.startswith("ready: bootstrap="):
-                self._ready.put(line.strip().removeprefix("ready: bootstrap="))
-        self._ready.put(None)
+                ready.put(line.strip().removeprefix("ready: bootstrap="))
+        ready.put(None)
