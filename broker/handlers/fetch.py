@@ -112,15 +112,16 @@ class _Target:
 class _Fetch:
     """One fetch request on its way."""
 
-    __slots__ = ("ctx", "max_bytes", "min_bytes", "request", "size", "targets")
+    __slots__ = ("ctx", "held_back", "max_bytes", "min_bytes", "request", "size", "targets")
 
     def __init__(self, ctx: RequestContext, request: FetchRequest) -> None:
         self.ctx = ctx
         self.request = request
         self.max_bytes = max(min(request.max_bytes, ctx.broker.config.fetch_bytes_max), 0)
-        if ctx.broker.unsent.full:
-            self.max_bytes = 0  # other clients do not drain: wait, then answer empty
-        self.min_bytes = min(request.min_bytes, self.max_bytes or 1)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
+        self.held_back = ctx.broker.unsent.full
+        if self.held_back:  # clients do not drain their answers: wait, then answer empty
+            self.max_bytes, self.min_bytes = 0, 1
         self.size = 0
         by_id = ctx.header.api_version >= TOPIC_IDS_SINCE
         self.targets = [
@@ -235,7 +236,7 @@ class _Fetch:
         return max(room, 0)
 
     def _at_least_one(self) -> bool:
-        return self.size == 0 and self.max_bytes > 0
+        return self.size == 0 and not self.held_back
 
 
 @handles(FETCH, abandoned=True)

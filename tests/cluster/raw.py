@@ -18,6 +18,8 @@ from protocol.kafka.apis import (
     API_VERSIONS,
     CREATE_TOPICS,
     FETCH,
+    FIND_COORDINATOR,
+    HEARTBEAT,
     INIT_PRODUCER_ID,
     METADATA,
     PRODUCE,
@@ -33,6 +35,8 @@ from protocol.kafka.messages.create_topics import (
     CreateTopicsRequest,
 )
 from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
 from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.kafka.messages.produce import (
@@ -199,6 +203,18 @@ def producer_id(client: RawClient) -> int:
     """Return a producer id that nobody else has."""
     wanted = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
     return client.ask(INIT_PRODUCER_ID, 4, wanted).producer_id
+
+
+def wait_for_group(client: RawClient, group: str) -> None:
+    """Find the coordinator of a group and wait until it has loaded what it knows."""
+    heartbeat = HeartbeatRequest(group_id=group, generation_id=0, member_id="nobody")
+    deadline = time.monotonic() + ANSWER_S
+    while (
+        client.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest(key=group)).error_code
+        or client.ask(HEARTBEAT, 3, heartbeat).error_code != ErrorCode.UNKNOWN_MEMBER_ID
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def produce_request(

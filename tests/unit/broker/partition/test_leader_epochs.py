@@ -13,7 +13,15 @@ EPOCHS = LeaderEpochs((EpochStart(2, 10), EpochStart(5, 20), EpochStart(9, 50)))
 
 @pytest.mark.parametrize(
     ("asked", "answer"),
-    [(1, (1, 10)), (2, (2, 20)), (4, (2, 20)), (5, (5, 50)), (9, (9, 77)), (10, (-1, -1))],
+    [
+        (-1, (-1, -1)),
+        (1, (1, 10)),
+        (2, (2, 20)),
+        (4, (2, 20)),
+        (5, (5, 50)),
+        (9, (9, 77)),
+        (10, (-1, -1)),
+    ],
 )
 def test_an_epoch_ends_where_the_next_one_begins(asked: int, answer: tuple[int, int]) -> None:
     assert EPOCHS.end_of(asked, log_end_offset=77) == answer
