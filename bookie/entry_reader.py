@@ -10,6 +10,7 @@ from pathlib import Path
 from bookie.entry_log_format import file_name, split_location
 from bookie.group_format import MIN_BODY_SIZE
 from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, unpack_slots
+from bookie.index_format import ENTRY_ID_MAX
 from core.errors import CorruptData
 from core.runtime.files import Files
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
@@ -71,6 +72,8 @@ class EntryReader:
 
     def locate(self, ledger_id: LedgerId, entry_id: EntryId, generation: int) -> int:
         """Return the location that the index file has for an entry, 0 if none."""
+        if not 0 <= entry_id <= ENTRY_ID_MAX:
+            return 0
         page, at = divmod(entry_id, SLOTS_PER_PAGE)
         cached = self._pages.pop((ledger_id, page), None)
         if cached is None or cached[0] != generation:

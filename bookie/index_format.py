@@ -18,6 +18,8 @@ SUFFIX = ".idx"
 KEY_BYTES_MAX = 128
 PACKET_BYTES_MAX = 512
 FENCED_BIT = 1
+ENTRY_ID_MAX = 2**31 - 1
+"""Highest entry id that is stored: an index file has 8 bytes for each id below (16 GiB, sparse)."""
 
 _HEAD = struct.Struct(">4sii")
 _I32 = struct.Struct(">i")

@@ -25,21 +25,27 @@ class LocationTable:
 
     def put(self, entry_id: EntryId, location: int) -> None:
         """Set the location of an entry, replacing an older one."""
-        at = entry_id - self._base
         run = self._run
-        length = len(run)
-        if at == length and length:
-            run.append(location)
-        elif 0 <= at < length:
-            run[at] = location
-        elif not length:
-            self._base = entry_id
-            run.append(location)
-        elif length < at <= length + GAP_MAX:
-            run.extend(bytes_of_zeros(at - length))
+        at = entry_id - self._base
+        if at == len(run) and run and not self._sparse:
             run.append(location)
         else:
+            self._put_anywhere(entry_id, location)
+
+    def _put_anywhere(self, entry_id: EntryId, location: int) -> None:
+        run = self._run
+        if not run:
+            self._base = entry_id
+        at = entry_id - self._base
+        if not 0 <= at <= len(run) + GAP_MAX:
             self._sparse[entry_id] = location
+            return
+        self._sparse.pop(entry_id, None)
+        if at < len(run):
+            run[at] = location
+        else:
+            run.extend(array("q", bytes(8 * (at - len(run)))))
+            run.append(location)
 
     def get(self, entry_id: EntryId) -> int:
         """Return the location of an entry, 0 if it is not here."""
@@ -66,11 +72,6 @@ class LocationTable:
         """Return every entry id that is here; not sorted over sparse ones."""
         for first, locations in self.runs():
             yield from range(first, first + len(locations))
-
-
-def bytes_of_zeros(count: int) -> "array[int]":
-    """Return `count` empty slots."""
-    return array("q", bytes(8 * count))
 
 
 def _end_of_run(run: "array[int]", start: int) -> int:

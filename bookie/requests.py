@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from bookie.config import MIB, BookieConfig
-from bookie.index_format import KEY_BYTES_MAX, PACKET_BYTES_MAX
+from bookie.index_format import ENTRY_ID_MAX, KEY_BYTES_MAX, PACKET_BYTES_MAX
 from bookie.ledger_state import LedgerState
 from bookie.long_poll import LongPolls
 from bookie.reads import Reads
@@ -47,9 +47,6 @@ from protocol.bookkeeper.messages import (
     operation_of,
 )
 from protocol.ids import Buffer, EntryId, LedgerId
-
-ENTRY_ID_MAX: EntryId = 2**31 - 1
-"""Highest entry id that is stored: its place in the index file is its id times 8."""
 
 _HEAD = struct.Struct(">qqq")
 _PACKET = struct.Struct(">qq")

@@ -5,7 +5,7 @@ from bookie.index_format import IndexHeader
 from bookie.ledger_state import GAP_MAX, LedgerState, LocationTable, lac_of
 from protocol.ids import LedgerId
 
-ids = st.one_of(st.integers(0, 40), st.integers(0, 5 * GAP_MAX))
+ids = st.one_of(st.integers(0, 40), st.integers(GAP_MAX, GAP_MAX + 40), st.integers(0, 5 * GAP_MAX))
 
 
 @given(st.lists(st.tuples(ids, st.integers(1, 2**62))))

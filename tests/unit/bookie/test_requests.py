@@ -115,7 +115,13 @@ def test_reads_of_what_is_not_there(tmp_path: Path) -> None:
         assert negative == ErrorResponse(StatusCode.EBADREQ, OperationType.READ_ENTRY)
         await ask(bookie, add(L1, 0))
         assert (await ask(bookie, read(L1, -2))).status is StatusCode.EBADREQ
-        assert (await ask(bookie, read(L1, 2**40))).status is StatusCode.ENOENTRY
+        await bookie.checkpoint()
+        for missing in (1, 2**31, 2**40, 2**63 - 1):
+            assert (await ask(bookie, read(L1, missing))).status is StatusCode.ENOENTRY
+        far = ReadRequest(L1, -1, previous_lac=-(2**63), timeout_ms=2**62, piggyback=True)
+        assert (await ask(bookie, far)).status is EOK
+        far = ReadRequest(L1, -1, previous_lac=2**63 - 1, timeout_ms=-(2**63), piggyback=True)
+        assert (await ask(bookie, far)).status is EOK
         await bookie.close()
 
     run(story)

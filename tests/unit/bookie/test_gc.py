@@ -1,0 +1,159 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bookie.app import OpenBookie, list_ledgers, open_bookie
+from bookie.errors import InvalidCookie
+from core.metadata.layout import LedgerPaths
+from core.metadata.sqlite import SqliteStore
+from core.runtime.clock import ManualClock
+from core.runtime.files import SystemFiles
+from protocol.bookkeeper.messages import StatusCode
+from protocol.ids import LedgerId
+from tests.unit.bookie.world import add, ask, fence, read, run, small_config
+
+PATHS = LedgerPaths()
+
+
+async def open_store(tmp_path: Path) -> SqliteStore:
+    store = SqliteStore(tmp_path / "metadata.sqlite", ManualClock())
+    await store.create(PATHS.instance_id, b"instance-1", parents=True)
+    await store.create(PATHS.cookies, b"")
+    return store
+
+
+async def open_with_store(tmp_path: Path, store: SqliteStore) -> OpenBookie:
+    config = small_config(tmp_path, log_size_limit=5000, preallocate_mb=0)
+    return await open_bookie(config, store, ManualClock(), SystemFiles())
+
+
+def logs(tmp_path: Path) -> list[str]:
+    return sorted(p.name for p in (tmp_path / "ledgers/current").glob("*.log"))
+
+
+def test_collection(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(tmp_path)
+        bookie = await open_with_store(tmp_path, store)
+        for number in (1, 2, 3, 2**40):
+            ledger_id = LedgerId(number)
+            await store.create(PATHS.ledger(ledger_id), b"", parents=True)
+            for entry_id in range(4):
+                await ask(bookie, add(ledger_id, entry_id, bytes(1500)))
+        await ask(bookie, fence(LedgerId(1)))
+        await bookie.checkpoint()
+        before = logs(tmp_path)
+        assert len(before) == 8
+        assert await bookie.collect_garbage() == ([], [])
+        assert await list_ledgers(store, PATHS) == {1, 2, 3, 2**40}
+
+        await store.delete(PATHS.ledger(LedgerId(1)))
+        removed = await bookie.collect_garbage()
+        assert removed == ([1], [0, 1])
+        assert logs(tmp_path) == before[2:]
+        assert (await ask(bookie, read(LedgerId(1), 0))).status is StatusCode.ENOLEDGER
+        assert (await ask(bookie, add(LedgerId(1), 9))).status is StatusCode.EFENCED
+        assert (await ask(bookie, read(LedgerId(2), 0))).status is StatusCode.EOK
+
+        await bookie.close()
+        bookie = await open_with_store(tmp_path, store)
+        await store.delete(PATHS.ledger(LedgerId(2**40)))
+        removed = await bookie.collect_garbage()
+        assert removed == ([2**40], [6])  # the last log is still being written
+        for number in (2, 3):
+            for entry_id in range(4):
+                response = await ask(bookie, read(LedgerId(number), entry_id))
+                assert response.status is StatusCode.EOK
+        await bookie.close()
+        await store.close()
+
+    run(story)
+
+
+def test_unreadable_metadata_removes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(tmp_path)
+        bookie = await open_with_store(tmp_path, store)
+        await ask(bookie, add(LedgerId(1), 0))
+        await store.delete(PATHS.instance_id)
+        assert await bookie.collect_garbage() == ([], [])
+        assert (await ask(bookie, read(LedgerId(1), 0))).status is StatusCode.EOK
+        await store.create(PATHS.instance_id, b"instance-1")
+        await store.close()
+        assert await bookie.collect_garbage() == ([], [])
+        await bookie.close()
+
+    run(story)
+
+
+def test_a_log_with_one_living_ledger_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(tmp_path)
+        bookie = await open_with_store(tmp_path, store)
+        await store.create(PATHS.ledger(LedgerId(2)), b"", parents=True)
+        for entry_id in range(4):
+            answers = [ask(bookie, add(LedgerId(i), entry_id, bytes(1500))) for i in (1, 2)]
+            await asyncio.wait(answers)
+        await bookie.checkpoint()
+        before = logs(tmp_path)
+        removed = await bookie.collect_garbage()
+        assert removed.ledgers == [1]
+        for entry_id in range(4):
+            assert (await ask(bookie, read(LedgerId(2), entry_id))).status is StatusCode.EOK
+        assert set(logs(tmp_path)) <= set(before)
+        await bookie.close()
+        await store.close()
+
+    run(story)
+
+
+def test_cookies_tie_directories_to_bookie_and_metadata(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(tmp_path)
+        bookie = await open_with_store(tmp_path, store)
+        await ask(bookie, add(LedgerId(1), 0))
+        await bookie.close()
+        assert b"test:3181" in (await store.get(PATHS.cookies + "/test:3181")).data
+
+        await store.set(PATHS.instance_id, b"instance-2")
+        with pytest.raises(InvalidCookie, match="instance-1"):
+            await open_with_store(tmp_path, store)
+        await store.set(PATHS.instance_id, b"instance-1")
+
+        cookie = await store.get(PATHS.cookies + "/test:3181")
+        await store.delete(PATHS.cookies + "/test:3181")
+        with pytest.raises(InvalidCookie, match="metadata does not know"):
+            await open_with_store(tmp_path, store)
+        await store.create(PATHS.cookies + "/test:3181", cookie.data)
+
+        lose_cookie(tmp_path)
+        with pytest.raises(InvalidCookie, match="has no cookie"):
+            await open_with_store(tmp_path, store)
+        await store.close()
+
+    run(story)
+
+
+def lose_cookie(tmp_path: Path) -> None:
+    (tmp_path / "journal/current/VERSION").unlink()
+
+
+def test_a_first_start_that_was_cut_short_goes_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(tmp_path)
+        await (await open_with_store(tmp_path, store)).close()
+        await store.delete(PATHS.cookies + "/test:3181")
+        lose_data(tmp_path)
+        await (await open_with_store(tmp_path, store)).close()
+        assert b"test:3181" in (await store.get(PATHS.cookies + "/test:3181")).data
+        await store.close()
+
+    run(story)
+
+
+def lose_data(tmp_path: Path) -> None:
+    for path in (tmp_path / "ledgers/current").iterdir():
+        if path.name != "VERSION":
+            path.unlink()
+    lose_cookie(tmp_path)

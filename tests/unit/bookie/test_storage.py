@@ -1,0 +1,208 @@
+"""The storage as a whole against a dictionary: any order of adds, reads, checkpoints, restarts."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from protocol.bookkeeper.availability import decode_availability
+from protocol.bookkeeper.messages import ListEntriesRequest, ReadLacRequest, StatusCode
+from protocol.ids import LedgerId
+from tests.unit.bookie.world import L1, add, ask, entry_body, fence, open_small, read, run
+
+if TYPE_CHECKING:
+    from bookie.app import OpenBookie
+
+ledgers = st.integers(0, 3).map(LedgerId)
+entries = st.one_of(st.integers(0, 12), st.sampled_from([900, 1023, 1024, 1025, 5000]))
+payloads = st.integers(0, 3000).map(lambda size: bytes([size % 251 + 1]) * size)
+
+
+class StorageMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner(debug=True)
+        self.directory = tempfile.TemporaryDirectory()
+        self.bodies: dict[LedgerId, dict[int, bytes]] = {}
+        self.fenced: set[LedgerId] = set()
+        self.bookie: OpenBookie | None = None
+
+    @initialize(journal_write_data=st.booleans(), log_size_limit=st.sampled_from([8000, 2**30]))
+    def start(self, journal_write_data: bool, log_size_limit: int) -> None:
+        self.changes = {
+            "journal_write_data": journal_write_data,
+            "log_size_limit": log_size_limit,
+            "preallocate_mb": 0,
+            "cached_ledgers_max": 1,
+            "open_file_limit": 2,
+            "cached_index_pages_max": 2,
+        }
+        self.open()
+
+    def open(self) -> None:
+        opening = open_small(Path(self.directory.name), **self.changes)
+        self.bookie = self.runner.run(opening)
+
+    def ask(self, request: object) -> object:
+        async def asking() -> object:
+            return await ask(self.bookie, request)  # type: ignore[arg-type]
+
+        return self.runner.run(asking())
+
+    @rule(ledger_id=ledgers, adds=st.lists(st.tuples(entries, payloads), min_size=1, max_size=8))
+    def add_together(self, ledger_id: LedgerId, adds: list[tuple[int, bytes]]) -> None:
+        async def asking() -> list[StatusCode]:
+            answers = [ask(self.bookie, add(ledger_id, e, p)) for e, p in adds]
+            return [(await answer).status for answer in answers]
+
+        statuses = set(self.runner.run(asking()))
+        if ledger_id in self.fenced:
+            assert statuses == {StatusCode.EFENCED}
+            return
+        assert statuses == {StatusCode.EOK}
+        for entry_id, payload in adds:
+            body = entry_body(ledger_id, entry_id, payload)
+            self.bodies.setdefault(ledger_id, {})[entry_id] = body
+
+    @rule(ledger_id=ledgers)
+    def fence(self, ledger_id: LedgerId) -> None:
+        self.ask(fence(ledger_id))
+        self.fenced.add(ledger_id)
+        self.bodies.setdefault(ledger_id, {})
+
+    @rule()
+    def checkpoint(self) -> None:
+        assert self.bookie is not None
+        self.runner.run(self.bookie.checkpoint())
+
+    @rule()
+    def restart(self) -> None:
+        assert self.bookie is not None
+        self.runner.run(self.bookie.close())
+        self.open()
+
+    @rule(ledger_id=ledgers, entry_id=entries)
+    def read(self, ledger_id: LedgerId, entry_id: int) -> None:
+        response = self.ask(read(ledger_id, entry_id))
+        known = self.bodies.get(ledger_id)
+        if known is None:
+            assert response.status is StatusCode.ENOLEDGER
+        elif entry_id not in known:
+            assert response.status is StatusCode.ENOENTRY
+        else:
+            assert response.body == known[entry_id]
+
+    @rule(ledger_id=ledgers)
+    def read_last(self, ledger_id: LedgerId) -> None:
+        known = self.bodies.get(ledger_id)
+        response = self.ask(ReadLacRequest(ledger_id))
+        if not known:
+            assert response.status is StatusCode.ENOENTRY
+        else:
+            assert response.last_entry_body == known[max(known)]
+
+    @rule(ledger_id=ledgers)
+    def list(self, ledger_id: LedgerId) -> None:
+        known = self.bodies.get(ledger_id)
+        response = self.ask(ListEntriesRequest(ledger_id))
+        if known is None:
+            assert response.status is StatusCode.ENOLEDGER
+        else:
+            groups = decode_availability(response.availability)
+            assert [i for group in groups for i in group.entry_ids()] == sorted(known)
+
+    @invariant()
+    def nothing_waits(self) -> None:
+        if self.bookie is not None:
+            assert self.bookie.metrics.pending_bytes == 0
+            assert self.bookie.metrics.pending_reads == 0
+            assert not self.bookie.failed.done()
+
+    def teardown(self) -> None:
+        if self.bookie is not None:
+            self.runner.run(self.bookie.close())
+        self.runner.close()
+        self.directory.cleanup()
+
+
+TestStorage = StorageMachine.TestCase
+TestStorage.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_memory_holds_no_more_ledgers_than_allowed(tmp_path: Path) -> None:
+    async def story() -> None:
+        bookie = await open_small(tmp_path, cached_ledgers_max=5)
+        for number in range(20):
+            await ask(bookie, add(LedgerId(number), 0, b"%d" % number))
+        await bookie.close()
+        bookie = await open_small(tmp_path, cached_ledgers_max=5)
+        for number in range(20):
+            assert (await ask(bookie, read(LedgerId(number), 0))).status is StatusCode.EOK
+        await ask(bookie, add(L1, 1))
+        await bookie.checkpoint()
+        assert bookie.metrics.ledgers_open == 20
+        await ask(bookie, add(LedgerId(3), 1))
+        await bookie.checkpoint()
+        assert bookie.metrics.ledgers_open <= 6
+        for number in range(20):
+            body = entry_body(LedgerId(number), 0, b"%d" % number)
+            assert (await ask(bookie, read(LedgerId(number), 0))).body == body
+        await bookie.close()
+
+    run(story)
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def look() -> None:
+        if happened():
+            done.set_result(None)
+        else:
+            loop.call_later(0.005, look)
+
+    look()
+    await done
+
+
+def test_checkpoint_by_bytes_and_by_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        bookie = await open_small(tmp_path, flush_entry_log_bytes=5000, flush_interval_ms=20)
+        mark = tmp_path / "ledgers/current/entryLogMark"
+        await ask(bookie, add(L1, 0, bytes(6000)))
+        await bookie.checkpoint()  # comes after the one that the bytes started
+        assert bookie.metrics.checkpoints_total == 1
+        before = mark.read_bytes()
+        await ask(bookie, add(L1, 1))
+        async with asyncio.timeout(10):
+            await until(lambda: bookie.metrics.checkpoints_total == 2)
+        assert mark.read_bytes() != before
+        await bookie.checkpoint()
+        assert bookie.metrics.checkpoints_total == 2  # nothing new: nothing written
+        await bookie.close()
+
+    run(story)
+
+
+def test_a_reply_that_fails_does_not_cost_others_theirs(tmp_path: Path) -> None:
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        await ask(bookie, add(L1, 0))
+
+        def broken(_: object) -> None:
+            raise RuntimeError("a client's bug")
+
+        for entry_id in range(1, 4):
+            bookie.submit(add(L1, entry_id), broken)
+        assert (await ask(bookie, add(L1, 4))).status is StatusCode.EOK
+        for entry_id in range(5):
+            assert (await ask(bookie, read(L1, entry_id))).status is StatusCode.EOK
+        await bookie.close()
+
+    run(story)
