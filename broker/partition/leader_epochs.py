@@ -50,10 +50,10 @@ class LeaderEpochs:
     def end_of(self, epoch: int, log_end_offset: Offset) -> tuple[int, Offset]:
         """Return the largest known epoch that is at most `epoch`, and where it ended.
 
-        Shape: exclusive end. (-1, -1) for an epoch that never was; an epoch older than the list
-        ends where the list begins.
+        Shape: exclusive end. (-1, -1) for -1 and for an epoch that is still to come; an epoch older
+        than the list ends where the list begins.
         """
-        if not self._entries or epoch > self._entries[-1].epoch:
+        if not self._entries or epoch == -1 or epoch > self._entries[-1].epoch:
             return -1, -1
         at = bisect_right(self._entries, epoch, key=_epoch) - 1
         if at < 0:
