@@ -117,6 +117,7 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
         server = BrokerServer(broker, metrics)
         await server.start()
         stack.push_async_callback(server.close)
+        stack.callback(groups.release)
         upkeep = Tasks("standalone")
         stack.push_async_callback(upkeep.close)
         upkeep.start(_free_room(bookie, config.gc_wait_ms / 1000), "garbage")

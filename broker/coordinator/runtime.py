@@ -81,10 +81,10 @@ class GroupCoordinator:
         self._clock = clock
         self._random = random
         self._tasks = Tasks("groups")
-        self._work: list[asyncio.Task[None]] = []
         self._runners: list[ShardRunner] = []
         self._deadlines = Deadlines()
         self._sooner = asyncio.Event()
+        self._is_stopping = False
         self._around = Surroundings(
             logs=logs,
             config=config,
@@ -100,13 +100,22 @@ class GroupCoordinator:
             metrics.register("broker_groups", self.metrics)
         self._topics.listen(self)
         self._make_runners()
-        for work in (self._load_all, self._keep_time, self._keep_clean):
-            self._work.append(self._tasks.spawn(work(), work.__name__.strip("_")))
+        self._tasks.start(self._load_all(), "load")
+        self._tasks.start(self._keep_time(), "deadlines")
+        self._tasks.start(self._keep_clean(), "expiry")
+
+    def release(self) -> None:
+        """Let nobody wait in a barrier any more: before the server waits for requests in flight."""
+        self._is_stopping = True
+        for runner in self._runners:
+            runner.release()
 
     async def close(self) -> None:
         """Stop; whoever waits is told to find another coordinator. Idempotent."""
+        self._is_stopping = True
+        runners, self._runners = self._runners, []
         await self._tasks.close()
-        for runner in self._runners:
+        for runner in runners:
             runner.unload(ErrorCode.NOT_COORDINATOR)
 
     # Requests: each returns a future of the response, or of an ErrorCode
@@ -114,8 +123,8 @@ class GroupCoordinator:
     def join(self, request: JoinGroupRequest, caller: Caller) -> Answer:
         """JoinGroup; may wait in the join barrier."""
         self.metrics.joins_total += 1
-        if not request.group_id:
-            return _now(ErrorCode.INVALID_GROUP_ID)
+        if not request.group_id or self._is_stopping:
+            return _now(self._refusal())
         return self._ask(
             request.group_id,
             lambda shard, ticket, now: shard.join(request, caller, ticket, now),
@@ -124,8 +133,8 @@ class GroupCoordinator:
     def sync(self, request: SyncGroupRequest) -> Answer:
         """SyncGroup; may wait in the sync barrier."""
         self.metrics.syncs_total += 1
-        if not request.group_id:
-            return _now(ErrorCode.INVALID_GROUP_ID)
+        if not request.group_id or self._is_stopping:
+            return _now(self._refusal())
         return self._ask(
             request.group_id, lambda shard, ticket, now: shard.sync(request, ticket, now)
         )
@@ -203,7 +212,7 @@ class GroupCoordinator:
         Creates the internal topic for the first group of all, and waits a while for the group's
         shard, so that the client's next request finds it loaded.
         """
-        if self._topics.get(OFFSETS_TOPIC) is None:
+        if self._topics.get(OFFSETS_TOPIC) is None and not self._is_stopping:
             try:
                 await self._create_topic()
             except (KafkaError, CoreError) as error:
@@ -216,6 +225,11 @@ class GroupCoordinator:
             async with asyncio.timeout(LOAD_WAIT_S):
                 await runner.loaded()
         return ErrorCode.NONE
+
+    def _refusal(self) -> ErrorCode:
+        if self._is_stopping:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.INVALID_GROUP_ID
 
     # Topics
 
@@ -249,7 +263,7 @@ class GroupCoordinator:
 
     def _make_runners(self) -> None:
         topic = self._topics.get(OFFSETS_TOPIC)
-        if topic is None:
+        if topic is None or self._is_stopping:
             return
         for partition in range(len(self._runners), topic.partition_count):
             tp = TopicPartition(OFFSETS_TOPIC, partition)

@@ -198,6 +198,13 @@ class GroupShard:
         membership.expire(group, now)
         return group.take_effects()
 
+    def release(self, code: ErrorCode) -> Iterator[Effects]:
+        """Answer everybody who waits in a barrier: the coordinator is about to stop."""
+        for group in self.groups.values():
+            for member in group.roster:
+                group.refuse(member, code, member.member_id)
+            yield group.take_effects()
+
     # Loading
 
     def replay(self, update: Update) -> None:

@@ -126,6 +126,12 @@ class ShardRunner:
         if self.shard is not None:
             self._act(self.shard.clean(self._around.now()))
 
+    def release(self) -> None:
+        """Send everybody in a barrier to another coordinator; writes go on."""
+        if self.shard is not None:
+            for effects in self.shard.release(ErrorCode.NOT_COORDINATOR):
+                self._act(effects)
+
     def drop_topic(self, topic: str) -> None:
         """Delete the offsets of a topic that is gone, at once or when they are loaded."""
         if self.shard is not None:

@@ -1,4 +1,4 @@
-"""Several members do whatever they like, in any order; the group's invariants hold after each step."""
+"""Several members do what they like, in any order; the invariants hold after each step."""
 
 from typing import Any
 

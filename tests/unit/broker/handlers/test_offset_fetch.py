@@ -1,0 +1,174 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import OFFSET_FETCH
+from protocol.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from tests.unit.broker.coordinator.runtime_support import Groups, running_groups
+from tests.unit.broker.handlers.group_support import answer_of, ask, ask_soon, versions
+from tests.unit.broker.loops import in_loop, turns
+
+NONE = ErrorCode.NONE
+Wanted = dict[str, list[int]] | None
+
+
+def fetching(version: int, wanted: Wanted, group: str = "g", **fields: Any) -> OffsetFetchRequest:
+    if version < 8:
+        topics = None
+        if wanted is not None:
+            topics = [
+                OffsetFetchRequestTopic(name=n, partition_indexes=p) for n, p in wanted.items()
+            ]
+        return OffsetFetchRequest(group_id=group, topics=topics, **fields)
+    many = None
+    if wanted is not None:
+        many = [OffsetFetchRequestTopics(name=n, partition_indexes=p) for n, p in wanted.items()]
+    return OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=many)], **fields
+    )
+
+
+def found(response: OffsetFetchResponse, version: int) -> dict[tuple[str, int], tuple[Any, ...]]:
+    topics: Any = response.topics if version < 8 else response.groups[0].topics
+    return {
+        (topic.name, p.partition_index): (
+            p.committed_offset,
+            p.committed_leader_epoch,
+            p.metadata,
+            p.error_code,
+        )
+        for topic in topics
+        for p in topic.partitions
+    }
+
+
+def group_code(response: OffsetFetchResponse, version: int) -> int:
+    return response.error_code if version < 8 else response.groups[0].error_code
+
+
+async def commit(groups: Groups) -> None:
+    await groups.commit(7, partitions=[0, 1])
+
+
+@pytest.mark.parametrize("version", versions(OFFSET_FETCH))
+def test_what_was_committed_and_what_was_not(version: int) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups() as groups:
+            await commit(groups)
+            request = fetching(version, {"t": [1, 4], "nowhere": [0]})
+            response = await ask(groups, OFFSET_FETCH, version, request)
+            assert group_code(response, version) == NONE
+            assert found(response, version) == {
+                ("t", 1): (7, -1, "", NONE),
+                ("t", 4): (-1, -1, "", NONE),
+                ("nowhere", 0): (-1, -1, "", NONE),
+            }
+
+    body()
+
+
+@pytest.mark.parametrize("version", versions(OFFSET_FETCH)[1:])
+def test_all_that_was_committed(version: int) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups() as groups:
+            await commit(groups)
+            response = await ask(groups, OFFSET_FETCH, version, fetching(version, None))
+            assert set(found(response, version)) == {("t", 0), ("t", 1)}
+
+    body()
+
+
+@pytest.mark.parametrize("version", versions(OFFSET_FETCH))
+def test_an_unknown_group_has_committed_nothing(version: int) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups() as groups:
+            await groups.coordinator.prepare("nobody")
+            request = fetching(version, {"t": [0]}, "nobody")
+            response = await ask(groups, OFFSET_FETCH, version, request)
+            assert group_code(response, version) == NONE
+            assert found(response, version) == {("t", 0): (-1, -1, "", NONE)}
+
+    body()
+
+
+@pytest.mark.parametrize("version", versions(OFFSET_FETCH))
+def test_a_refusal_stands_where_the_version_has_a_place_for_it(version: int) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups(prepared=False) as groups:
+            expected = ErrorCode.NOT_COORDINATOR
+            response = await ask(groups, OFFSET_FETCH, version, fetching(version, {"t": [0]}))
+            if version == 1:
+                assert found(response, version) == {("t", 0): (-1, -1, "", expected)}
+            else:
+                assert group_code(response, version) == expected
+                assert found(response, version) == {}
+
+    body()
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_many_groups_in_one_request(version: int) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups() as groups:
+            await commit(groups)
+            await groups.coordinator.prepare("h")
+            await groups.commit(9, group="h")
+            wanted = [
+                OffsetFetchRequestGroup(
+                    group_id="g",
+                    topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])],
+                ),
+                OffsetFetchRequestGroup(group_id="h", topics=None),
+            ]
+            response = await ask(groups, OFFSET_FETCH, version, OffsetFetchRequest(groups=wanted))
+            offsets = [
+                (g.group_id, g.topics[0].partitions[0].committed_offset) for g in response.groups
+            ]
+            assert offsets == [("g", 7), ("h", 9)]
+
+    body()
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+@pytest.mark.parametrize("stable", [False, True])
+def test_require_stable_waits_for_commits_under_way(version: int, stable: bool) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups(auto=False) as groups:
+            groups.commit(7)
+            await turns()
+            request = fetching(version, {"t": [0]}, require_stable=stable)
+            answer = ask_soon(groups, OFFSET_FETCH, version, request)
+            if not stable:
+                response = await answer_of(answer, OFFSET_FETCH, version)
+                assert found(response, version)["t", 0][0] == -1
+                return
+            async with asyncio.TaskGroup() as asking:
+                task = asking.create_task(answer_of(answer, OFFSET_FETCH, version))
+                await turns()
+                assert not task.done()
+                groups.writer.confirm()
+            assert found(task.result(), version)["t", 0][0] == 7
+
+    body()
+
+
+@in_loop
+async def test_require_stable_of_nobody_is_refused() -> None:
+    async with running_groups(prepared=False) as groups:
+        request = fetching(7, {"t": [0]}, require_stable=True)
+        response = await ask(groups, OFFSET_FETCH, 7, request)
+        assert response.error_code == ErrorCode.NOT_COORDINATOR
