@@ -1,27 +1,14 @@
 """`tailrace start`: metadata, one bookie and one broker in this process."""
 
-import os
 import sys
 from pathlib import Path
 
 import typer
 
 from broker.cli.endpoints import parse_endpoint
-from broker.cli.errors import CliError, Exit
+from broker.cli.settings import data_option, load_settings
 from broker.standalone_config import StandaloneConfig
-from core.runtime.config import (
-    Assignment,
-    ConfigError,
-    Loaded,
-    from_arguments,
-    from_environment,
-    from_toml,
-    load,
-    shown,
-)
-
-CLIENT_VARIABLES = ("TAILRACE_BOOTSTRAP",)
-"""Variables of the other commands; no settings of a broker."""
+from core.runtime.config import Assignment, Loaded, shown
 
 app = typer.Typer(add_completion=False)
 
@@ -60,15 +47,7 @@ def start(
     upper case), then --set, then the options here. It prints `ready: bootstrap=HOST:PORT` once the
     first request would be answered. SIGTERM or Ctrl-C ends it cleanly.
     """
-    options = _options(data, listen, advertise)
-    try:
-        loaded = _load(config, assignments, options)
-    except ConfigError as error:
-        raise CliError(
-            str(error),
-            remedy="tailrace start --show-config lists every setting",
-            code=Exit.USAGE,
-        ) from error
+    loaded = load_settings(config, assignments, _options(data, listen, advertise))
     if show_config:
         _show(loaded, as_json=as_json)
         return
@@ -78,9 +57,7 @@ def start(
 
 
 def _options(data: Path | None, listen: str | None, advertise: str | None) -> list[Assignment]:
-    given = []
-    if data is not None:
-        given.append(Assignment("data", str(data), f"--data {data}"))
+    given = data_option(data)
     if listen is not None:
         at = parse_endpoint(listen, "--listen")
         given.append(Assignment("host", at.host, f"--listen {listen}"))
@@ -90,20 +67,6 @@ def _options(data: Path | None, listen: str | None, advertise: str | None) -> li
         given.append(Assignment("advertised.host", at.host, f"--advertise {advertise}"))
         given.append(Assignment("advertised.port", at.port, f"--advertise {advertise}"))
     return given
-
-
-def _load(
-    config: Path | None, assignments: list[str], options: list[Assignment]
-) -> Loaded[StandaloneConfig]:
-    return load(
-        StandaloneConfig,
-        [
-            *(from_toml(config) if config else ()),
-            *from_environment(StandaloneConfig, os.environ, CLIENT_VARIABLES),
-            *from_arguments(assignments),
-            *options,
-        ],
-    )
 
 
 def _show(loaded: Loaded[StandaloneConfig], *, as_json: bool) -> None:
