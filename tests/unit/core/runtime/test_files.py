@@ -1,0 +1,176 @@
+import asyncio
+import os
+import random
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from core.errors import CorruptData
+from core.runtime import files as files_module
+from core.runtime.files import (
+    PARTS_MAX,
+    JobThread,
+    LockHeld,
+    SystemFiles,
+    WorkerThread,
+    lock_file,
+    write_atomically,
+)
+from protocol.ids import Buffer
+
+FILES = SystemFiles()
+
+
+@pytest.fixture
+def fd(tmp_path: Path) -> int:  # type: ignore[misc]
+    opened = FILES.open(tmp_path / "f", os.O_RDWR | os.O_CREAT)
+    yield opened
+    FILES.close(opened)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, PARTS_MAX, PARTS_MAX + 1, 3 * PARTS_MAX + 5])
+def test_parts_are_written_one_after_the_other(fd: int, count: int) -> None:
+    rng = random.Random(count)
+    parts: list[Buffer] = [rng.randbytes(rng.randrange(40)) for _ in range(count)]
+    parts = [memoryview(part) if rng.random() < 0.5 else part for part in parts]
+    FILES.write_at(fd, parts, 7)
+    expected = b"".join(parts)
+    assert FILES.read_at(fd, len(expected) + 100, 7) == expected
+    assert FILES.size(fd) == (7 + len(expected) if expected else 0)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 1000])
+def test_short_writes_and_reads_are_continued(
+    fd: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, read = os.pwritev, os.pread
+
+    def short_write(fd: int, parts: Sequence[Buffer], position: int) -> int:
+        return write(fd, [b"".join(parts)[:limit]], position)
+
+    monkeypatch.setattr(files_module.os, "pwritev", short_write)
+    monkeypatch.setattr(files_module.os, "pread", lambda f, n, at: read(f, min(n, limit), at))
+    parts = [b"", b"abc", b"", memoryview(b"defgh"), b"i"]
+    FILES.write_at(fd, parts, 0)
+    assert FILES.read_at(fd, 9, 0) == b"abcdefghi"
+    assert FILES.read_at(fd, 100, 3) == b"defghi"
+    assert FILES.read_at(fd, 100, 50) == b""
+
+
+def test_allocated_room_reads_as_zeros(fd: int) -> None:
+    FILES.write_at(fd, [b"abc"], 0)
+    FILES.allocate(fd, 3, 1000)
+    FILES.sync(fd)
+    assert FILES.read_at(fd, 10, 0) == b"abc" + bytes(7)
+    FILES.truncate(fd, 2)
+    assert FILES.read_at(fd, 10, 0) == b"ab"
+
+
+def test_names(tmp_path: Path) -> None:
+    deep = tmp_path / "a/b/c"
+    FILES.make_directory(deep)
+    FILES.make_directory(deep)
+    write_atomically(FILES, deep / "mark", b"one")
+    write_atomically(FILES, deep / "mark", b"two")
+    assert FILES.names(deep) == ["mark"]
+    assert FILES.read_file(deep / "mark") == b"two"
+    FILES.remove(deep / "mark")
+    FILES.remove(deep / "mark")
+    assert FILES.read_file(deep / "mark") is None
+    assert FILES.names(tmp_path / "missing") == []
+    assert 0 < FILES.space(tmp_path).free_bytes < FILES.space(tmp_path).total_bytes
+
+
+def test_lock_names_its_holder(tmp_path: Path) -> None:
+    first = lock_file(tmp_path / "LOCK", "bookie")
+    with pytest.raises(LockHeld, match=f"bookie: .* in use by process {os.getpid()}"):
+        lock_file(tmp_path / "LOCK", "bookie")
+    os.close(first)
+    os.close(lock_file(tmp_path / "LOCK", "bookie"))
+
+
+def test_worker_is_given_all_that_waits_in_order() -> None:
+    batches: list[list[int]] = []
+    go = threading.Event()
+
+    def work(batch: list[int]) -> None:
+        go.wait(10)
+        batches.append(batch)
+
+    worker = WorkerThread[int]("w", work, _unexpected, weigh=lambda n: n, weight_max=10)
+    for number in (1, 2, 3, 9, 9, 1, 20, 1):
+        worker.put(number)
+    worker.start()
+    go.set()
+    worker.stop()
+    worker.join()
+    assert batches == [[1, 2, 3, 9], [9, 1], [20], [1]]
+
+
+def test_worker_ends_with_its_first_failure() -> None:
+    done: list[int] = []
+    errors: list[Exception] = []
+
+    def work(batch: list[int]) -> None:
+        if 3 in batch:
+            raise OSError("no")
+        done.extend(batch)
+
+    worker = WorkerThread[int]("w", work, errors.append, weight_max=1)
+    for number in range(6):
+        worker.put(number)
+    worker.start()
+    worker.stop()
+    worker.join()
+    assert done == [0, 1, 2]
+    assert [str(e) for e in errors] == ["no"]
+
+
+def _unexpected(error: Exception) -> None:
+    raise AssertionError(error)
+
+
+def test_jobs_return_on_the_loop() -> None:
+    async def main() -> None:
+        loop_thread = threading.get_ident()
+        failed: list[Exception] = []
+        jobs = JobThread("j", failed.append)
+        jobs.start()
+        order: list[int] = []
+
+        def then(number: int) -> None:
+            assert threading.get_ident() == loop_thread
+            order.append(number)
+
+        for number in range(600):
+            jobs.submit(lambda number=number: number, then)  # type: ignore[misc]
+        assert await jobs.call(threading.get_ident) != loop_thread
+        assert order == list(range(600))
+        big = [jobs.call(lambda: bytes(3_000_000)) for _ in range(4)]
+        assert [len(await b) for b in big] == [3_000_000] * 4
+
+        def corrupt() -> None:
+            raise CorruptData("bad")
+
+        with pytest.raises(CorruptData):
+            await jobs.call(corrupt)
+        with pytest.raises(FileNotFoundError):
+            await jobs.call(lambda: os.stat("/does/not/exist"))
+        cancelled = jobs.call(lambda: 1)
+        cancelled.cancel()
+        assert await jobs.call(lambda: 2) == 2
+
+        def bug() -> None:
+            raise ZeroDivisionError
+
+        lost = jobs.call(bug)
+        jobs.stop()
+        jobs.join()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [type(e) for e in failed] == [ZeroDivisionError]
+        assert not lost.done()
+
+    asyncio.run(main(), debug=True)
