@@ -28,7 +28,6 @@ class BrokerMetrics:
 
     requests_total: int = 0
     request_bytes_total: int = 0
-    response_bytes_total: int = 0
     produce_batches_total: int = 0
     produce_bytes_total: int = 0
     fetch_bytes_total: int = 0

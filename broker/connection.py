@@ -77,8 +77,9 @@ class InFlight:
 
     def on_done(self, future: "asyncio.Future[Any]") -> None:
         """Answer now: the future of a `Deferred` is done."""
-        if self.parts is None:
-            self.connection.answer_deferred(self)
+        build = self.build
+        if build is not None:
+            self.connection.answer(self, build)
 
 
 class KafkaConnection:
@@ -136,9 +137,9 @@ class KafkaConnection:
             self._run(item, handler)
         else:
             self._waiting.append(item)
-        if self._over_limits():
+        if self._over_limits() and self._channel is not None:
             self._full = True
-            self._channel_or_bug().hold(HOLD_USER)
+            self._channel.hold(HOLD_USER)
 
     def on_drained(self) -> None:
         """Go on with the requests that waited for the client to take its answers."""
@@ -178,7 +179,8 @@ class KafkaConnection:
         for item in self._pipeline.pending():
             if item.deadline_s <= now_s:
                 self._metrics.requests_expired_total += 1
-                self.answer_deferred(item)
+                if item.build is not None:
+                    self.answer(item, item.build)
         channel = self._channel
         if channel is None:
             return
@@ -191,8 +193,9 @@ class KafkaConnection:
 
     def stop_reading(self) -> None:
         """Take no more requests: the broker is stopping."""
-        self._channel_or_bug().hold(HOLD_USER)
         self._stopping = True
+        if self._channel is not None:
+            self._channel.hold(HOLD_USER)
         for item in self._pipeline.pending():
             if item.task is not None and item.handler is not None and item.handler.abandoned:
                 item.task.cancel()
@@ -243,17 +246,15 @@ class KafkaConnection:
             logger.exception("handler failed api=%s", handler.api.name)
             self._end(item, "handler failed")
             return
-        self._answer_guarded(item, lambda: response)
+        self.answer(item, lambda: response)
 
-    def answer_deferred(self, item: InFlight) -> None:
-        """Build and send the answer of a `Deferred`."""
-        assert item.build is not None
-        self._answer_guarded(item, item.build)
+    def answer(self, item: InFlight, build: Callable[[], Any]) -> None:
+        """Build and send an answer outside of any request's call; the fault boundary of callbacks.
 
-    def _answer_guarded(self, item: InFlight, build: Callable[[], Any]) -> None:
-        """Answer outside of any request's own call; the fault boundary of callbacks."""
+        Does nothing if the request was answered before, or its connection went.
+        """
         if item.parts is not None:
-            return  # its connection went
+            return
         try:
             self._answer(item, build())
         except CloseConnection as reason:
@@ -285,13 +286,15 @@ class KafkaConnection:
         if channel is None:
             return
         size = 0
-        for item in self._pipeline.take_ready():
+        while (item := self._pipeline.take_ready()) is not None:
             size += item.size
             if item.parts:
                 channel.send(item.parts)
-                self._metrics.response_bytes_total += int.from_bytes(item.parts[0][:4], "big") + 4
         if size:
-            self._give_back(size)
+            self._bytes -= size
+            self._owner.requests.give(size)
+            if self._full:
+                self._read_again(channel)
             if channel.write_blocked:
                 self._count_unsent(channel)
 
@@ -353,17 +356,16 @@ class KafkaConnection:
         )
 
     def _give_back(self, size: int) -> None:
+        """Let go of a request that never came as far as the pipeline."""
         self._bytes -= size
         self._owner.requests.give(size)
-        if self._full and not self._over_limits() and not self._stopping:
+
+    def _read_again(self, channel: FrameChannel) -> None:
+        if not self._over_limits() and not self._stopping:
             self._full = False
-            self._channel_or_bug().release(HOLD_USER)
+            channel.release(HOLD_USER)
 
     def _count_unsent(self, channel: FrameChannel) -> None:
         unsent = channel.unsent_bytes
         self._broker.unsent.take(unsent - self._unsent)
         self._unsent = unsent
-
-    def _channel_or_bug(self) -> FrameChannel:
-        assert self._channel is not None, "a frame before the connection"
-        return self._channel

@@ -158,7 +158,11 @@ class PartitionLog:
                 return self._repeated(verdict)
         base = self.log_end_offset
         last = base + header.last_offset_delta
-        time_ms = self._stamp(batch, base)
+        stamp(batch, base, self.leader_epoch)
+        time_ms = -1
+        if self._rules.log_append_time:
+            time_ms = self._clock.now_ms()
+            stamp_log_append_time(batch, time_ms)
         assert self._writer is not None
         try:
             self._writer.append(last, (batch,), len(batch))
@@ -287,15 +291,6 @@ class PartitionLog:
         return self._producers.expire(before_ms)
 
     # -- odds and ends ----------------------------------------------------------------------------
-
-    def _stamp(self, batch: memoryview, base: Offset) -> int:
-        """Write what the broker assigns into the batch; return the append time, -1 without one."""
-        stamp(batch, base, self.leader_epoch)
-        if not self._rules.log_append_time:
-            return -1
-        time_ms = self._clock.now_ms()
-        stamp_log_append_time(batch, time_ms)
-        return time_ms
 
     def _repeated(self, verdict: SeenBatch | ErrorCode) -> asyncio.Future[AppendOutcome]:
         """Answer a batch that is no news: a duplicate gets what the original gets."""

@@ -7,17 +7,15 @@ Source: reference Kafka 5.7; UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from broker.partition.offsets import Totals
 from broker.partition.partition_log import PartitionLog
 from core.errors import CorruptData
 from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader, read_header
 from protocol.records.record import payload_of, walk
-
-if TYPE_CHECKING:
-    from broker.partition.offsets import Totals
 
 SCAN_BYTES = 1024 * 1024
 """Bytes read at once while a segment is scanned."""
@@ -44,15 +42,28 @@ async def first_at(log: PartitionLog, timestamp: int) -> TimestampedOffset | Non
 
 async def newest(log: PartitionLog) -> TimestampedOffset | None:
     """Return the first record with the largest timestamp. Errors: CoreError."""
-    best: Totals | None = None
+    best: tuple[int, Offset] | None = None
     async for _, totals in log.segments.totals():
-        kept = totals.next_offset > log.log_start_offset
-        if kept and (best is None or totals.max_timestamp > best.max_timestamp):
-            best = totals
-    if best is None:
-        return None
-    start = max(best.max_timestamp_offset, log.log_start_offset)
-    return await _scan(log, start, best.max_timestamp)
+        if totals.next_offset <= log.log_start_offset:
+            continue
+        found = totals.max_timestamp, totals.max_timestamp_offset
+        if totals.first_offset < log.log_start_offset:  # what it held before does not count
+            found = await _newest_batch(log, totals)
+        if best is None or found[0] > best[0]:
+            best = found
+    return None if best is None else await _scan(log, best[1], best[0])
+
+
+async def _newest_batch(log: PartitionLog, totals: Totals) -> tuple[int, Offset]:
+    """Return largest timestamp and batch of the part of a segment that is kept, by reading it."""
+    best = (-1, log.log_start_offset)
+    async for batch in _batches(log, log.log_start_offset):
+        header = read_header(batch)
+        if header.base_offset >= totals.next_offset:
+            break
+        if header.max_timestamp > best[0]:
+            best = (header.max_timestamp, max(header.base_offset, log.log_start_offset))
+    return best
 
 
 async def _scan(log: PartitionLog, offset: Offset, timestamp: int) -> TimestampedOffset | None:

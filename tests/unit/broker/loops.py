@@ -24,3 +24,9 @@ async def turns(count: int = 5) -> None:
     """Let the loop go round a few times: everything that needs no timer has happened then."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that happens in another task; the test's own bound ends the wait."""
+    while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
+        await asyncio.sleep(0.001)

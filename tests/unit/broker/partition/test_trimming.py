@@ -1,0 +1,121 @@
+"""The log start: on disk before it is told, never back, segments after it."""
+
+import asyncio
+
+import pytest
+
+from broker.errors import KafkaError
+from broker.partition.partition_log import PartitionLog
+from broker.partition.trimming import (
+    SegmentFacts,
+    delete_records,
+    delete_segments_before,
+    segments_for_retention,
+)
+from core.errors import CorruptData
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from tests.unit.broker.fakes import World, batch, make_world
+from tests.unit.broker.loops import in_loop
+
+
+async def with_segments(*batches: int) -> tuple[World, PartitionLog]:
+    """Return a partition whose segments hold so many batches of two records."""
+    world = make_world()
+    world.topics.add("t")
+    log = await world.open("t")
+    for number, count in enumerate(batches):
+        if number:
+            await log.roll()
+        for _ in range(count):
+            await log.append(batch(2, timestamp=1000 * (number + 1)))
+    return world, log
+
+
+def lssns(world: World) -> list[int]:
+    return [segment.lssn for segment in world.log("t").segments]
+
+
+@in_loop
+async def test_deleting_records_hides_them_and_deletes_whole_segments() -> None:
+    world, log = await with_segments(2, 2, 2, 2)
+    assert await delete_records(log, 6) == 6
+    assert log.log_start_offset == 6
+    assert lssns(world) == [2, 3, 4]
+    assert world.log("t").truncated is not None
+    assert await delete_records(log, -1) == 16
+    assert lssns(world) == [3, 4]  # the last completed one stays
+    assert log.end_of_epoch(log.leader_epoch) == (log.leader_epoch, 16)
+
+
+@pytest.mark.parametrize("offset", [-2, 5])
+@in_loop
+async def test_an_offset_outside_is_refused(offset: int) -> None:
+    _, log = await with_segments(2)
+    with pytest.raises(KafkaError) as refused:
+        await delete_records(log, offset)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@in_loop
+async def test_a_topic_that_only_compacts_keeps_its_records() -> None:
+    world, log = await with_segments(2)
+    world.topics.add("t", configs={"cleanup.policy": "compact"})
+    with pytest.raises(KafkaError) as refused:
+        await delete_records(log, 1)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+@in_loop
+async def test_the_log_start_survives_a_restart_and_never_falls() -> None:
+    world, log = await with_segments(3)
+    async with asyncio.TaskGroup() as group:
+        for offset in (5, 2, 4):
+            group.create_task(delete_records(log, offset))
+    assert log.log_start_offset == 5
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    again = await world.open("t")
+    assert (again.log_start_offset, again.log_end_offset) == (5, 6)
+    await delete_segments_before(again, 1)
+    assert again.log_start_offset == 5
+
+
+@in_loop
+async def test_a_log_without_records_keeps_its_place() -> None:
+    world, log = await with_segments(2, 1)
+    await delete_records(log, -1)
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    again = await world.open("t")
+    assert (again.log_start_offset, again.log_end_offset) == (6, 6)
+
+
+@in_loop
+async def test_notes_that_do_not_decode_are_corrupt_data() -> None:
+    world = make_world()
+    world.topics.add("t")
+    world.log("t").data = b'{"log_start_offset": "x"}'
+    with pytest.raises(KafkaError) as refused:
+        await world.open("t")
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert issubclass(CorruptData, Exception)
+
+
+@in_loop
+async def test_segments_are_known_from_memory_from_their_index_and_by_reading() -> None:
+    world, log = await with_segments(1, 2, 3)
+    live = await segments_for_retention(log)
+    size = len(batch(2))
+    assert live == [
+        SegmentFacts(1, 0, 2, size, 1000, in_progress=False),
+        SegmentFacts(2, 2, 6, 2 * size, 2000, in_progress=False),
+        SegmentFacts(3, 6, 12, 3 * size, 3000, in_progress=True),
+    ]
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    world.log("t").segments[1].index = None
+    again = await world.open("t")
+    assert again.state.indexes == {}
+    late = await segments_for_retention(again)
+    assert [each._replace(in_progress=False) for each in live] == late
+    reads = world.log("t").reads
+    await segments_for_retention(again)
+    assert world.log("t").reads == reads

@@ -1,0 +1,41 @@
+"""Answers leave in the order of requests."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.pipeline import Pipeline
+
+
+class Item:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.parts: list[bytes | bytearray | memoryview] | None = None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.permutations(range(8)))
+def test_whatever_the_order_of_finishing_the_order_of_leaving_is_that_of_arrival(
+    order: list[int],
+) -> None:
+    pipeline: Pipeline[Item] = Pipeline()
+    items = [Item(number) for number in range(8)]
+    for item in items:
+        pipeline.begin(item)
+    left: list[int] = []
+    for number in order:
+        items[number].parts = []
+        while (ready := pipeline.take_ready()) is not None:
+            left.append(ready.number)
+        assert left == list(range(len(left)))
+        assert len(pipeline) == 8 - len(left)
+        assert all(item.parts is None for item in pipeline.pending())
+    assert left == list(range(8))
+
+
+def test_clearing_gives_back_everything_in_order() -> None:
+    pipeline: Pipeline[Item] = Pipeline()
+    for number in range(3):
+        pipeline.begin(Item(number))
+    assert [item.number for item in pipeline.clear()] == [0, 1, 2]
+    assert len(pipeline) == 0
+    assert pipeline.take_ready() is None

@@ -1,0 +1,85 @@
+"""A client made of sockets and the codecs: frames out, answers in."""
+
+import asyncio
+import struct
+from typing import Any, TypeVar
+
+from broker.config import BrokerConfig, NetworkConfig
+from broker.server import BrokerServer
+from protocol.kafka.apis import Api, decode_response, encode_request
+from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from tests.unit.broker.fakes import World, make_world
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+class WireClient:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._correlation = 0
+
+    @classmethod
+    async def connect(cls, port: int) -> "WireClient":
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 24))
+
+    def send(self, api: Api[Q, Any], version: int, request: Q, client_id: str = "wire") -> int:
+        """Send without waiting; return the correlation id."""
+        self._correlation += 1
+        header = RequestHeader(api.key, version, self._correlation, client_id)
+        self.writer.write(request_frame(api, header, encode_request(api, version, request)))
+        return self._correlation
+
+    async def receive_frame(self) -> bytes:
+        size = struct.unpack(">i", await self.reader.readexactly(4))[0]
+        return await self.reader.readexactly(size)
+
+    async def receive(self, api: Api[Any, R], version: int) -> tuple[int, R]:
+        """Return the next answer with its correlation id."""
+        frame = memoryview(await self.receive_frame())
+        correlation, at = decode_response_header(api, version, frame)
+        return correlation, decode_response(api, version, frame[at:])
+
+    async def ask(self, api: Api[Q, R], version: int, request: Q, client_id: str = "wire") -> R:
+        sent = self.send(api, version, request, client_id)
+        got, response = await self.receive(api, version)
+        assert got == sent
+        return response
+
+    async def is_closed(self) -> bool:
+        """Wait until the broker closes; anything it says before is dropped."""
+        try:
+            return await self.reader.read() is not None
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class Served:
+    """A broker over fakes, on a port."""
+
+    def __init__(self, *, auto: bool = True, **network: Any) -> None:
+        config = BrokerConfig(network=NetworkConfig(port=0, **network))
+        self.world: World = make_world(auto=auto, config=config)
+        self.server = BrokerServer(self.world.broker)
+        self._clients: list[WireClient] = []
+
+    async def __aenter__(self) -> "Served":
+        await self.server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.close()
+        await self.server.close()
+        await self.world.broker.partitions.close()
+
+    async def client(self) -> WireClient:
+        client = await WireClient.connect(self.server.port)
+        self._clients.append(client)
+        return client
