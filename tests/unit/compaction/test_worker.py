@@ -1,0 +1,70 @@
+"""The retention loop over logs that behave, and one that does not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from compaction.retention import Limits, RetainedSegment
+from compaction.worker import RetainedLog, RetentionWorker
+from core.errors import BookieUnavailable
+from core.runtime.clock import ManualClock
+
+
+class FakeLog:
+    def __init__(self, name: str, newest_ms: int, *, broken: bool = False) -> None:
+        self.name = name
+        self.limits = Limits(1000, -1, deletes=True)
+        self.log_start_offset = 0
+        self.broken = broken
+        self.done: list[object] = []
+        self._newest_ms = newest_ms
+
+    async def segments_for_retention(self) -> Sequence[RetainedSegment]:
+        if self.broken:
+            raise BookieUnavailable("away")
+        return [RetainedSegment(0, 10, 100, self._newest_ms, in_progress=True)]
+
+    async def roll(self) -> None:
+        self.done.append("roll")
+
+    async def delete_segments_before(self, offset: int) -> None:
+        self.done.append(offset)
+
+    def expire_producers(self, now_ms: int) -> int:
+        return 2
+
+
+def test_each_log_is_judged_and_a_broken_one_holds_up_nobody() -> None:
+    clock = ManualClock()
+    logs = [
+        FakeLog("broken", 0, broken=True),
+        FakeLog("old", clock.now_ms() - 5000),
+        FakeLog("young", clock.now_ms()),
+    ]
+
+    async def all_of_them() -> AsyncIterator[RetainedLog]:
+        for log in logs:
+            yield log
+
+    worker = RetentionWorker(all_of_them, clock, 1000)
+    asyncio.run(worker.round())
+    assert [log.done for log in logs] == [[], ["roll", 10], []]
+    metrics = worker.metrics
+    assert (metrics.rounds_total, metrics.logs_trimmed_total, metrics.failures_total) == (1, 1, 1)
+    assert metrics.producers_expired_total == 6
+
+
+def test_the_loop_ends_when_it_is_cancelled() -> None:
+    async def nothing() -> AsyncIterator[RetainedLog]:
+        for log in ():
+            yield log
+
+    async def body() -> None:
+        worker = RetentionWorker(nothing, ManualClock(), 1)
+        task = asyncio.get_running_loop().create_task(worker.run())
+        while not worker.metrics.rounds_total:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(body())
