@@ -26,6 +26,10 @@ COMMANDS = {
 """Command -> module with a Typer app named `app`: one command, or a group if it has a callback."""
 
 
+class ReaderGone(Exception):
+    """Whoever read our output has enough of it."""
+
+
 class LazyGroup(TyperGroup):
     """A group that imports a sub-command's module when that sub-command is named."""
 
@@ -41,6 +45,13 @@ class LazyGroup(TyperGroup):
         command = typer.main.get_command(importlib.import_module(module).app)
         command.name = cmd_name
         return command
+
+    def invoke(self, ctx: Any) -> Any:  # type: ignore[explicit-override]
+        """Run the sub-command. Typer would end with 1 when the reader of our output has enough."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
 
 app = typer.Typer(
@@ -79,7 +90,7 @@ def run() -> None:
         sys.exit(error.code)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain once more at its own exit.
+    except ReaderGone:
+        # Python would complain at its own exit of what it could not write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)

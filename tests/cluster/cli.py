@@ -1,0 +1,48 @@
+"""The command line as a person runs it."""
+
+import json
+import os
+import subprocess
+from typing import Any
+
+from tests.process import TAILRACE
+
+_TIMEOUT_S = 60
+
+
+def tailrace(
+    *arguments: str, stdin: bytes = b"", bootstrap: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run one command to its end."""
+    environment = {**os.environ, "COLUMNS": "120"}
+    if bootstrap:
+        environment["TAILRACE_BOOTSTRAP"] = bootstrap
+    return subprocess.run(
+        [str(TAILRACE), *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+        env=environment,
+    )
+
+
+def output(*arguments: str, stdin: bytes = b"", bootstrap: str = "") -> bytes:
+    """Return what a command that must succeed prints."""
+    done = tailrace(*arguments, stdin=stdin, bootstrap=bootstrap)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def refusal(code: int, *arguments: str, bootstrap: str = "", stdin: bytes = b"") -> str:
+    """Return what a command says that must fail with `code`."""
+    done = tailrace(*arguments, bootstrap=bootstrap, stdin=stdin)
+    text = done.stderr.decode()
+    assert done.returncode == code, text
+    assert "Traceback" not in text
+    return text
+
+
+def parsed(*arguments: str, bootstrap: str = "") -> Any:
+    """Return the JSON that a command prints."""
+    return json.loads(output(*arguments, "--json", bootstrap=bootstrap))
