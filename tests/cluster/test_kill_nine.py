@@ -170,7 +170,7 @@ def _read_all(broker: TailraceProcess, partition: int) -> list[tuple[int, int]]:
     consumer.assign([at])
     stored: list[tuple[int, int]] = []
     while len(stored) < end:
-        for message in consumer.consume(1000, timeout=30):
+        for message in consumer.consume(min(1000, end - len(stored)), timeout=30):
             if message.error():
                 raise KafkaException(message.error())
             offset = message.offset()
