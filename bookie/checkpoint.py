@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from bookie import entry_log_format, journal_format
 from bookie.entry_log_format import LogHeader, file_ids, pack_ledgers_map, read_header
+from bookie.group_format import RECORD_HEAD_SIZE
 from bookie.group_scan import GroupScan
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
@@ -117,6 +118,6 @@ def log_usage(files: Files, fd: int, log_id: int, end: Position) -> dict[int, in
         log_id,
     )
     for group in scan.groups(entry_log_format.HEADER_SIZE):
-        for record in group.records:
-            usage[record.ledger_id] = usage.get(record.ledger_id, 0) + record.size + 4
+        for ledger_id, _, _, _, size in group.records:
+            usage[ledger_id] = usage.get(ledger_id, 0) + size + RECORD_HEAD_SIZE
     return usage

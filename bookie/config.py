@@ -75,7 +75,7 @@ class BookieConfig:
         "pageLimit", 1024, "Pages of index files kept in memory, 8 KiB each."
     )
     long_polls_max: int = setting(
-        "maxLongPolls", 10_000, "Reads that wait for a LAC; above it they are refused."
+        "maxLongPolls", 1_000, "Reads that wait for a LAC; above it they are refused."
     )
     ledgers_root: str = setting("zkLedgersRootPath", "/ledgers", "Root in the metadata store.")
 

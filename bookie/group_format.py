@@ -17,7 +17,7 @@ BookieImpl.readJournal). Invariant: what was acknowledged lies in a group with a
 import struct
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
 from protocol.crc32c import crc32c
@@ -31,6 +31,7 @@ WRITTEN = -0x20000
 TRAILER_SIZE = 40
 RECORD_HEAD_SIZE = 4
 MIN_BODY_SIZE = 16
+_LAC_END = 24
 GROUP_BYTES_MAX = 16 * 1024 * 1024
 """No group is longer: 4 MiB are taken at once, and the last entry taken is a frame at most."""
 
@@ -43,15 +44,12 @@ _TRAILER_BODY_SIZE = TRAILER_SIZE - RECORD_HEAD_SIZE
 pack_size = _SIZE.pack
 
 
-class Record(NamedTuple):
-    """Where a record lies. `position` is that of its body: what an index location points at."""
+Record: TypeAlias = tuple[int, EntryId, EntryId, Position, int]
+"""(ledger id, entry id, LAC, position, size) of a record.
 
-    ledger_id: int
-    entry_id: EntryId
-    lac: EntryId
-    """Third number of the body: of an entry its LAC; -1 if the body is too short."""
-    position: Position
-    size: int
+The LAC is the body's third number, -1 if the body is too short to have one; position and size are
+those of the body: what an index location points at. A plain tuple: a start makes millions.
+"""
 
 
 class Group(NamedTuple):
@@ -111,16 +109,18 @@ def read_group(window: memoryview, at: int, origin: Position, file_id: int) -> G
     """
     records: list[Record] = []
     place = at
-    while place + _RECORD.size <= len(window):
+    last = len(window) - _RECORD.size
+    while place <= last:
         size, ledger_id, entry_id, lac = _RECORD.unpack_from(window, place)
-        if ledger_id == NO_LEDGER and entry_id in (SYNCED, WRITTEN):
-            return _close_group(window, at, place, origin, file_id, records)
-        if not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES or ledger_id < 0:
+        if ledger_id < 0 or not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES:
+            if ledger_id == NO_LEDGER and entry_id in (SYNCED, WRITTEN):
+                return _close_group(window, at, place, origin, file_id, records)
             return Stop.END
-        known_lac = lac if size >= MIN_BODY_SIZE + 8 else -1
-        body = origin + place + RECORD_HEAD_SIZE
-        records.append(Record(ledger_id, entry_id, known_lac, body, size))
-        place += RECORD_HEAD_SIZE + size
+        if size < _LAC_END:
+            lac = -1
+        place += RECORD_HEAD_SIZE
+        records.append((ledger_id, entry_id, lac, origin + place, size))
+        place += size
     return Stop.SHORT
 
 

@@ -130,6 +130,6 @@ class BookieFiles:
 
     def _note(self, log_id: int, group: Group) -> None:
         assert self._tail is not None, "set by the caller"
-        for record in group.records:
-            entries = self._tail.setdefault(LedgerId(record.ledger_id), {})
-            entries[record.entry_id] = pack_location(log_id, record.position)
+        for ledger_id, entry_id, _, position, _ in group.records:
+            entries = self._tail.setdefault(LedgerId(ledger_id), {})
+            entries[entry_id] = pack_location(log_id, position)

@@ -28,6 +28,7 @@ class LongPolls:
         self, reads: Reads, waiting_max: int, answer: Callable[[Reply, Response], None]
     ) -> None:
         self._reads = reads
+        self._metrics = reads.metrics
         self._waiting_max = waiting_max
         self._answer = answer
         self._waiting: set[_Waiter] = set()
@@ -55,11 +56,16 @@ class LongPolls:
 
     def _wait(self, state: LedgerState, request: ReadRequest, reply: Reply) -> None:
         waiter = _Waiter(state, functools.partial(self._evaluate, state, request, reply))
-        waiter.ended = functools.partial(self._waiting.discard, waiter)
+        waiter.ended = functools.partial(self._forget, waiter)
         self._waiting.add(waiter)
+        self._metrics.long_polls = len(self._waiting)
         state.waiters.append(waiter.wake)
         wait_s = min(max(request.timeout_ms or 0, 0), WAIT_MS_MAX) / 1000
         waiter.timer = self._loop.call_later(wait_s, waiter.wake)
+
+    def _forget(self, waiter: "_Waiter") -> None:
+        self._waiting.discard(waiter)
+        self._metrics.long_polls = len(self._waiting)
 
     def _evaluate(self, state: LedgerState, request: ReadRequest, reply: Reply) -> None:
         if not request.piggyback:

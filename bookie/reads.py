@@ -34,7 +34,7 @@ class Reads:
         self, storage: Storage, pending_max: int, answer: Callable[[Reply, Response], None]
     ) -> None:
         self._storage = storage
-        self._metrics = storage.metrics
+        self.metrics = storage.metrics
         self._pending_max = pending_max
         self._answer = answer
 
@@ -55,10 +55,10 @@ class Reads:
 
     def fetch(self, state: LedgerState, entry_id: EntryId, then: Then) -> bool:
         """Read one entry (LAST_ENTRY: the highest); False if too many reads wait already."""
-        if self._metrics.pending_reads >= self._pending_max:
-            self._metrics.reads_refused_total += 1
+        if self.metrics.pending_reads >= self._pending_max:
+            self.metrics.reads_refused_total += 1
             return False
-        self._metrics.pending_reads += 1
+        self.metrics.pending_reads += 1
         if entry_id == LAST_ENTRY:
             entry_id = state.last_entry
         self._storage.read(state, entry_id, functools.partial(self._fetched, then))
@@ -102,10 +102,10 @@ class Reads:
         self._storage.list_entries(state, then)
 
     def _fetched(self, then: Then, body: bytes | Exception | None) -> None:
-        self._metrics.pending_reads -= 1
-        self._metrics.reads_total += 1
+        self.metrics.pending_reads -= 1
+        self.metrics.reads_total += 1
         if isinstance(body, Exception):
-            self._metrics.reads_damaged_total += 1
+            self.metrics.reads_damaged_total += 1
             logger.error("read_failed error=%s", body)
         then(body)
 

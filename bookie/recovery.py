@@ -136,15 +136,14 @@ class Recovery:
             self._files.close(fd)
 
     def _apply_journal_group(self, fd: int, group: Group) -> None:
-        for record in group.records:
-            body = self._files.read_at(fd, record.size, record.position)
-            ledger_id = LedgerId(record.ledger_id)
-            if record.entry_id >= 0:
-                entry = JournalEntry(ledger_id, record.entry_id, record.lac, body)
-                self._journal_entries.append(entry)
+        for number, entry_id, lac, position, size in group.records:
+            body = self._files.read_at(fd, size, position)
+            ledger_id = LedgerId(number)
+            if entry_id >= 0:
+                self._journal_entries.append(JournalEntry(ledger_id, entry_id, lac, body))
                 self._state(ledger_id)
-                continue
-            self._apply_special(ledger_id, record.entry_id, memoryview(body))
+            else:
+                self._apply_special(ledger_id, entry_id, memoryview(body))
 
     def _apply_special(self, ledger_id: LedgerId, kind: int, body: memoryview) -> None:
         state = self._state(ledger_id)
@@ -234,11 +233,15 @@ class Recovery:
     def _index_group(self, log_id: int, group: Group, name: str) -> None:
         if not group.intact:
             logger.error("group_damaged file=%s position=%d", name, group.start)
-        for record in group.records:
-            state = self._state(LedgerId(record.ledger_id))
-            state.unsaved.put(record.entry_id, pack_location(log_id, record.position))
-            state.last_entry = max(state.last_entry, record.entry_id)
-            state.lac = max(state.lac, record.lac)
+        ledgers = self._found.ledgers
+        first = pack_location(log_id, 0)
+        for number, entry_id, lac, position, _ in group.records:
+            state = ledgers.get(LedgerId(number)) or self._state(LedgerId(number))
+            state.unsaved.put(entry_id, first + position)
+            if entry_id > state.last_entry:
+                state.last_entry = entry_id
+            if lac > state.lac:
+                state.lac = lac
 
     # Ledgers
 

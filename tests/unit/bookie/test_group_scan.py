@@ -53,8 +53,8 @@ def test_whole_file() -> None:
     groups, end = scan(image)
     assert end == len(image)
     assert [g.end for g in groups] == ends
-    assert [(r.ledger_id, r.entry_id, r.lac) for r in groups[0].records] == [(1, 0, -1), (2, 0, -1)]
-    position = groups[1].records[0].position
+    assert [r[:3] for r in groups[0].records] == [(1, 0, -1), (2, 0, -1)]
+    position = groups[1].records[0][3]
     assert image[position : position + 16] == struct.pack(">qq", 1, 1)
 
 

@@ -253,6 +253,7 @@ def test_long_poll_wakes_when_the_lac_moves(tmp_path: Path) -> None:
         waiting = ask(bookie, poll(-1))
         plain = ask(bookie, poll(-1, entry_id=1))
         await ask(bookie, ForceLedgerRequest(L1))
+        assert bookie.metrics.long_polls == 2
         assert not waiting.done()
         assert not plain.done()
         await ask(bookie, add(L1, 1, lac=0))
@@ -261,6 +262,7 @@ def test_long_poll_wakes_when_the_lac_moves(tmp_path: Path) -> None:
         assert (response.body, response.max_lac) == (entry_body(L1, 0, b"payload"), 0)
         assert response.lac_update_timestamp == ManualClock().now_ms()
         assert (await plain).body == entry_body(L1, 1, b"payload", lac=0)
+        assert bookie.metrics.long_polls == 0
         again = await ask(bookie, poll(-1))
         assert again.entry_id == 0
         await bookie.close()
