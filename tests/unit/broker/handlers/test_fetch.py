@@ -1,0 +1,302 @@
+"""Fetch: limits, order, epochs, ids, and waiting without polling."""
+
+import asyncio
+
+import pytest
+
+from broker.handlers import HANDLERS
+from core.errors import LedgerFenced
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import FETCH
+from protocol.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.records.batch import read_header, split_batches
+from tests.unit.broker.fakes import World, batch, make_world
+from tests.unit.broker.handlers.ask import ask, call
+from tests.unit.broker.loops import in_loop, turns
+
+E = ErrorCode
+SIZE = len(batch(2))
+
+
+async def filled(partitions: int = 2, batches: int = 5, *, auto: bool = True) -> World:
+    """Return a world whose partitions of topic t hold batches of two records."""
+    world = make_world()
+    world.topics.add("t", partitions)
+    for partition in range(partitions):
+        log = await world.open("t", partition)
+        for _ in range(batches):
+            await log.append(batch(2))
+        world.log("t", partition).auto = auto
+    return world
+
+
+def wanted(
+    *partitions: tuple[int, int] | FetchPartition,
+    topic: str = "t",
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    each_max: int = 1 << 20,
+    **more: object,
+) -> FetchRequest:
+    """Return a request for (partition, offset) pairs."""
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                topic_id=bytes(15) + b"\1",
+                partitions=[
+                    each
+                    if isinstance(each, FetchPartition)
+                    else FetchPartition(
+                        partition=each[0], fetch_offset=each[1], partition_max_bytes=each_max
+                    )
+                    for each in partitions
+                ],
+            )
+        ],
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def data_of(response: FetchResponse) -> list[PartitionData]:
+    return [each for topic in response.responses for each in topic.partitions]
+
+
+def bases(data: PartitionData) -> list[int]:
+    records = bytes(data.records or b"")  # type: ignore[arg-type]
+    return [read_header(records, start).base_offset for start, _ in split_batches(records)]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 17])
+@in_loop
+async def test_batches_begin_with_the_one_that_holds_the_offset(version: int, cached: bool) -> None:
+    world = await filled()
+    if not cached:
+        (await world.open("t", 0)).tail.clear()
+    response = await ask(world, FETCH, version, wanted((0, 3), (1, 10)))
+    first, second = data_of(response)
+    assert bases(first) == [2, 4, 6, 8]
+    assert bases(second) == []
+    assert (first.high_watermark, first.last_stable_offset) == (10, 10)
+    assert (response.error_code, response.session_id) == (0, 0)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@in_loop
+async def test_limits_hold_in_request_order_and_spare_the_first_batch(cached: bool) -> None:
+    world = await filled()
+    if not cached:
+        for partition in (0, 1):
+            (await world.open("t", partition)).tail.clear()
+
+    async def shown(**limits: int) -> list[list[int]]:
+        return [
+            bases(each)
+            for each in data_of(await ask(world, FETCH, 11, wanted((1, 0), (0, 0), **limits)))
+        ]
+
+    assert await shown(max_bytes=3 * SIZE) == [[0, 2, 4], []]
+    assert await shown(max_bytes=3 * SIZE, each_max=2 * SIZE) == [[0, 2], [0]]
+    assert await shown(max_bytes=1) == [[0], []]
+    assert await shown(each_max=1) == [[0], []]
+    assert await shown(each_max=2 * SIZE - 1) == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("partition", "code"),
+    [
+        (
+            FetchPartition(partition=0, fetch_offset=11, partition_max_bytes=9),
+            E.OFFSET_OUT_OF_RANGE,
+        ),
+        (
+            FetchPartition(partition=0, fetch_offset=-1, partition_max_bytes=9),
+            E.OFFSET_OUT_OF_RANGE,
+        ),
+        (
+            FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=9),
+            E.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+        (
+            FetchPartition(
+                partition=0, fetch_offset=0, partition_max_bytes=9, current_leader_epoch=0
+            ),
+            E.FENCED_LEADER_EPOCH,
+        ),
+        (
+            FetchPartition(
+                partition=0, fetch_offset=0, partition_max_bytes=9, current_leader_epoch=9
+            ),
+            E.UNKNOWN_LEADER_EPOCH,
+        ),
+    ],
+)
+@in_loop
+async def test_a_partition_in_error_is_answered_at_once_beside_the_others(
+    partition: FetchPartition, code: ErrorCode
+) -> None:
+    world = await filled()
+    answer = call(world, FETCH, 11, wanted(partition, (1, 10), wait_ms=60_000))
+    assert isinstance(answer, FetchResponse)
+    first, second = data_of(answer)
+    assert (ErrorCode(first.error_code), first.high_watermark) == (code, -1)
+    assert second.error_code == 0
+
+
+@in_loop
+async def test_below_the_log_start_is_out_of_range() -> None:
+    world = await filled()
+    (await world.open("t", 0)).move_start(4)
+    low = data_of(await ask(world, FETCH, 11, wanted((0, 3))))[0]
+    assert low.error_code == E.OFFSET_OUT_OF_RANGE
+    start = data_of(await ask(world, FETCH, 11, wanted((0, 4))))[0]
+    assert (start.error_code, start.log_start_offset, bases(start)[0]) == (0, 4, 4)
+
+
+@in_loop
+async def test_unknown_names_and_ids() -> None:
+    world = await filled()
+    by_name = data_of(await ask(world, FETCH, 12, wanted((0, 0), topic="none")))
+    assert by_name[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    request = wanted((0, 0))
+    request.topics[0].topic_id = b"\7" * 16
+    by_id = data_of(await ask(world, FETCH, 13, request))
+    assert by_id[0].error_code == E.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "code"),
+    [
+        (0, -1, E.NONE),
+        (0, 0, E.NONE),
+        (5, 0, E.NONE),
+        (5, -1, E.NONE),
+        (5, 3, E.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 1, E.FETCH_SESSION_ID_NOT_FOUND),
+    ],
+)
+@in_loop
+async def test_no_session_is_ever_granted(session_id: int, epoch: int, code: ErrorCode) -> None:
+    world = await filled()
+    request = wanted((0, 0), session_id=session_id, session_epoch=epoch)
+    response = await ask(world, FETCH, 11, request)
+    assert (ErrorCode(response.error_code), response.session_id) == (code, 0)
+    assert bool(response.responses) is (code is E.NONE)
+
+
+@in_loop
+async def test_a_client_that_read_another_history_is_told_where_it_parted() -> None:
+    world = await filled()
+    log = await world.open("t", 0)
+    asked = FetchPartition(
+        partition=0, fetch_offset=10, partition_max_bytes=999, last_fetched_epoch=log.leader_epoch
+    )
+    same = data_of(await ask(world, FETCH, 12, wanted(asked)))[0]
+    assert same.diverging_epoch.epoch == -1
+    log.epochs.begin(9, 8)
+    parted = data_of(await ask(world, FETCH, 12, wanted(asked)))[0]
+    assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (1, 8)
+    assert bases(parted) == []
+
+
+@in_loop
+async def test_what_is_not_confirmed_is_not_shown() -> None:
+    world = await filled(auto=False)
+    log = await world.open("t", 0)
+    log.append(batch(2))
+    data = data_of(await ask(world, FETCH, 11, wanted((0, 10))))[0]
+    assert (data.error_code, bases(data), data.high_watermark) == (0, [], 10)
+    beyond = data_of(await ask(world, FETCH, 11, wanted((0, 11))))[0]
+    assert (beyond.error_code, bases(beyond)) == (0, [])
+
+
+@in_loop
+async def test_a_waiting_fetch_is_woken_by_enough_bytes_only() -> None:
+    world = await filled()
+    logs = [await world.open("t", partition) for partition in (0, 1)]
+    loop = asyncio.get_running_loop()
+    request = wanted((0, 10), (1, 10), wait_ms=60_000, min_bytes=3 * SIZE)
+    task = loop.create_task(ask(world, FETCH, 11, request))
+    await turns()
+    await logs[0].append(batch(2))
+    await logs[1].append(batch(2))
+    await turns(20)
+    assert not task.done()
+    assert world.broker.metrics.fetch_parked_total == 1  # nobody looked again in between
+    await logs[0].append(batch(2))
+    first, second = data_of(await task)
+    assert (bases(first), bases(second)) == ([10, 12], [10])
+    assert [len(log.waiters) for log in logs] == [0, 0]
+
+
+@in_loop
+async def test_a_waiting_fetch_is_answered_when_its_time_is_up() -> None:
+    world = await filled()
+    data = data_of(await ask(world, FETCH, 11, wanted((0, 10), wait_ms=20)))
+    assert (data[0].error_code, bases(data[0])) == (0, [])
+    assert len((await world.open("t", 0)).waiters) == 0
+
+
+@in_loop
+async def test_a_failure_wakes_the_waiting() -> None:
+    world = await filled()
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(ask(world, FETCH, 11, wanted((0, 10), wait_ms=60_000)))
+    await turns()
+    writer = world.log("t").writer
+    assert writer is not None
+    writer.fail(LedgerFenced("another owner"))
+    assert data_of(await task)[0].error_code == E.NOT_LEADER_OR_FOLLOWER
+
+
+@in_loop
+async def test_a_cancelled_fetch_leaves_nothing_behind() -> None:
+    world = await filled()
+    assert HANDLERS[FETCH.key].abandoned
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(call(world, FETCH, 11, wanted((0, 10), wait_ms=60_000)))
+    await turns()
+    assert len((await world.open("t", 0)).waiters) == 1
+    task.cancel()
+    await turns()
+    assert len((await world.open("t", 0)).waiters) == 0
+
+
+@in_loop
+async def test_a_fetch_opens_its_partitions() -> None:
+    world = make_world()
+    world.topics.add("t", 2)
+    answers = data_of(await ask(world, FETCH, 11, wanted((0, 0), (1, 0))))
+    assert [(each.error_code, each.high_watermark) for each in answers] == [(0, 0), (0, 0)]
+
+
+@in_loop
+async def test_while_slow_clients_hold_the_memory_fetches_wait_and_get_nothing() -> None:
+    world = await filled()
+    world.broker.unsent.take(world.broker.unsent.limit)
+    started = asyncio.get_running_loop().time()
+    data = data_of(await ask(world, FETCH, 11, wanted((0, 0), wait_ms=30)))[0]
+    assert asyncio.get_running_loop().time() - started >= 0.025
+    assert (data.error_code, bases(data)) == (0, [])
+
+
+@in_loop
+async def test_batches_leave_as_the_slices_that_came() -> None:
+    world = await filled(batches=0)
+    log = await world.open("t", 0)
+    data = batch(2)
+    await log.append(data)
+    answer = call(world, FETCH, 11, wanted((0, 0)))
+    assert isinstance(answer, FetchResponse)
+    assert data_of(answer)[0].records[0] is data  # type: ignore[index]

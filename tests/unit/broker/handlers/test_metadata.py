@@ -1,0 +1,114 @@
+"""Metadata: which topics are meant, which come into being, and who leads them."""
+
+import pytest
+
+from broker.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import METADATA
+from protocol.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from tests.unit.broker.fakes import World, make_world
+from tests.unit.broker.handlers.ask import ask
+from tests.unit.broker.loops import in_loop
+
+E = ErrorCode
+
+
+def prepared(config: BrokerConfig | None = None) -> World:
+    world = make_world(config=config)
+    world.topics.add("b", 2)
+    world.topics.add("a")
+    world.topics.add("__consumer_offsets")
+    return world
+
+
+def named(*names: str, create: bool = False) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=create,
+    )
+
+
+def shown(response: MetadataResponse) -> list[tuple[str | None, int, int]]:
+    """Return name, error and number of partitions of each topic."""
+    return [(t.name, t.error_code, len(t.partitions)) for t in response.topics]
+
+
+ALL = [("__consumer_offsets", 0, 1), ("a", 0, 1), ("b", 0, 2)]
+
+
+@in_loop
+async def test_null_is_all_and_empty_is_none_but_for_version_0() -> None:
+    world = prepared()
+    assert shown(await ask(world, METADATA, 0, MetadataRequest(topics=()))) == ALL
+    for version in (1, 8, 9, 13):
+        assert shown(await ask(world, METADATA, version, MetadataRequest(topics=None))) == ALL
+        assert shown(await ask(world, METADATA, version, MetadataRequest(topics=()))) == []
+
+
+@in_loop
+async def test_brokers_controller_and_leaders() -> None:
+    world = prepared()
+    log = await world.open("b", 1)
+    response = await ask(world, METADATA, 12, named("b"))
+    assert [(b.node_id, b.host, b.port) for b in response.brokers] == [(1, "broker.test", 9092)]
+    assert (response.controller_id, response.cluster_id) == (1, world.broker.cluster_id)
+    first, second = response.topics[0].partitions
+    assert (first.leader_id, first.leader_epoch, first.isr_nodes) == (1, -1, (1,))
+    assert second.leader_epoch == log.leader_epoch
+    assert not response.topics[0].is_internal
+    assert (await ask(world, METADATA, 1, named("__consumer_offsets"))).topics[0].is_internal
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("none", E.UNKNOWN_TOPIC_OR_PARTITION),
+        ("bad name", E.INVALID_TOPIC_EXCEPTION),
+        ("", E.INVALID_TOPIC_EXCEPTION),
+        ("x" * 250, E.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+@in_loop
+async def test_what_is_not_there(name: str, code: ErrorCode) -> None:
+    assert shown(await ask(prepared(), METADATA, 4, named(name))) == [(name, code, 0)]
+
+
+@in_loop
+async def test_a_topic_is_created_before_the_answer() -> None:
+    world = prepared(BrokerConfig(num_partitions=4))
+    for _ in range(2):
+        response = await ask(world, METADATA, 4, named("new", create=True))
+        assert shown(response) == [("new", 0, 4)]
+    assert shown(await ask(world, METADATA, 1, named("also"))) == [("also", 0, 4)]
+
+
+@in_loop
+async def test_nothing_is_created_where_it_is_switched_off_or_not_a_topic() -> None:
+    world = prepared(BrokerConfig(auto_create_topics=False))
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    assert shown(await ask(world, METADATA, 4, named("new", create=True))) == [("new", unknown, 0)]
+    other = prepared()
+    name = "__transaction_state"
+    assert shown(await ask(other, METADATA, 4, named(name, create=True))) == [(name, unknown, 0)]
+    bad = await ask(other, METADATA, 4, named("bad name", create=True))
+    assert shown(bad) == [("bad name", E.INVALID_TOPIC_EXCEPTION, 0)]
+
+
+@in_loop
+async def test_topics_by_id() -> None:
+    world = prepared()
+    topic = world.topics.get("b")
+    assert topic is not None
+    request = MetadataRequest(
+        topics=[
+            MetadataRequestTopic(name=None, topic_id=topic.topic_id),
+            MetadataRequestTopic(name=None, topic_id=b"\7" * 16),
+        ]
+    )
+    response = await ask(world, METADATA, 12, request)
+    assert shown(response) == [("b", 0, 2), (None, E.UNKNOWN_TOPIC_ID, 0)]
+    assert response.topics[1].topic_id == b"\7" * 16
