@@ -38,10 +38,12 @@ class SegmentList:
     def of(found: Iterable[SegmentMetadata]) -> "SegmentList":
         """Put in order what the metadata holds; of two of one LSSN the completed one counts.
 
-        Errors: CorruptData when an LSSN is missing.
+        Errors: CorruptData when an LSSN is missing; also for version 1, which has none.
         """
         by_lssn: dict[int, SegmentMetadata] = {}
         for segment in found:
+            if segment.lssn < 1:
+                raise CorruptData("log segments of version 1, without numbers, are not supported")
             known = by_lssn.get(segment.lssn)
             if known is None or known.in_progress:
                 by_lssn[segment.lssn] = segment
@@ -152,7 +154,7 @@ class SegmentList:
 
         With nothing to read yet the answer is `start` itself.
         """
-        for segment in self.segments[: len(self.segments)]:
+        for segment in self.segments:
             if segment.lssn < start.lssn or segment.truncation is Truncation.TRUNCATED:
                 continue
             return max(start, min_active(segment))

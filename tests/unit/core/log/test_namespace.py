@@ -1,0 +1,153 @@
+from pathlib import Path
+
+import pytest
+
+from core.errors import InvalidStreamName, LogExists, LogNotFound, NoNode, OwnershipLost
+from core.ledger.config import LedgerConfig
+from core.metadata.ledger_tree import ledger_ranges
+from core.metadata.namespace_binding import decode_binding
+from tests.unit.core.log.world import Listener, World, put, run_world, write
+
+ROOT = "/distributedlog/tailrace"
+
+
+def test_layout_of_a_log(tmp_path: Path) -> None:
+    """tests/golden/zk-layout.md, reference DistributedLog 3.2."""
+
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        assert await namespace.list_logs() == []
+        await namespace.create_log("s")
+        tree = await world.dump(ROOT)
+        assert decode_binding(tree.pop(ROOT)).bk_ledgers_path == "/ledgers"
+        at = f"{ROOT}/s/<default>"
+        assert tree == {
+            f"{ROOT}/s": b"",
+            at: b"",
+            f"{at}/maxtxid": b"0",
+            f"{at}/version": b"\xff\xff\xff\xff",
+            f"{at}/lock": b"",
+            f"{at}/readLock": b"",
+            f"{at}/ledgers": b"0",
+            f"{at}/allocation": b"",
+        }
+
+    run_world(tmp_path, story)
+
+
+def test_create_open_list(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        for name in ("b-1", "a-0", "deep/er/log"):
+            await namespace.create_log(name)
+            with pytest.raises(LogExists):
+                await namespace.create_log(name)
+        await world.store.create(f"{ROOT}/.reserved")
+        assert await namespace.list_logs() == ["a-0", "b-1", "deep"]
+        assert await namespace.log_exists("deep/er/log")
+        assert not await namespace.log_exists("deep")
+        assert await namespace.open_log("a-0") is await namespace.open_log("/a-0")
+        with pytest.raises(LogNotFound):
+            await namespace.open_log("deep")
+        with pytest.raises(LogNotFound):
+            await namespace.delete_log("nothing")
+        for call in (namespace.create_log, namespace.open_log, namespace.log_exists):
+            with pytest.raises(InvalidStreamName):
+                await call("a b")
+        await namespace.close()
+
+    run_world(tmp_path, story)
+
+
+def test_a_log_that_was_begun_is_finished(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        await namespace.bind()
+        await namespace.bind()
+        await world.store.create(f"{ROOT}/s", b"mine")
+        await namespace.create_log("s")
+        log = await namespace.open_log("s")
+        assert await log.get_data() == b"mine"
+        await log.set_data(b"other")
+        assert await log.get_data() == b"other"
+
+    run_world(tmp_path, story)
+
+
+def test_an_unbound_root_is_bound_and_a_bound_one_is_kept(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.store.create(ROOT, parents=True)
+        await world.namespace().bind()
+        node = await world.store.get(ROOT)
+        assert node.data.startswith(b"1\nBKDL\n")
+        await world.store.set(ROOT, b"theirs")
+        await world.namespace().create_log("s")
+        assert (await world.store.get(ROOT)).data == b"theirs"
+
+    run_world(tmp_path, story)
+
+
+def test_delete_takes_the_ledgers_too(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        for name in ("gone", "gone/below", "kept"):
+            await namespace.create_log(name)
+            log = await namespace.open_log(name)
+            writer = await log.open_writer(Listener())
+            await write(writer, 1, 2)
+            await writer.roll()
+            await write(writer, 3)
+        await world.store.create(f"{ROOT}/gone/<default>/subscribers/x", b"", parents=True)
+        await namespace.delete_log("gone")
+        assert not await namespace.log_exists("gone")
+        assert await namespace.log_exists("gone/below")
+        await namespace.delete_log("gone/below")
+        await namespace.create_log("gone")  # its name is free
+        await namespace.delete_log("gone")
+        with pytest.raises(NoNode):
+            await world.store.get(f"{ROOT}/gone/<default>")
+        kept = await namespace.open_log("kept")
+        left = [i async for ids in ledger_ranges(world.store) for i in ids]
+        assert left == [s.ledger_id for s in kept.segments]
+        await namespace.close()
+
+    run_world(tmp_path, story)
+
+
+def test_a_log_that_another_process_writes_is_not_deleted(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        other = world.namespace(client_id="other")
+        with pytest.raises(OwnershipLost):
+            await other.delete_log("s")
+        put(writer, 1)
+        await writer.close()
+        await other.delete_log("s")
+
+    run_world(tmp_path, story)
+
+
+def test_leftover_ledgers_are_deleted(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 1)
+        await writer.close()
+        leftover = await world.ledgers().create_ledger(LedgerConfig(), Nobody())
+        path = f"{ROOT}/s/<default>/allocation"
+        await world.store.set(path, str(leftover.ledger_id).encode())
+        writer = await log.open_writer(Listener())
+        await write(writer, 2)
+        await writer.close()
+        left = [i async for ids in ledger_ranges(world.store) for i in ids]
+        assert left == [s.ledger_id for s in log.segments]
+        assert (await world.store.get(path)).data == b""
+
+    run_world(tmp_path, story)
+
+
+class Nobody:
+    def on_confirmed(self, lac: int) -> None: ...
+
+    def on_failed(self, error: Exception) -> None: ...

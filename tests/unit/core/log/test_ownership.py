@@ -1,0 +1,87 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from core.errors import OwnershipLost
+from core.log.ownership import LockMember, Ownership, member_prefix, parse_member
+from tests.unit.core.log.world import World, run_world, settle
+
+
+def test_names_as_java_writes_them() -> None:
+    """tests/golden/zk-layout.md: the member of a live log."""
+    name = "member_1%3B0%3Bhost%3A8000_s72057818244644886_0000000000"
+    assert member_prefix("1;0;host:8000", 72057818244644886) == name[:-10]
+    assert parse_member(name) == LockMember(0, name, "1;0;host:8000", 72057818244644886)
+
+
+def test_older_names_and_odd_clients() -> None:
+    assert parse_member("member_0000000007") == LockMember(7, "member_0000000007", "", 0)
+    assert parse_member("member_me_0000000008").sequence == 8
+    odd = member_prefix("a_b c", 5) + "0000000009"
+    assert odd == "member_a_b+c_s         5_0000000009"
+    assert parse_member(odd).sequence == 9
+    with pytest.raises(ValueError, match="invalid literal"):
+        parse_member("member_x")
+
+
+def test_first_come_first_served(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        a, b, c = (Ownership(world.store, "/lock", name) for name in "abc")
+        await a.acquire(0)
+        with pytest.raises(OwnershipLost, match="owned by a"):
+            await b.acquire(0)
+        assert len(await world.store.children("/lock")) == 1
+        async with asyncio.TaskGroup() as group:
+            waiting_b = group.create_task(b.acquire(60_000))
+            while len(await world.store.children("/lock")) < 2:
+                await settle()
+            waiting_c = group.create_task(c.acquire(60_000))
+            while len(await world.store.children("/lock")) < 3:
+                await settle()
+            assert not waiting_b.done()
+            await a.release()
+            await waiting_b
+            assert b.is_held
+            assert not waiting_c.done()
+            await b.release()
+        assert c.is_held
+        await c.release()
+        await c.release()
+        assert await world.store.children("/lock") == []
+
+    run_world(tmp_path, story)
+
+
+def test_waiting_ends_at_the_deadline_and_when_cancelled(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        a, b = (Ownership(world.store, "/lock", name) for name in "ab")
+        await a.acquire(0)
+        with pytest.raises(OwnershipLost, match="owned by a"):
+            await b.acquire(5)
+        waiting = asyncio.get_running_loop().create_task(b.acquire(60_000))
+        while len(await world.store.children("/lock")) < 2:
+            await settle()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert len(await world.store.children("/lock")) == 1
+
+    run_world(tmp_path, story)
+
+
+def test_a_member_of_the_same_session_is_no_stranger(tmp_path: Path) -> None:
+    """A create that was sent twice leaves two members of one client (reference 6.2)."""
+
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        prefix = member_prefix("a", world.store.session_id)
+        await world.store.create(f"/lock/{prefix}", b"a", ephemeral=True, sequential=True)
+        for wait_ms in (0, 1000):
+            owner = Ownership(world.store, "/lock", "a")
+            await owner.acquire(wait_ms)
+            await owner.release()
+
+    run_world(tmp_path, story)

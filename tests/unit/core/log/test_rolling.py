@@ -1,0 +1,57 @@
+import pytest
+
+from core.log.rolling import ROLL_RETRY_MS, Roll, RollingPolicy, RollPhase
+
+
+@pytest.mark.parametrize(
+    ("policy", "size", "age", "due"),
+    [
+        ((0, 0), 10**12, 10**12, False),
+        ((100, 0), 99, 10**12, False),
+        ((100, 0), 100, 0, True),
+        ((0, 50), 10**12, 49, False),
+        ((0, 50), 0, 50, True),
+        ((100, 50), 100, 0, True),
+        ((100, 50), 0, 50, True),
+        ((100, 50), 99, 49, False),
+    ],
+)
+def test_policy(policy: tuple[int, int], size: int, age: int, due: bool) -> None:
+    assert RollingPolicy(*policy).is_due(size, age) is due
+
+
+def test_steps() -> None:
+    roll = Roll()
+    assert roll.may_begin(0)
+    roll.begin()
+    assert not roll.may_begin(0)
+    roll.freeze()
+    roll.switch()
+    assert not roll.may_begin(0), "a roll begins when the one before is done"
+    roll.done()
+    assert roll.may_begin(0)
+
+
+def test_giving_up_makes_a_pause() -> None:
+    roll = Roll()
+    roll.begin()
+    roll.give_up(now_ms=1000)
+    assert not roll.may_begin(1000 + ROLL_RETRY_MS - 1)
+    assert roll.may_begin(1000 + ROLL_RETRY_MS)
+
+
+@pytest.mark.parametrize("phase", RollPhase)
+def test_no_step_but_the_next(phase: RollPhase) -> None:
+    next_step = {
+        RollPhase.STEADY: "begin",
+        RollPhase.ALLOCATING: "freeze",
+        RollPhase.STARTING: "switch",
+        RollPhase.COMPLETING: "done",
+    }[phase]
+    for step in ("begin", "freeze", "switch", "done"):
+        roll = Roll(phase)
+        if step == next_step:
+            getattr(roll, step)()
+        else:
+            with pytest.raises(AssertionError):
+                getattr(roll, step)()

@@ -1,0 +1,203 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.errors import (
+    BadVersion,
+    CorruptData,
+    EndOfStream,
+    LogNotFound,
+    MetadataConflict,
+    OwnershipLost,
+    Unavailable,
+)
+from core.log.segment_nodes import SegmentNodes, read_segments, rewrite_segments
+from core.metadata.layout import LogPaths
+from core.metadata.segment_metadata import SegmentMetadata
+from core.metadata.store import Create, Delete
+from protocol.ids import LedgerId
+from tests.unit.core.log.faulty_store import FaultyStore
+from tests.unit.core.log.test_segments import done, started
+from tests.unit.core.log.world import World, run_world
+
+PATHS = LogPaths("/distributedlog/tailrace", "s")
+
+
+async def loaded(world: World, store: FaultyStore | None = None) -> SegmentNodes:
+    nodes = SegmentNodes(store or world.store, PATHS)
+    await nodes.load()
+    return nodes
+
+
+async def start(nodes: SegmentNodes, segment: SegmentMetadata) -> None:
+    await nodes.record_allocation(segment.ledger_id)
+    await nodes.start(segment)
+
+
+def test_start_and_complete(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        nodes = await loaded(world)
+        assert (nodes.lssn_counter, nodes.max_txid, nodes.leftover) == (0, 0, None)
+        await nodes.record_allocation(LedgerId(101))
+        assert (await world.store.get(PATHS.allocation)).data == b"101"
+        again = await loaded(world)
+        assert again.leftover == 101
+        await nodes.start(started(1, 5))
+        with pytest.raises(OwnershipLost):  # of two that both know the allocation, one gets it
+            await again.start(replace(started(1, 5), ledger_id=LedgerId(7)))
+        await nodes.complete(done(1, 5, 9))
+        assert [s.lssn for s in await read_segments(world.store, PATHS)] == [1]
+        assert (await world.store.get(PATHS.max_txid)).data == b"9"
+        await start(nodes, started(2, 3))
+        await nodes.complete(done(2, 3, 4))
+        assert (await world.store.get(PATHS.max_txid)).data == b"9", "it never falls"
+        assert nodes.max_txid == 9
+
+    run_world(tmp_path, story)
+
+
+def test_a_stale_owner_changes_nothing(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        stale = await loaded(world)
+        await start(stale, started(1))
+        fresh = await loaded(world)
+        await fresh.complete(done(1, 0, 3))
+        for change in (
+            stale.complete(replace(done(1, 0, 3), completion_time_ms=1)),
+            stale.start(started(2)),
+            stale.delete_unwritten(started(1)),
+        ):
+            with pytest.raises(OwnershipLost):
+                await change
+        await fresh.record_allocation(LedgerId(9))
+        with pytest.raises(BadVersion):
+            await stale.record_allocation(LedgerId(8))
+
+    run_world(tmp_path, story)
+
+
+def test_a_lost_answer_is_settled_unless_somebody_went_on(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        store = FaultyStore(world.store)
+        nodes = await loaded(world, store)
+        store.lose_answer_of(1)
+        await start(nodes, started(1))
+        await nodes.complete(done(1, 0, 3))  # with the versions that the lost answer had
+
+        async def go_on(_number: int) -> None:
+            other = await loaded(world)
+            await start(other, started(3))
+            raise Unavailable("the answer was lost")
+
+        await start(nodes, started(2))
+        store.after = go_on
+        with pytest.raises(Unavailable):
+            await nodes.complete(done(2, 3, 4))
+
+    run_world(tmp_path, story)
+
+
+def test_deleting_two_unwritten_segments_brings_their_numbers_back(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        nodes = await loaded(world)
+        await start(nodes, started(1))
+        await start(nodes, started(2))
+        await nodes.delete_unwritten(started(2))
+        await nodes.delete_unwritten(started(1))
+        assert (await read_segments(world.store, PATHS)).next_lssn(nodes.lssn_counter) == 1
+        assert (await loaded(world)).lssn_counter == 1
+
+    run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "error"),
+    [
+        (PATHS.version, b"\0\0\0\1", CorruptData),
+        (PATHS.segments, b"x", CorruptData),
+        (PATHS.segments, b"", CorruptData),
+        (PATHS.allocation, b"x", CorruptData),
+        (PATHS.max_txid, b"9223372036854775807", EndOfStream),
+    ],
+)
+def test_nodes_that_are_wrong(
+    tmp_path: Path, path: str, data: bytes, error: type[Exception]
+) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        await world.store.set(path, data)
+        with pytest.raises(error):
+            await loaded(world)
+
+    run_world(tmp_path, story)
+
+
+def test_nodes_that_may_be_missing_or_unreadable(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        await world.store.delete(PATHS.allocation)  # a log of an allocator pool
+        await world.store.set(PATHS.max_txid, b"?")
+        nodes = await loaded(world)
+        assert nodes.max_txid == -999
+        await start(nodes, started(1))
+        await world.store.delete(PATHS.max_txid)
+        with pytest.raises(CorruptData):
+            await loaded(world)
+        with pytest.raises(LogNotFound):
+            await SegmentNodes(world.store, LogPaths("/distributedlog/tailrace", "no")).load()
+
+    run_world(tmp_path, story)
+
+
+def test_segments_that_change_while_they_are_read(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        nodes = await loaded(world)
+        await start(nodes, started(1))
+        store = FaultyStore(world.store)
+        children = store.children
+        changes = [nodes.complete(done(1, 0, 3))]
+
+        async def then_complete(*args: object) -> list[str]:
+            names = await children(*args)  # type: ignore[arg-type]
+            if changes:
+                await changes.pop()
+            return names
+
+        store.children = then_complete  # type: ignore[method-assign]
+        found = await read_segments(store, PATHS)
+        assert [s.in_progress for s in found] == [False]
+
+        async def always_gone(*_args: object) -> list[str]:
+            return ["logrecs_000000000000000009"]
+
+        store.children = always_gone  # type: ignore[method-assign]
+        with pytest.raises(MetadataConflict):
+            await read_segments(store, PATHS)
+
+    run_world(tmp_path, story)
+
+
+def test_rewrite_is_all_or_nothing(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        nodes = await loaded(world)
+        await rewrite_segments(world.store, PATHS, [])
+        await start(nodes, started(1))
+        await nodes.complete(done(1, 0, 3))
+        with pytest.raises(MetadataConflict):
+            await rewrite_segments(world.store, PATHS, [done(1, 0, 7), done(2, 0, 7)])
+        assert [s.last_txid for s in await read_segments(world.store, PATHS)] == [3]
+        await rewrite_segments(world.store, PATHS, [done(1, 0, 7)])
+        assert [s.last_txid for s in await read_segments(world.store, PATHS)] == [7]
+        path = PATHS.segment("logrecs_000000000000000001")
+        await world.store.multi([Delete(path), Create(path, b"rubbish")])
+        with pytest.raises(CorruptData):
+            await read_segments(world.store, PATHS)
+
+    run_world(tmp_path, story)
