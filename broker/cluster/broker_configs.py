@@ -27,8 +27,15 @@ class BrokerEntry(NamedTuple):
     doc: str
 
 
+class Fact(NamedTuple):
+    """What Kafka has as a config and this broker works out."""
+
+    kind: ConfigType
+    value: str
+
+
 def broker_entries(
-    config: Any, facts: Mapping[str, str], defaults: TopicDefaults
+    config: Any, facts: Mapping[str, Fact], defaults: TopicDefaults
 ) -> list[BrokerEntry]:
     """Return the configs of a broker, sorted by name.
 
@@ -36,8 +43,8 @@ def broker_entries(
     `advertised.listeners`.
     """
     entries = {entry.name: entry for entry in _own(config)}
-    for name, value in facts.items():
-        entries[name] = _entry(name, ConfigType.STRING, value, None, "")
+    for name, fact in facts.items():
+        entries[name] = _entry(name, fact.kind, fact.value, None, "")
     for topic_config in TOPIC_CONFIGS.values():
         for synonym in topic_config.synonyms:
             entries[synonym.name] = _topic_default(topic_config, synonym, defaults)

@@ -213,7 +213,11 @@ class TopicRegistry:
         """Return the overrides that the changes would leave. Errors: KafkaError."""
         topic = self._topics.get(name)
         if topic is None:
-            raise _unknown()
+            fault = name_fault(name)
+            if fault:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+            message = f"The topic '{name}' does not exist."
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return _or_kafka_error(lambda: alter(topic.configs, changes, self.defaults))
 
     async def alter_configs(self, name: str, changes: Sequence[Alteration]) -> Topic:

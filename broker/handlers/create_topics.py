@@ -100,4 +100,4 @@ def _effective(
 
 
 def _failed(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=None)
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)

@@ -47,6 +47,10 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
 
 
 def _resolve(ctx: RequestContext, request: DeleteTopicsRequest) -> Iterator[_Named]:
+    """Find what the request names; an id that it names twice is one refusal, as in Kafka."""
+    ids_twice = repeated(s.topic_id for s in request.topics if s.name is None) - {NO_ID}
+    for topic_id in sorted(ids_twice):
+        yield _Named(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
     for name in request.topic_names:
         yield _by_name(ctx, name)
     for state in request.topics:
@@ -55,6 +59,8 @@ def _resolve(ctx: RequestContext, request: DeleteTopicsRequest) -> Iterator[_Nam
             yield _Named(state.name, state.topic_id, ErrorCode.INVALID_REQUEST, message)
         elif state.name is not None:
             yield _by_name(ctx, state.name)
+        elif state.topic_id in ids_twice:
+            continue
         elif state.topic_id != NO_ID:
             yield _by_id(ctx, state.topic_id)
         else:

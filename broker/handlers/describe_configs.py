@@ -8,7 +8,7 @@ Not kept: resources that are not here (loggers, client metrics, groups) get INVA
 
 from collections.abc import Iterable, Iterator
 
-from broker.cluster.broker_configs import broker_entries
+from broker.cluster.broker_configs import Fact, broker_entries
 from broker.cluster.config_def import ConfigType, text_of
 from broker.cluster.names import name_fault
 from broker.cluster.resources import ResourceType, check_broker_name, unsupported
@@ -106,9 +106,11 @@ def _topic(ctx: RequestContext, name: str) -> Iterator[DescribeConfigsResourceRe
 def _broker(ctx: RequestContext) -> Iterator[DescribeConfigsResourceResult]:
     at = ctx.broker.advertised
     facts = {
-        "broker.id": str(ctx.broker.node_id),
-        "advertised.listeners": f"{ctx.connection.listener}://{at.host}:{at.port}",
-        "process.roles": "broker,controller",
+        "broker.id": Fact(ConfigType.INT, str(ctx.broker.node_id)),
+        "advertised.listeners": Fact(
+            ConfigType.LIST, f"{ctx.connection.listener}://{at.host}:{at.port}"
+        ),
+        "process.roles": Fact(ConfigType.LIST, "broker,controller"),
     }
     for entry in broker_entries(ctx.broker.config, facts, ctx.broker.topics.defaults):
         result = _entry(entry.name, entry.value, entry.kind, entry.synonyms, entry.doc)

@@ -50,15 +50,25 @@ async def _alter(
             _refuse_broker(ctx, resource)
         elif resource.resource_type != ResourceType.TOPIC:
             raise unsupported(resource.resource_type)
-        elif validate_only:
-            ctx.broker.topics.check_alter(resource.resource_name, changes)
         else:
-            await ctx.broker.topics.alter_configs(resource.resource_name, changes)
+            await _alter_topic(ctx, resource.resource_name, changes, validate_only=validate_only)
     except KafkaError as error:
         return _response(resource, error.code, error.detail)
     except CoreError as error:
         return _response(resource, error_code(error), str(error))
     return _response(resource, ErrorCode.NONE, None)
+
+
+async def _alter_topic(
+    ctx: RequestContext, name: str, changes: Sequence[Alteration], *, validate_only: bool
+) -> None:
+    if not name:
+        detail = "Default topic resources are not allowed."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, detail)
+    if validate_only:
+        ctx.broker.topics.check_alter(name, changes)
+    else:
+        await ctx.broker.topics.alter_configs(name, changes)
 
 
 def _changes(configs: Sequence[AlterableConfig]) -> list[Alteration]:

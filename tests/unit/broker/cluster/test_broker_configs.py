@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from broker.cluster.broker_configs import broker_entries
+from broker.cluster.broker_configs import Fact, broker_entries
 from broker.cluster.config_def import ConfigType
 from broker.cluster.settings import ConfigSource, TopicDefaults
 from broker.config import BrokerConfig
@@ -44,7 +44,10 @@ def test_topic_defaults_show_under_their_broker_names() -> None:
 
 
 def test_the_real_broker_has_what_tools_look_for() -> None:
-    facts = {"advertised.listeners": "PLAINTEXT://h:1", "broker.id": "1"}
+    facts = {
+        "advertised.listeners": Fact(ConfigType.LIST, "PLAINTEXT://h:1"),
+        "broker.id": Fact(ConfigType.INT, "1"),
+    }
     entries = broker_entries(BrokerConfig(), facts, TopicDefaults({}))
     names = [entry.name for entry in entries]
     assert names == sorted(names)

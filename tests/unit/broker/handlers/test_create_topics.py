@@ -105,7 +105,7 @@ def test_refusals(
             assert result.error_code == expected
             if expected:
                 assert result.error_message
-                assert result.configs is None
+                assert result.configs == ()
                 assert to.streams.names == before
 
     run(story)

@@ -77,3 +77,17 @@ def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
             assert to.topics.get("one") is one
 
     run(story)
+
+
+def test_an_id_named_twice_is_one_refusal(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with admin(tmp_path) as to:
+            one = await to.topics.create("one", 1)
+            states = [DeleteTopicState(topic_id=one.topic_id)] * 2
+            answer = await to.ask(DELETE_TOPICS, 6, DeleteTopicsRequest(topics=states))
+            assert [(r.name, r.topic_id, r.error_code) for r in answer.responses] == [
+                (None, one.topic_id, ErrorCode.INVALID_REQUEST)
+            ]
+            assert to.topics.get("one") is one
+
+    run(story)

@@ -104,12 +104,16 @@ def test_resources_do_not_touch_each_other(tmp_path: Path) -> None:
             await to.topics.create("other", 1)
             asked = [
                 resource(TOPIC, "nobody", ("retention.ms", SET, "5")),
+                resource(TOPIC, "a/b", ("retention.ms", SET, "5")),
+                resource(TOPIC, "", ("retention.ms", SET, "5")),
                 resource(TOPIC, "orders", ("retention.ms", SET, "5")),
                 resource(TOPIC, "other", ("retention.ms", SET, "5")),
                 resource(TOPIC, "other", ("retention.ms", SET, "6")),
             ]
             assert await codes(to, *asked) == [
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                ErrorCode.INVALID_REQUEST,
                 ErrorCode.NONE,
                 ErrorCode.INVALID_REQUEST,
                 ErrorCode.INVALID_REQUEST,
