@@ -98,6 +98,7 @@ class KafkaConnection:
         self._channel: FrameChannel | None = None
         self._unsent = 0  # counted in the broker's budget of unsent bytes
         self._full = False  # more is in flight than the limits allow: not read
+        self._draining = False  # `_run_waiting` runs: its loop takes whatever comes, no recursion
         self._stopping = False
 
     # -- FrameUser --------------------------------------------------------------------------------
@@ -121,6 +122,7 @@ class KafkaConnection:
             header, body_at = decode_request_header(frame)
         except UnsupportedRequest as error:
             self._answer_unsupported(frame, error)
+            self._hold_if_full()
             return
         except ProtocolError:
             self._give_back(size)
@@ -137,9 +139,7 @@ class KafkaConnection:
             self._run(item, handler)
         else:
             self._waiting.append(item)
-        if self._over_limits() and self._channel is not None:
-            self._full = True
-            self._channel.hold(HOLD_USER)
+        self._hold_if_full()
 
     def on_drained(self) -> None:
         """Go on with the requests that waited for the client to take its answers."""
@@ -286,7 +286,7 @@ class KafkaConnection:
         if channel is None:
             return
         size = 0
-        while (item := self._pipeline.take_ready()) is not None:
+        for item in self._pipeline.take_ready():
             size += item.size
             if item.parts:
                 channel.send(item.parts)
@@ -300,12 +300,18 @@ class KafkaConnection:
 
     def _run_waiting(self) -> None:
         """Start the next request, unless one runs or the client does not drain."""
-        while self._waiting and self._serial is None and not self._stopping:
-            if self._channel is None or self._channel.write_blocked:
-                return
-            item = self._serial = self._waiting.popleft()
-            assert item.handler is not None
-            self._run(item, item.handler)
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._waiting and self._serial is None and not self._stopping:
+                if self._channel is None or self._channel.write_blocked:
+                    return
+                item = self._serial = self._waiting.popleft()
+                assert item.handler is not None
+                self._run(item, item.handler)
+        finally:
+            self._draining = False
 
     # -- odds and ends ----------------------------------------------------------------------------
 
@@ -316,6 +322,7 @@ class KafkaConnection:
             self._give_back(len(frame))
             raise error
         item = InFlight(self, header, frame, 0)
+        item.frame = None
         versions = API_VERSIONS.advertised
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -347,6 +354,11 @@ class KafkaConnection:
         item.parts = []
         if self._channel is not None:
             self._channel.abort(reason)
+
+    def _hold_if_full(self) -> None:
+        if self._over_limits() and self._channel is not None:
+            self._full = True
+            self._channel.hold(HOLD_USER)
 
     def _over_limits(self) -> bool:
         limits = self._limits

@@ -34,12 +34,13 @@ class Pipeline(Generic[T]):
         """Add a request that has just arrived."""
         self._turns.append(turn)
 
-    def take_ready(self) -> T | None:
-        """Remove and return the oldest request if its answer is ready: call until None."""
+    def take_ready(self) -> list[T]:
+        """Remove and return the requests at the front whose answers may leave now, in order."""
         turns = self._turns
-        if turns and turns[0].parts is not None:
-            return turns.popleft()
-        return None
+        ready = []
+        while turns and turns[0].parts is not None:
+            ready.append(turns.popleft())
+        return ready
 
     def pending(self) -> list[T]:
         """Return the requests without an answer, oldest first."""

@@ -81,29 +81,22 @@ def produce(
 def _append(shared: _Request, topic: str, data: PartitionProduceData) -> _Slot:
     """Enqueue one batch, or refuse it."""
     ctx, index, records = shared.ctx, data.index, data.records
-    known = ctx.broker.topics.get(topic)
-    code = _check_target(shared, known, index)
+    broker = ctx.broker
+    code = _check_target(shared, broker.topics.get(topic), index)
     if code is not ErrorCode.NONE:
         return _Slot(index, refused(index, code))
     if not isinstance(records, memoryview) or not len(records):
         return _Slot(index, refused(index, ErrorCode.INVALID_RECORD, "There is no record batch."))
-    metrics = ctx.broker.metrics
+    metrics = broker.metrics
     metrics.produce_batches_total += 1
     metrics.produce_bytes_total += len(records)
-    log = ctx.broker.partitions.get((topic, index))
+    log = broker.partitions.get((topic, index))
     if log is None:
         return _Slot(index, _append_when_open(shared, topic, index, records))
-    return _Slot(index, _append_open(shared, log, records))
-
-
-def _append_open(
-    shared: _Request, log: PartitionLog, records: memoryview
-) -> Appending | PartitionProduceResponse:
     try:
-        header = log.check(records, zstd_allowed=shared.zstd_allowed)
+        return _Slot(index, log.append(records, log.check(records, shared.zstd_allowed)))
     except InvalidBatch as error:
-        return _refused_batch(log.partition.partition, error)
-    return log.append(records, header)
+        return _Slot(index, _refused_batch(index, error))
 
 
 def _append_when_open(shared: _Request, topic: str, index: int, records: memoryview) -> Appending:
@@ -115,7 +108,7 @@ def _append_when_open(shared: _Request, topic: str, index: int, records: memoryv
             _settle(future, log)
             return
         try:
-            header = log.check(records, zstd_allowed=shared.zstd_allowed)
+            header = log.check(records, shared.zstd_allowed)
         except InvalidBatch as error:
             _settle(future, _refused_batch(index, error))
             return

@@ -133,7 +133,7 @@ class PartitionLog:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def check(self, batch: memoryview, *, zstd_allowed: bool = True) -> BatchHeader:
+    def check(self, batch: memoryview, zstd_allowed: bool = True) -> BatchHeader:  # noqa: FBT001, FBT002 - hot
         """Check what a client sent; its header goes into `append`. Errors: InvalidBatch."""
         rules = self._rules if zstd_allowed else self._rules_before_zstd
         return check_batch(batch, rules, self._clock.now_ms())

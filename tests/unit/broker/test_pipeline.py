@@ -24,8 +24,7 @@ def test_whatever_the_order_of_finishing_the_order_of_leaving_is_that_of_arrival
     left: list[int] = []
     for number in order:
         items[number].parts = []
-        while (ready := pipeline.take_ready()) is not None:
-            left.append(ready.number)
+        left.extend(ready.number for ready in pipeline.take_ready())
         assert left == list(range(len(left)))
         assert len(pipeline) == 8 - len(left)
         assert all(item.parts is None for item in pipeline.pending())
@@ -38,4 +37,4 @@ def test_clearing_gives_back_everything_in_order() -> None:
         pipeline.begin(Item(number))
     assert [item.number for item in pipeline.clear()] == [0, 1, 2]
     assert len(pipeline) == 0
-    assert pipeline.take_ready() is None
+    assert pipeline.take_ready() == []
