@@ -73,55 +73,84 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
 
     Errors: LockHeld (names the process), OSError, CoreError, BookieError.
     """
-    random = SystemRandom()
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        config.data.mkdir(parents=True, exist_ok=True)
-        stack.callback(os.close, lock_file(config.data / _LOCK_FILE, "tailrace"))
-        store = SqliteStore(config.metadata_path, clock)
-        stack.push_async_callback(store.close)
-        await initialize_layout(store)
-        bookie = await open_bookie(config.bookie_config(), store, clock, SystemFiles(), metrics)
-        stack.push_async_callback(bookie.close)
-        bookies = LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)])
-        namespace = LogNamespace(store, LedgerClient(store, bookies), config.log, clock)
-        await namespace.bind()
-        stack.push_async_callback(namespace.close)
-        topics = TopicRegistry(
-            store,
-            namespace,
-            defaults=TopicDefaults(config.broker.topics.defaults.given()),
-            clock=clock,
-            random=random,
-        )
-        partitions = PartitionLogs(
-            namespace, topics, clock, config.broker.partitions, config.log.ack_quorum
-        )
-        stack.push_async_callback(partitions.close)
-        groups = GroupCoordinator(config.broker.groups, topics, partitions, clock, random)
-        await topics.start()
-        await groups.start(metrics)
-        stack.push_async_callback(groups.close)
-        broker = Broker(
-            config=config.broker,
-            clock=clock,
-            store=store,
-            topics=topics,
-            partitions=partitions,
-            groups=groups,
-            producer_ids=ProducerIds(store),
-            cluster_id=await cluster_id(store, random),
-            advertised=Endpoint(host="", port=0),
-            unsent=Budget("unsent bytes", config.broker.network.response_bytes_max),
-        )
+        store, bookie = await _open_storage(config, clock, metrics, stack)
+        namespace = await _open_namespace(config, clock, store, bookie, metrics, stack)
+        broker = await _open_broker(config, clock, store, namespace, metrics, stack)
         server = BrokerServer(broker, metrics)
         await server.start()
         stack.push_async_callback(server.close)
-        stack.callback(groups.release)
         upkeep = Tasks("standalone")
         stack.push_async_callback(upkeep.close)
         upkeep.start(_free_room(bookie, config.gc_wait_ms / 1000), "garbage")
         yield Standalone(broker, bookie, store, metrics)
+
+
+async def _open_storage(
+    config: StandaloneConfig, clock: Clock, metrics: Metrics, stack: AsyncExitStack
+) -> tuple[SqliteStore, OpenBookie]:
+    """Open metadata and bookie; the lock comes first, since a second store ends the first one's."""
+    config.data.mkdir(parents=True, exist_ok=True)
+    stack.callback(os.close, lock_file(config.data / _LOCK_FILE, "tailrace"))
+    store = SqliteStore(config.metadata_path, clock)
+    stack.push_async_callback(store.close)
+    metrics.register("metadata", store.metrics)
+    await initialize_layout(store)
+    bookie = await open_bookie(config.bookie_config(), store, clock, SystemFiles(), metrics)
+    stack.push_async_callback(bookie.close)
+    return store, bookie
+
+
+async def _open_namespace(
+    config: StandaloneConfig,
+    clock: Clock,
+    store: SqliteStore,
+    bookie: OpenBookie,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> LogNamespace:
+    """Open the log streams over the one bookie that there is."""
+    ledgers = LedgerClient(store, LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)]))
+    metrics.register("ledger", ledgers.metrics)
+    namespace = LogNamespace(store, ledgers, config.log, clock)
+    await namespace.bind()
+    stack.push_async_callback(namespace.close)
+    return namespace
+
+
+async def _open_broker(
+    config: StandaloneConfig,
+    clock: Clock,
+    store: SqliteStore,
+    namespace: LogNamespace,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> Broker:
+    """Open topics, partitions and groups."""
+    random = SystemRandom()
+    defaults = TopicDefaults(config.broker.topics.defaults.given())
+    topics = TopicRegistry(store, namespace, defaults=defaults, clock=clock, random=random)
+    partitions = PartitionLogs(
+        namespace, topics, clock, config.broker.partitions, config.log.ack_quorum
+    )
+    stack.push_async_callback(partitions.close)
+    groups = GroupCoordinator(config.broker.groups, topics, partitions, clock, random)
+    await topics.start()
+    await groups.start(metrics)
+    stack.push_async_callback(groups.close)
+    return Broker(
+        config=config.broker,
+        clock=clock,
+        store=store,
+        topics=topics,
+        partitions=partitions,
+        groups=groups,
+        producer_ids=ProducerIds(store),
+        cluster_id=await cluster_id(store, random),
+        advertised=Endpoint(host="", port=0),
+        unsent=Budget("unsent bytes", config.broker.network.response_bytes_max),
+    )
 
 
 class Standalone:

@@ -1,7 +1,7 @@
 """What can go wrong in the log, by what the caller can do about it.
 
     CoreError(retriable)
-      LedgerFenced          somebody recovered the ledger: what became of the add is unknown until recovery
+      LedgerFenced          somebody recovered the ledger: the fate of an add is unknown until then
       OwnershipLost         another process owns the log now
       NotEnoughBookies      no ensemble can be formed, or too many of it failed
       BookieUnavailable     one bookie did not answer; another replica may
@@ -19,6 +19,8 @@
       MetadataConflict      a versioned update lost its race: read again
         NoNode, NodeExists, BadVersion, NotEmpty
       Unavailable           closed or not yet ready
+
+`broker.errors` maps each of them to Kafka's code; a test walks the tree.
 """
 
 

@@ -21,6 +21,6 @@ def house() -> Path:
 def main() -> None:
     """Run the `tailrace` command."""
     sys.path.insert(0, str(house()))
-    from broker.cli.main import run  # noqa: PLC0415 (the path is set only now)
+    from broker.cli.main import run  # the path is set only now
 
     run()

@@ -39,6 +39,7 @@ def topic(request: pytest.FixtureRequest) -> str:
     """A topic name that nobody else uses."""
     return f"{request.node.name[:60].replace('[', '.').replace(']', '')}-{next(_numbers)}"
 
+
 # Examples take as long as they take on a shared machine; the number of examples is the bound.
 settings.register_profile("tailrace", deadline=None)
 settings.load_profile("tailrace")
