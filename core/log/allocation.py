@@ -13,10 +13,9 @@ import logging
 
 from core.errors import CoreError, MetadataConflict, OwnershipLost
 from core.ledger.adder import LedgerListener
-from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
-from core.log.config import LogConfig
+from core.log.context import LogContext
 from core.log.segment_nodes import SegmentNodes
 
 logger = logging.getLogger(__name__)
@@ -25,8 +24,9 @@ logger = logging.getLogger(__name__)
 class LedgerAllocator:
     """Makes the ledgers of one log, for its owner."""
 
-    def __init__(self, ledgers: LedgerClient, nodes: SegmentNodes, config: LogConfig) -> None:
-        self._ledgers = ledgers
+    def __init__(self, nodes: SegmentNodes, context: LogContext) -> None:
+        config = context.config
+        self._ledgers = context.ledgers
         self._nodes = nodes
         self._config = LedgerConfig(
             ensemble_size=config.ensemble_size,

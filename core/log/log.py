@@ -10,9 +10,8 @@ from collections import OrderedDict
 from typing import Final
 
 from core.errors import EndOfStream, LogTruncated, OwnershipLost, Unavailable
-from core.ledger.client import LedgerClient
 from core.ledger.reader import LedgerReader
-from core.log.config import LogConfig
+from core.log.context import LogContext
 from core.log.owner import LogListener, NoState, SegmentState
 from core.log.ownership import Ownership
 from core.log.reader import LogReader
@@ -32,8 +31,7 @@ from core.log.truncation import plan_purge, plan_truncation
 from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
-from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.clock import Clock
+from core.metadata.store import WatchEvent
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
@@ -49,21 +47,13 @@ _BEGINNING: Final = DLSN(0, 0, 0)
 class Log:
     """One log stream; made by `LogNamespace.open_log`."""
 
-    def __init__(
-        self,
-        name: str,
-        paths: LogPaths,
-        store: MetadataStore,
-        ledgers: LedgerClient,
-        config: LogConfig,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, name: str, paths: LogPaths, context: LogContext) -> None:
         self.name = name
         self._paths = paths
-        self._store = store
-        self._ledgers = ledgers
-        self._config = config
-        self._clock = clock
+        self._context = context
+        self._store = context.store
+        self._ledgers = context.ledgers
+        self._config = context.config
         self._segments = SegmentList()
         self._is_stale = True
         self._is_watched = False
@@ -124,24 +114,24 @@ class Log:
     async def _take_over(self, listener: LogListener, state: SegmentState | None) -> LogWriter:
         nodes = SegmentNodes(self._store, self._paths)
         known = await nodes.load()
-        segments = await recover_segments(known, nodes, self._ledgers, self._clock)
+        segments = await recover_segments(known, nodes, self._context)
         if segments.last_txid == END_OF_STREAM_TXID:
             raise EndOfStream(f"{self.name} was sealed")
         self._views.clear()
         self._install(segments)
         if state is not None:
-            await restore_state(segments, self._open_ledger, state, self._config)
-        chain = SegmentChain(
-            self, nodes, self._ledgers, state or NoState(), self._config, self._clock
-        )
+            await restore_state(segments, self._open_ledger, state, self._context)
+        chain = SegmentChain(self, nodes, state or NoState(), self._context)
         last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
-        return LogWriter(self, chain, listener, self._config, self._clock, last_txid=last_txid)
+        self._context.metrics.writers += 1
+        return LogWriter(self, chain, listener, self._context, last_txid=last_txid)
 
     async def on_writer_gone(self, writer: LogWriter) -> None:
         """Give up the ownership (WriterHome)."""
         if self._writer is not writer:
             return
         self._writer = None
+        self._context.metrics.writers -= 1
         self._segment_writers.clear()
         self._views.clear()
         self._is_stale = True

@@ -9,6 +9,7 @@ import logging
 from core.errors import LogExists, LogNotFound, NodeExists, NoNode, NotEmpty, OwnershipLost
 from core.ledger.client import LedgerClient
 from core.log.config import LogConfig
+from core.log.context import LogContext, LogMetrics
 from core.log.log import Log
 from core.log.names import check_log_name, is_reserved
 from core.metadata.layout import LEDGERS_ROOT, LogPaths
@@ -35,10 +36,9 @@ class LogNamespace:
         binding: BKDLConfig | None = None,
     ) -> None:
         """`binding`: what `bind` writes; the servers that other libraries would find it by."""
+        self.metrics = LogMetrics()
         self._store = store
-        self._ledgers = ledgers
-        self._config = config
-        self._clock = clock
+        self._context = LogContext(store, ledgers, config, clock, self.metrics)
         self._root = root
         self._binding = binding or BKDLConfig(
             bk_zk_servers="embedded", bk_ledgers_path=LEDGERS_ROOT
@@ -81,10 +81,7 @@ class LogNamespace:
         if name not in self._open:
             if not await self.log_exists(name):
                 raise LogNotFound(name)
-            log = Log(
-                name, self._paths(name), self._store, self._ledgers, self._config, self._clock
-            )
-            self._open.setdefault(name, log)
+            self._open.setdefault(name, Log(name, self._paths(name), self._context))
         return self._open[name]
 
     async def log_exists(self, name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from core.errors import CorruptData, LedgerNotFound
 from core.ledger.client import LedgerClient
 from core.ledger.reader import LedgerReader
-from core.log.config import LogConfig
+from core.log.context import LogContext
 from core.log.entries import read_slots, visible_records
 from core.log.owner import SegmentState
 from core.log.owner_records import (
@@ -29,7 +29,6 @@ from core.log.read_ahead import ReadAhead
 from core.log.segment_nodes import SegmentNodes
 from core.log.segments import SegmentEnd, SegmentList
 from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata
-from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.record_set import count_records
 from protocol.errors import DecodeError
@@ -54,7 +53,7 @@ class _Recovered(NamedTuple):
 
 
 async def recover_segments(
-    segments: SegmentList, nodes: SegmentNodes, ledgers: LedgerClient, clock: Clock
+    segments: SegmentList, nodes: SegmentNodes, context: LogContext
 ) -> SegmentList:
     """Fence, recover and complete what is in progress; return the list as it then is.
 
@@ -62,6 +61,7 @@ async def recover_segments(
     highest txid to that of a record that was lost, and the next record would seem out of order.
     Errors: BookieUnavailable (try again), CorruptData, OwnershipLost (somebody else recovers).
     """
+    ledgers = context.ledgers
     recovered = [await _recover(segment, ledgers) for segment in segments if segment.in_progress]
     while recovered and not recovered[-1].has_records:
         segment = recovered.pop().segment
@@ -73,9 +73,12 @@ async def recover_segments(
         if is_lost:
             raise CorruptData(f"ledger {segment.ledger_id} of segment {segment.lssn} is gone")
         last_txid = segment.first_txid if end is _NEVER_WRITTEN else end.last_txid
-        completed = segments.completed(segment, end._replace(last_txid=last_txid), clock.now_ms())
+        completed = segments.completed(
+            segment, end._replace(last_txid=last_txid), context.clock.now_ms()
+        )
         await nodes.complete(completed)
         segments = segments.with_segment(completed)
+        context.metrics.segments_recovered_total += 1
         logger.info("segment_recovered lssn=%d last_txid=%d", segment.lssn, last_txid)
     return segments
 
@@ -123,7 +126,7 @@ async def _any_record(segment: SegmentMetadata, ledger: LedgerReader, last: Entr
 
 
 async def restore_state(
-    segments: SegmentList, open_segment: OpenSegment, state: SegmentState, config: LogConfig
+    segments: SegmentList, open_segment: OpenSegment, state: SegmentState, context: LogContext
 ) -> None:
     """Give the state what it had at the end of the log; all segments are completed.
 
@@ -145,7 +148,7 @@ async def restore_state(
     state.restore(found or None)
     for segment in segments:
         if segment.lssn >= replay_from:
-            await _replay(segment, await open_segment(segment), state, config)
+            await _replay(segment, await open_segment(segment), state, context)
 
 
 async def read_index(segment: SegmentMetadata, ledger: LedgerReader) -> SegmentIndex | None:
@@ -205,16 +208,17 @@ async def _read_part(
 
 
 async def _replay(
-    segment: SegmentMetadata, ledger: LedgerReader, state: SegmentState, config: LogConfig
+    segment: SegmentMetadata, ledger: LedgerReader, state: SegmentState, context: LogContext
 ) -> None:
     state.begin_segment(segment.lssn, segment.ledger_id)
     tasks = Tasks("log.replay")
     try:
-        ahead = ReadAhead(ledger, 0, config, tasks)
-        while entries := await ahead.read(ledger.last_confirmed, config.read_ahead_bytes):
+        ahead = ReadAhead(ledger, 0, context.config, tasks)
+        while entries := await ahead.read(ledger.last_confirmed, context.config.read_ahead_bytes):
             for entry in entries:
                 for dlsn, record in visible_records(segment, entry):
                     if not record.is_end_of_stream:
+                        context.metrics.replayed_records_total += 1
                         state.replay(dlsn, record)
     finally:
         await tasks.close()

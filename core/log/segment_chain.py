@@ -12,10 +12,9 @@ import logging
 from typing import Protocol
 
 from core.errors import CoreError, OwnershipLost, Unavailable
-from core.ledger.client import LedgerClient
 from core.ledger.writer import LedgerWriter
 from core.log.allocation import LedgerAllocator
-from core.log.config import LogConfig
+from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
 from core.log.rolling import Roll
@@ -23,7 +22,6 @@ from core.log.segment_nodes import SegmentNodes
 from core.log.segment_writer import SegmentListener, SegmentWriter
 from core.log.segments import SegmentList
 from core.metadata.segment_metadata import SegmentMetadata
-from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
 from protocol.ids import TxId
 
@@ -61,17 +59,14 @@ class SegmentChain:
         self,
         book: SegmentBook,
         nodes: SegmentNodes,
-        ledgers: LedgerClient,
         state: SegmentState,
-        config: LogConfig,
-        clock: Clock,
+        context: LogContext,
     ) -> None:
         self._book = book
         self._nodes = nodes
-        self._allocator = LedgerAllocator(ledgers, nodes, config)
+        self._allocator = LedgerAllocator(nodes, context)
         self._state = state
-        self._config = config
-        self._clock = clock
+        self._context = context
         self._tasks = Tasks("log.segments")
         self._advancing: asyncio.Task[None] | None = None
         self._confirmed: asyncio.Future[None] | None = None
@@ -138,7 +133,7 @@ class SegmentChain:
             self._user.on_chain_failed(error)
 
     async def _replace_current(self, first_txid: TxId) -> None:
-        old, new = self.current, SegmentWriter(self._user, self._state, self._config)
+        old, new = self.current, SegmentWriter(self._user, self._state, self._context)
         ledger = await self._allocate(new)
         if ledger is None or self._has_failed():
             return
@@ -164,8 +159,9 @@ class SegmentChain:
         except CoreError as error:
             if self.current is None or not error.retriable or isinstance(error, OwnershipLost):
                 raise
+            self._context.metrics.rolls_given_up_total += 1
             logger.warning("roll_given_up lssn=%d error=%r", self.lssn, error)
-            self.roll.give_up(self._clock.now_ms())
+            self.roll.give_up(self._context.clock.now_ms())
             return None
 
     async def _start(self, new: SegmentWriter, ledger: LedgerWriter, first_txid: TxId) -> None:
@@ -175,7 +171,8 @@ class SegmentChain:
         self._allocator.hand_over()
         await self._nodes.start(metadata)
         self.next_lssn += 1
-        new.attach(ledger, metadata, self._clock.now_ms())
+        new.attach(ledger, metadata, self._context.clock.now_ms())
+        self._context.metrics.segments_started_total += 1
         self._book.segment_started(new)
 
     async def _all_confirmed(self, segment: SegmentWriter) -> None:
@@ -208,8 +205,9 @@ class SegmentChain:
         if self._has_failed():
             raise Unavailable("the log writer has failed")
         completed = self._book.segments.completed(
-            segment.metadata, segment.end, self._clock.now_ms()
+            segment.metadata, segment.end, self._context.clock.now_ms()
         )
         await self._nodes.complete(completed)
+        self._context.metrics.segments_completed_total += 1
         self._book.segment_completed(completed)
         logger.info("segment_completed lssn=%d records=%d", completed.lssn, segment.records)

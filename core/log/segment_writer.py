@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from core.errors import CoreError
 from core.ledger.writer import LedgerWriter
-from core.log.config import LogConfig
+from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.segments import SegmentEnd
 from core.metadata.segment_metadata import SegmentMetadata
@@ -47,6 +47,7 @@ class SegmentWriter:
         "_config",
         "_ledger",
         "_listener",
+        "_metrics",
         "_next_entry",
         "_state",
         "_unacked",
@@ -66,10 +67,11 @@ class SegmentWriter:
     metadata: SegmentMetadata
     _ledger: LedgerWriter
 
-    def __init__(self, listener: SegmentListener, state: SegmentState, config: LogConfig) -> None:
+    def __init__(self, listener: SegmentListener, state: SegmentState, context: LogContext) -> None:
         self._listener = listener
         self._state = state
-        self._config = config
+        self._config = context.config
+        self._metrics = context.metrics
         self._next_entry: EntryId = 0
         self._unacked: deque[tuple[EntryId, TxId, int, int]] = deque()
         """(entry, txid of its last record, user records up to it, bytes); control: 0 bytes."""
@@ -130,6 +132,10 @@ class SegmentWriter:
         self.unacked_bytes += size_bytes
         self._next_entry = entry_id + 1
         self._unacked.append((entry_id, txid, position, size_bytes))
+        metrics = self._metrics
+        metrics.entries_total += 1
+        metrics.records_total += len(packed)
+        metrics.record_bytes_total += size_bytes
         self._ledger.add(pack_envelope(packed))
 
     def add_control(self, payload: Buffer = CONTROL_PAYLOAD) -> None:
@@ -138,6 +144,7 @@ class SegmentWriter:
         self._next_entry = entry_id + 1
         self._unacked.append((entry_id, self.last_txid, self.records, 0))
         self.last_is_control = True
+        self._metrics.control_records_total += 1
         self._ledger.add(pack_envelope([control_record(self.last_txid, self.records, payload)]))
 
     async def close_ledger(self) -> None:

@@ -22,12 +22,12 @@ from core.errors import (
     TransactionIdOutOfOrder,
     Unavailable,
 )
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, LogConfig, TransmitPolicy
+from core.log.config import ENTRY_RECORDS_BYTES_MAX, TransmitPolicy
+from core.log.context import LogContext
 from core.log.owner import LogListener
 from core.log.rolling import RollingPolicy
 from core.log.segment_chain import SegmentChain
 from core.log.segment_writer import SegmentWriter, WaitingRecord
-from core.runtime.clock import Clock
 from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE, INVALID_TXID
 from protocol.ids import Buffer, TxId
 
@@ -52,8 +52,7 @@ class LogWriter:
         home: WriterHome,
         chain: SegmentChain,
         listener: LogListener,
-        config: LogConfig,
-        clock: Clock,
+        context: LogContext,
         *,
         last_txid: TxId,
     ) -> None:
@@ -61,13 +60,15 @@ class LogWriter:
         """Txid of the last appended record, at first of the log's last; -999 in an empty log."""
         self.confirmed_txid = last_txid
         """Txid of the last confirmed record."""
+        config = context.config
         self.rolling = RollingPolicy(config.segment_bytes, config.segment_ms)
         """May be replaced at any time; holds from the next entry on."""
         self._home = home
         self._chain = chain
         self._listener = listener
         self._config = config
-        self._clock = clock
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._loop = asyncio.get_running_loop()
         self._is_immediate = config.transmit_policy is TransmitPolicy.IMMEDIATE
         self._waiting: deque[WaitingRecord] = deque()
@@ -112,6 +113,7 @@ class LogWriter:
             raise LogRecordTooLong(f"{length} bytes, {self._config.record_bytes_max} fit")
         waiting_bytes = self._waiting_bytes + length
         if waiting_bytes > self._config.waiting_bytes_max:
+            self._metrics.refused_appends_total += 1
             raise OverCapacity(f"{self._waiting_bytes} bytes wait for the bookies already")
         self._waiting_bytes = waiting_bytes
         self._waiting.append(WaitingRecord(txid, payload, length))
@@ -315,6 +317,7 @@ class LogWriter:
     def _fail(self, error: CoreError) -> None:
         if self._error is None:
             logger.warning("log_writer_failed lssn=%d error=%r", self.lssn, error)
+            self._metrics.failed_writers_total += 1
             self._stop(error)
             self._listener.on_failed(error)
 

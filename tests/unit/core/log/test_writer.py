@@ -395,3 +395,38 @@ def test_bookies_that_do_not_answer_at_open_leave_the_log_free(tmp_path: Path) -
         await writer.close()
 
     run_world(tmp_path, story)
+
+
+def test_numbers(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace(waiting_bytes_max=100, record_bytes_max=100)
+        await namespace.create_log("s")
+        log = await namespace.open_log("s")
+        writer = await log.open_writer(Listener(), RecordState())
+        metrics = namespace.metrics
+        await write(writer, 0, 1, 2)
+        put(writer, 3, b"x" * 40)
+        put(writer, 4, b"x" * 40)
+        with pytest.raises(OverCapacity):
+            put(writer, 5, b"x" * 40)
+        await writer.roll()
+        await writer.close()
+        assert (metrics.records_total, metrics.entries_total) == (5, 2)
+        assert metrics.record_bytes_total == 3 * 22 + 2 * 60
+        assert (metrics.segments_started_total, metrics.segments_completed_total) == (2, 2)
+        assert metrics.control_records_total == 3  # no snapshot of nothing, two indexes
+        assert (metrics.refused_appends_total, metrics.writers) == (1, 0)
+        writer = await log.open_writer(Listener(), RecordState())
+        put(writer, 9)
+        await writer.flush()
+        assert metrics.writers == 1
+        world.bookie.fault = lambda _: StatusCode.EIO
+        put(writer, 10)
+        with pytest.raises(CoreError):
+            await writer.flush()
+        world.bookie.fault = lambda _: None
+        await (await log.open_writer(Listener(), RecordState())).close()
+        assert (metrics.failed_writers_total, metrics.segments_recovered_total) == (1, 1)
+        assert (metrics.replayed_records_total, metrics.writers) == (1, 0)
+
+    run_world(tmp_path, story)

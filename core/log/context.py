@@ -1,0 +1,38 @@
+"""What all logs of a namespace share: the stores below them, their settings and their numbers."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from core.ledger.client import LedgerClient
+from core.log.config import LogConfig
+from core.metadata.store import MetadataStore
+from core.runtime.clock import Clock
+from core.runtime.metrics import counter, gauge
+
+
+@dataclass(slots=True)
+class LogMetrics:
+    """Numbers of all logs of one namespace in this process."""
+
+    writers: int = gauge("logs that this process writes")
+    records_total: int = counter("records sent to bookies")
+    record_bytes_total: int = counter("bytes of these records, with their headers")
+    entries_total: int = counter("entries that these records were packed into")
+    control_records_total: int = counter("control records: snapshots, indexes, and for the LAC")
+    segments_started_total: int = counter("log segments begun")
+    segments_completed_total: int = counter("log segments completed by their writer")
+    segments_recovered_total: int = counter("log segments recovered at open")
+    rolls_given_up_total: int = counter("rolls without a ledger; the old segment went on")
+    refused_appends_total: int = counter("appends refused because too much waited")
+    failed_writers_total: int = counter("log writers that failed")
+    replayed_records_total: int = counter("records read to restore an owner's state")
+
+
+class LogContext(NamedTuple):
+    """The surroundings of a log."""
+
+    store: MetadataStore
+    ledgers: LedgerClient
+    config: LogConfig
+    clock: Clock
+    metrics: LogMetrics
