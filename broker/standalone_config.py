@@ -22,7 +22,9 @@ class StandaloneConfig:
         "data", Path("tailrace-data"), "Directory of everything the process keeps."
     )
     log_level: LogLevel = setting(
-        "log.level", "warning", "Least level of what is logged to stderr: debug, info, warning, error."
+        "log.level",
+        "warning",
+        "Least level of what goes to stderr: debug, info, warning, error.",
     )
     gc_wait_ms: int = setting(
         "gcWaitTime",
