@@ -1,0 +1,150 @@
+"""Partitions over real log, ledgers and bookie in one process: rolls, restarts, times, trims."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.config import BrokerConfig, NetworkConfig
+from broker.partition.partition_log import AppendResult, PartitionLog
+from broker.partition.partition_logs import PartitionLogs
+from broker.partition.retained import RetainedPartition
+from broker.partition.timestamps import first_at, newest
+from broker.partition.trimming import delete_records, segments_for_retention
+from broker.server import BrokerServer
+from compaction.retention import judge
+from protocol.ids import TopicPartition
+from protocol.records.batch import read_header
+from protocol.records.record import Producer
+from tests.cluster.in_process import running_broker
+from tests.unit.broker.fakes import batch
+from tests.unit.broker.loops import in_loop
+
+CONFIG = BrokerConfig(network=NetworkConfig(port=0))
+T0 = TopicPartition("t", 0)
+
+
+def partitions_of(server: BrokerServer) -> PartitionLogs:
+    return server._broker.partitions
+
+
+async def append(log: PartitionLog, number: int, count: int = 2, size: int = 10) -> None:
+    """Append batch `number` of producer 9, its records made at 1000 + number."""
+    data = batch(count, producer=Producer(9, 0, number * count), size=size, timestamp=1000 + number)
+    outcome = await log.append(data, log.check(data))
+    assert outcome == AppendResult(number * count, -1, log.log_start_offset)
+
+
+async def bases(log: PartitionLog, offset: int) -> list[int]:
+    """Read everything from `offset` on through the log, in small steps."""
+    found: list[int] = []
+    while offset < log.high_watermark:
+        for part in (await log.read_log(offset, 3000, at_least_one=True)).parts:
+            header = read_header(part)
+            found.append(header.base_offset)
+            offset = header.last_offset + 1
+    return found
+
+
+@in_loop
+async def test_rolls_and_restarts_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
+    for life in range(3):
+        async with running_broker(tmp_path / "data", CONFIG) as server:
+            if life == 0:
+                await server._broker.topics.create("t", 1)
+            log = await partitions_of(server).open(T0)
+            assert log.log_end_offset == life * 40
+            for number in range(max(life * 20 - 5, 0), life * 20):  # retries from the life before
+                await append(log, number)
+            for number in range(life * 20, life * 20 + 20):
+                await append(log, number)
+                if number % 7 == 0:
+                    await log.roll()
+            assert await bases(log, 0) == list(range(0, log.log_end_offset, 2))
+            assert log.end_of_epoch(log.leader_epoch) == (log.leader_epoch, log.log_end_offset)
+            for timestamp, offset in [(1000, 0), (1013, 26), (1000 + life * 20 + 19, None)]:
+                found = await first_at(log, timestamp)
+                assert found is not None
+                assert found.offset == (log.log_end_offset - 2 if offset is None else offset)
+            latest = await newest(log)
+            assert latest is not None
+            assert latest.offset == log.log_end_offset - 2
+
+
+@in_loop
+async def test_segments_tell_the_same_from_memory_and_from_their_records(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        await server._broker.topics.create("t", 1)
+        log = await partitions_of(server).open(T0)
+        for number in range(12):
+            await append(log, number, size=500)
+            if number % 3 == 2:
+                await log.roll()
+        live = await segments_for_retention(log)
+        assert sum(each.next_offset - each.first_offset for each in live) == 24
+        await partitions_of(server).close_partition(T0)
+        again = await partitions_of(server).open(T0)
+        late = await segments_for_retention(again)
+        assert [each._replace(in_progress=False) for each in live] == late
+
+
+@in_loop
+async def test_records_that_were_deleted_stay_deleted(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        await server._broker.topics.create("t", 1)
+        log = await partitions_of(server).open(T0)
+        for number in range(10):
+            await append(log, number)
+            await log.roll()
+        assert await delete_records(log, 13) == 13
+        assert (await segments_for_retention(log))[0].first_offset == 12
+        assert (await bases(log, 13))[0] == 12
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        log = await partitions_of(server).open(T0)
+        assert (log.log_start_offset, log.log_end_offset) == (13, 20)
+        assert await delete_records(log, -1) == 20
+        await append(log, 10)
+        assert await bases(log, 20) == [20]
+
+
+@in_loop
+async def test_retention_empties_a_quiet_topic_and_offsets_go_on(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        await server._broker.topics.create("t", 1, {"retention.ms": "1000"})
+        log = await partitions_of(server).open(T0)
+        await append(log, 0)
+        await log.roll()
+        await append(log, 1)
+        seen = RetainedPartition(log, CONFIG.partitions)
+        verdict = judge(
+            await seen.segments_for_retention(), seen.limits, seen.log_start_offset, 10_000_000
+        )
+        assert verdict.roll_first
+        await seen.roll()
+        await seen.delete_segments_before(verdict.log_start)
+        assert (log.log_start_offset, log.log_end_offset) == (4, 4)
+        await append(log, 2)
+        assert await bases(log, 4) == [4]
+
+
+@pytest.mark.parametrize("size", [1_040_000, 1_048_000, 4_900_000])
+@in_loop
+async def test_batches_above_distributedlogs_limit_are_stored_and_read(
+    tmp_path: Path, size: int
+) -> None:
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        await server._broker.topics.create("t", 1, {"max.message.bytes": "5242880"})
+        log = await partitions_of(server).open(T0)
+        await append(log, 0, count=1, size=size)
+        await append(log, 1, count=1)
+        assert await bases(log, 0) == [0, 1]
+
+
+@in_loop
+async def test_a_segment_rolls_by_the_topics_own_size(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        await server._broker.topics.create("t", 1, {"internal.segment.bytes": "2000"})
+        log = await partitions_of(server).open(T0)
+        for number in range(40):
+            await append(log, number, size=400)
+        assert len(await segments_for_retention(log)) >= 3  # rolling goes on beside appending
+        assert await bases(log, 0) == list(range(0, 80, 2))
