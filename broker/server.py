@@ -38,7 +38,7 @@ class BrokerServer:
         self._per_host: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
         self._requests = Budget("request bytes", self._config.queued_bytes_max)
-        self._receive = ReceiveBuffer()
+        self._receive = ReceiveBuffer(unfinished_bytes_max=self._config.queued_bytes_max)
         self._owner = ConnectionOwner(
             broker=broker,
             requests=self._requests,

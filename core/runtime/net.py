@@ -2,7 +2,7 @@
 
 A frame is a big-endian 32-bit size and that many bytes. The sizes come from a peer, so:
   - a negative size, or one above the limit, ends the connection with one log line;
-  - memory follows the bytes that arrived, not the size that was announced (`AHEAD_BYTES_MAX`);
+  - memory follows the bytes that arrived, not the size that was announced (`unfinished.py`);
   - a frame is received only when the shared `Budget` has room; until then the socket is not read;
   - a peer that does not drain what we write is not read either, and `is_stalled` tells the owner
     when to cut it.
@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol, cast
 from typing_extensions import override
 
 from core.runtime.budget import Budget
+from core.runtime.unfinished import UNFINISHED_BYTES_MAX, UnfinishedFrame
 from protocol.errors import DecodeError, FrameTooLarge, ProtocolError
 from protocol.ids import Buffer
 
@@ -29,9 +30,6 @@ logger = logging.getLogger(__name__)
 
 RECEIVE_BUFFER_BYTES = 256 * 1024
 """The shared receive buffer: 16 frames of 16 KiB per system call."""
-
-AHEAD_BYTES_MAX = 2 * 1024 * 1024
-"""How far memory for a frame may run ahead of its bytes; beyond it the buffer doubles."""
 
 HOLD_BUDGET = 1
 """Not read because the shared budget is full."""
@@ -78,13 +76,16 @@ class ReceiveBuffer:
     """The bytes of the read that happens right now; shared by all connections of one loop.
 
     A read and the call that hands out what was read are one step of the loop, so nobody else can
-    come between them.
+    come between them. `unfinished` counts what is kept of frames between such steps.
     """
 
-    __slots__ = ("view",)
+    __slots__ = ("unfinished", "view")
 
-    def __init__(self, size: int = RECEIVE_BUFFER_BYTES) -> None:
+    def __init__(
+        self, size: int = RECEIVE_BUFFER_BYTES, unfinished_bytes_max: int = UNFINISHED_BYTES_MAX
+    ) -> None:
         self.view = memoryview(bytearray(size))
+        self.unfinished = Budget("unfinished frames", unfinished_bytes_max)
 
 
 class FrameChannel(asyncio.BufferedProtocol):
@@ -108,9 +109,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         self._parsing = False
         self._reading = True
         self._head = b""  # a size that is not whole yet: 0 to 3 bytes
-        self._body: bytearray | None = None  # the frame that is being received
-        self._body_have = 0
-        self._body_size = 0
+        self._body: UnfinishedFrame | None = None  # the frame that is being received
         self._backlog: memoryview | None = None  # read, but not to be parsed before the hold ends
         self._backlog_at = 0
         self._closing = False
@@ -136,8 +135,9 @@ class FrameChannel(asyncio.BufferedProtocol):
         """End: called by the transport."""
         self._closing = True
         self._budget.forget(self._on_budget_free)
+        self._receive.unfinished.forget(self._on_unfinished_free)
         if self._body is not None:
-            self._budget.give(self._body_size)
+            self._body.give_back()
         self._body = self._backlog = None
         self._transport = None
         self._user.on_close(exc)
@@ -158,10 +158,7 @@ class FrameChannel(asyncio.BufferedProtocol):
                 view[:head] = self._head
                 return view[head:]
             return view
-        have = self._body_have
-        if have == len(body):  # everything that came fits: now trust the peer with as much again
-            body.extend(bytes(min(self._body_size - have, max(have, AHEAD_BYTES_MAX))))
-        return memoryview(body)[have:]
+        return memoryview(body.body)[body.have :]
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
@@ -173,15 +170,11 @@ class FrameChannel(asyncio.BufferedProtocol):
             self._head = b""
             self._parse(self._receive.view, 0, end)
             return
-        self._body_have += nbytes
-        if self._body_have == self._body_size:
-            self._body = None
-            self._parsing = True
-            try:
-                self._deliver(memoryview(body))
-            finally:
-                self._parsing = False
-            self._apply_hold()
+        body.have += nbytes
+        if body.have == body.size:
+            self._finish_body(body)
+        elif body.is_full:
+            self._make_room(body)
 
     @override
     def pause_writing(self) -> None:
@@ -197,9 +190,8 @@ class FrameChannel(asyncio.BufferedProtocol):
         self.release(HOLD_WRITE)
         try:
             self._user.on_drained()
-        except Exception:
-            logger.exception("connection failed peer=%s", self.peer)
-            self._drop()
+        except Exception as error:  # noqa: BLE001 - the fault boundary of a connection
+            self._fail(error)
 
     # -- the user's side --------------------------------------------------------------------------
 
@@ -253,7 +245,11 @@ class FrameChannel(asyncio.BufferedProtocol):
             if unsent < self._undrained or self._undrained == 0:
                 self._undrained, self._undrained_s = unsent, now_s
             return unsent > 0 and now_s - self._undrained_s > limit_s
-        return self._body is not None and not self._held and now_s - self.last_active_s > limit_s
+        if self._body is None:
+            return False
+        if self._held:
+            self._body.hold(now_s)
+        return self._body.is_stalled(now_s, limit_s)
 
     def close(self) -> None:
         """Send what was written, then close. Idempotent. A peer that does not drain stalls."""
@@ -310,10 +306,15 @@ class FrameChannel(asyncio.BufferedProtocol):
     def _deliver(self, frame: memoryview) -> None:
         try:
             self._user.on_frame(frame)
-        except ProtocolError as error:
+        except Exception as error:  # noqa: BLE001 - the fault boundary of a connection
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """End the connection for what a call of the user raised: the peer's fault, or a bug."""
+        if isinstance(error, ProtocolError):
             self._refuse(error)
-        except Exception:
-            logger.exception("connection failed peer=%s", self.peer)
+        else:
+            logger.error("connection failed peer=%s", self.peer, exc_info=error)
             self._drop()
 
     def _drop(self) -> None:
@@ -324,11 +325,32 @@ class FrameChannel(asyncio.BufferedProtocol):
     def _begin_body(self, view: memoryview, at: int, end: int) -> None:
         """Give a frame that did not arrive whole its own memory."""
         size: int = _SIZE.unpack_from(view, at)[0]
-        have = end - at - _SIZE.size
-        self._budget.take(size)
-        body = bytearray(min(size, have + AHEAD_BYTES_MAX))
-        body[:have] = view[at + _SIZE.size : end]
-        self._body, self._body_have, self._body_size = body, have, size
+        came = view[at + _SIZE.size : end]
+        body = UnfinishedFrame(size, came, self._receive.unfinished, self._loop.time())
+        self._body = body
+        if body.is_full:
+            self._make_room(body)
+
+    def _make_room(self, body: UnfinishedFrame) -> None:
+        if not body.make_room():
+            self._receive.unfinished.when_free(self._on_unfinished_free)
+            self.hold(HOLD_BUDGET)
+
+    def _finish_body(self, body: UnfinishedFrame) -> None:
+        """Hand out a frame that is whole now, or as soon as the budget has room."""
+        if self._budget.full:
+            self._budget.when_free(self._on_budget_free)
+            self.hold(HOLD_BUDGET)
+            return
+        self._body = None
+        body.give_back()
+        self._budget.take(body.size)
+        self._parsing = True
+        try:
+            self._deliver(memoryview(body.body))
+        finally:
+            self._parsing = False
+        self._apply_hold()
 
     def _keep_backlog(self, view: memoryview, at: int, end: int) -> None:
         if view is self._receive.view:
@@ -348,7 +370,14 @@ class FrameChannel(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _on_budget_free(self) -> None:
+        if self._body is not None and not self._closing:
+            self._finish_body(self._body)
         self.release(HOLD_BUDGET)
+
+    def _on_unfinished_free(self) -> None:
+        assert self._body is not None, "only an unfinished frame waits for room"
+        self.release(HOLD_BUDGET)
+        self._make_room(self._body)
 
     def _refuse(self, error: ProtocolError) -> None:
         kind = "bad bytes" if isinstance(error, DecodeError) else "refused"

@@ -10,13 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.runtime.budget import Budget
-from core.runtime.net import (
-    AHEAD_BYTES_MAX,
-    HOLD_USER,
-    FrameChannel,
-    FrameLimits,
-    ReceiveBuffer,
-)
+from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits, ReceiveBuffer
+from core.runtime.unfinished import AHEAD_BYTES_MAX, FIRST_BYTES, PROGRESS_BYTES_MIN
 from protocol.errors import BadValue
 
 
@@ -65,6 +60,7 @@ class Recorder:
         self.frames: list[bytes] = []
         self.channel: FrameChannel | None = None
         self.drained = 0
+        self.on_drain: Callable[[], None] = lambda: None
         self.closed = 0
         self.on_each: Callable[[memoryview], None] = lambda frame: None
 
@@ -78,6 +74,7 @@ class Recorder:
 
     def on_drained(self) -> None:
         self.drained += 1
+        self.on_drain()
 
     def on_close(self, error: Exception | None) -> None:
         self.closed += 1
@@ -86,13 +83,17 @@ class Recorder:
 class Rig:
     """One channel between a fake transport and a recorder, inside a loop."""
 
-    def __init__(self, limits: FrameLimits | None = None, budget: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        limits: FrameLimits | None = None,
+        budget: int = 1 << 30,
+        receive: ReceiveBuffer | None = None,
+    ) -> None:
         self.user = Recorder()
         self.budget = Budget("request bytes", budget)
         self.transport = FakeTransport()
-        self.channel = FrameChannel(
-            self.user, limits or FrameLimits(), self.budget, ReceiveBuffer(4096)
-        )
+        self.receive = receive or ReceiveBuffer(4096)
+        self.channel = FrameChannel(self.user, limits or FrameLimits(), self.budget, self.receive)
         self.channel.connection_made(self.transport)
 
     def feed(self, data: bytes, step: int = 1 << 30) -> None:
@@ -172,15 +173,48 @@ def test_a_size_out_of_bounds_closes_with_one_line(
     assert "10.0.0.1:5" in caplog.records[0].getMessage()
 
 
+MEBIBYTE = 1 << 20
+
+
 def test_an_announced_size_allocates_only_as_bytes_come() -> None:
     def check() -> None:
         rig = Rig()
-        rig.feed(struct.pack(">i", 90 * 1024 * 1024) + b"x" * 100)
+        unfinished = rig.receive.unfinished
+        rig.feed(struct.pack(">i", 90 * MEBIBYTE) + b"x" * 100)
+        assert len(rig.channel.get_buffer(-1)) == FIRST_BYTES - 100
+        assert unfinished.used == FIRST_BYTES
+        rig.feed(b"y" * FIRST_BYTES)
+        assert unfinished.used == 90 * MEBIBYTE
         assert len(rig.channel.get_buffer(-1)) <= AHEAD_BYTES_MAX
         rig.feed(b"y" * (AHEAD_BYTES_MAX + 5))
         assert len(rig.channel.get_buffer(-1)) <= 2 * AHEAD_BYTES_MAX
-        rig.channel.connection_lost(None)
         assert rig.budget.used == 0
+        rig.channel.connection_lost(None)
+        assert (unfinished.used, rig.budget.used) == (0, 0)
+
+    run(check)
+
+
+def test_unfinished_frames_wait_for_each_other_and_whole_ones_for_none() -> None:
+    body = b"b" * (3 * MEBIBYTE)
+
+    def check() -> None:
+        receive = ReceiveBuffer(4096, unfinished_bytes_max=MEBIBYTE)
+        first, second, third, small = (Rig(receive=receive) for _ in range(4))
+        first.feed(framed(body)[:-1])
+        for rig in (second, third):
+            rig.feed(framed(body))
+            assert not rig.transport.reading
+        small.feed(framed(b"small"))
+        assert small.user.frames == [b"small"]
+        second.channel.connection_lost(None)
+        first.feed(b"b")
+        assert first.user.frames == [body]
+        assert third.transport.reading
+        third.feed(framed(body)[4 + FIRST_BYTES :])
+        assert third.user.frames == [body]
+        assert receive.unfinished.used == 0
+        assert third.budget.used == len(body)
 
     run(check)
 
@@ -207,6 +241,25 @@ def test_a_full_budget_stops_reading_until_it_is_given_back() -> None:
         rig.budget.give(10)
         assert rig.user.frames[2] == b"c"
         assert rig.transport.reading
+
+    run(check)
+
+
+def test_a_frame_that_became_whole_waits_for_the_budget_too() -> None:
+    def check() -> None:
+        rig = Rig(budget=10)
+        rig.feed(framed(b"a" * 9000)[:100])
+        rig.budget.take(10)
+        rig.feed(framed(b"a" * 9000, b"b")[100:], 8904)
+        assert rig.user.frames == []
+        assert not rig.transport.reading
+        rig.budget.give(10)
+        assert rig.user.frames == [b"a" * 9000]
+        assert rig.budget.used == 9000
+        rig.feed(framed(b"b"))
+        rig.budget.give(9000)
+        assert rig.user.frames[1:] == [b"b"]
+        assert rig.receive.unfinished.used == 0
 
     run(check)
 
@@ -256,6 +309,26 @@ def test_a_frame_that_stops_half_way_is_stalled() -> None:
     run(check)
 
 
+def test_a_frame_that_drips_is_stalled_and_one_that_is_only_slow_is_not() -> None:
+    def check() -> None:
+        rig = Rig(FrameLimits(stall_s=5))
+        now = asyncio.get_running_loop().time()
+        rig.feed(struct.pack(">i", 10 * MEBIBYTE))
+        rig.feed(b"s" * PROGRESS_BYTES_MIN)
+        assert not rig.channel.is_stalled(now + 6)
+        rig.feed(b"s" * PROGRESS_BYTES_MIN)
+        assert not rig.channel.is_stalled(now + 10)
+        assert not rig.channel.is_stalled(now + 12)
+        rig.feed(b"s" * (PROGRESS_BYTES_MIN - 1))
+        rig.channel.hold(HOLD_USER)
+        assert not rig.channel.is_stalled(now + 30)
+        rig.channel.release(HOLD_USER)
+        assert not rig.channel.is_stalled(now + 34)
+        assert rig.channel.is_stalled(now + 36)
+
+    run(check)
+
+
 def test_a_protocol_error_closes_with_one_line_and_our_bug_with_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -273,9 +346,14 @@ def test_a_protocol_error_closes_with_one_line_and_our_bug_with_a_traceback(
         second.user.on_each = bug
         second.feed(framed(b"x"))
         assert second.transport.aborted
+        third = Rig()
+        third.user.on_drain = lambda: bad(memoryview(b""))
+        third.channel.pause_writing()
+        third.channel.resume_writing()
+        assert third.transport.closed
 
     run(check)
-    assert [bool(record.exc_info) for record in caplog.records] == [False, True]
+    assert [bool(record.exc_info) for record in caplog.records] == [False, True, False]
 
 
 def test_what_is_sent_leaves_in_order_and_nothing_after_the_close() -> None:
