@@ -25,7 +25,10 @@ class NetworkConfig:
         "advertised.port", 0, "Port that clients are told to connect to; 0 means the real one."
     )
     backlog: int = setting(
-        "socket.listen.backlog.size", 50, "Connections that may wait to be accepted."
+        "socket.listen.backlog.size",
+        1024,
+        "Connections that may wait to be accepted. Kafka has 50, and a thread that only accepts; "
+        "here whoever finds the queue full loses a second.",
     )
     request_bytes_max: int = setting(
         "socket.request.max.bytes",

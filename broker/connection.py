@@ -107,7 +107,8 @@ class KafkaConnection:
         """Start, or refuse one connection too many."""
         self._channel = channel
         host, _, port = channel.peer.rpartition(":")
-        self.info = ConnectionInfo(host, int(port or 0), self.info.listener)
+        if host:  # else it is gone already, and nobody can say who it was
+            self.info = ConnectionInfo(host, int(port), self.info.listener)
         if not self._owner.opened(self):
             channel.abort("too many connections")
 

@@ -237,6 +237,40 @@ async def test_too_many_requests_in_flight_stop_the_reading_until_some_are_answe
 
 
 @in_loop
+async def test_requests_behind_one_that_waits_are_run_in_a_loop_however_many() -> None:
+    """400 of them, each calling the next, would be more calls than the stack holds."""
+    async with Served(connection_requests_max=1000) as served:
+        served.world.topics.add("t")
+        await served.world.open("t")
+        client, other = await served.client(), await served.client()
+        sent = [client.send(FETCH, 11, fetch_of(0, wait_ms=10_000))]
+        sent += [client.send(API_VERSIONS, 0, ApiVersionsRequest()) for _ in range(400)]
+        await turns(50)
+        await other.ask(PRODUCE, V, produce_of(0))
+        got = [(await client.receive(FETCH, 11))[0]]
+        got += [(await client.receive(API_VERSIONS, 0))[0] for _ in range(400)]
+        assert got == sent
+
+
+@in_loop
+async def test_answers_to_unsupported_versions_count_as_in_flight_while_they_wait() -> None:
+    async with Served(connection_requests_max=4) as served:
+        served.world.topics.add("t")
+        await served.world.open("t")
+        client, other = await served.client(), await served.client()
+        client.send(FETCH, 11, fetch_of(0, wait_ms=10_000))
+        header = RequestHeader(API_VERSIONS.key, 99, 7, "c")
+        client.writer.write(request_frame(API_VERSIONS, header, b"") * 50)
+        await until(lambda: served.world.broker.metrics.requests_total >= 4)
+        await turns(50)
+        assert served.world.broker.metrics.requests_total == 4
+        await other.ask(PRODUCE, V, produce_of(0))
+        await client.receive(FETCH, 11)
+        for _ in range(50):
+            assert (await client.receive(API_VERSIONS, 0))[1].error_code == 35
+
+
+@in_loop
 async def test_requests_of_all_connections_share_one_budget() -> None:
     async with Served(auto=False, queued_bytes_max=1000) as served:
         served.world.topics.add("t")
@@ -379,6 +413,21 @@ async def test_a_waiting_fetch_does_not_hold_up_the_stop() -> None:
         await until(lambda: bool(served.world.broker.metrics.fetch_parked_total))
         async with asyncio.timeout(2):
             await served.server.close()
+
+
+@in_loop
+async def test_a_client_that_is_gone_before_it_is_accepted_leaves_no_trace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Served() as served:
+        for _ in range(20):
+            gone = socket.create_connection(("127.0.0.1", served.server.port))
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            gone.close()
+        client = await served.client()
+        assert (await client.ask(API_VERSIONS, 0, ApiVersionsRequest())).error_code == 0
+        await until(lambda: served.world.broker.metrics.connections == 1)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @in_loop
