@@ -3,6 +3,7 @@
 import re
 import select
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -85,10 +86,10 @@ class RawClient:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Closed from error
 
-    def send_until_blocked(self, data: Buffer, times: int) -> int:
+    def send_until_blocked(self, data: Buffer, times: int, *, patience_s: float) -> int:
         """Send the same bytes again and again; return how often, until nobody takes them."""
         sent = 0
-        self._socket.settimeout(1.5)
+        self._socket.settimeout(patience_s)
         try:
             while sent < times:
                 self._socket.sendall(data)
@@ -139,6 +140,16 @@ class RawClient:
             return not self._frames and not self._read()
         except Closed:
             return True
+
+    def receive_some(self) -> None:
+        """Take what is there of an answer, and forget it. Errors: Closed."""
+        self._read()
+
+    def reset(self) -> None:
+        """Close with a reset, as a process that dies."""
+        linger = struct.pack("ii", 1, 0)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.close()
 
     def close(self) -> None:
         """Close this side. Idempotent."""
