@@ -114,6 +114,7 @@ async def _open_namespace(
     ledgers = LedgerClient(store, LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)]))
     metrics.register("ledger", ledgers.metrics)
     namespace = LogNamespace(store, ledgers, config.log, clock)
+    metrics.register("log", namespace.metrics)
     await namespace.bind()
     stack.push_async_callback(namespace.close)
     return namespace
