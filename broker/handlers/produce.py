@@ -9,7 +9,7 @@ Source: KafkaApis.handleProduceRequest; ProduceRequest.json; reference Kafka 3.5
 
 import asyncio
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from broker.cluster.topics import Topic
 from broker.context import RequestContext
@@ -37,19 +37,10 @@ LateOutcome: TypeAlias = AppendOutcome | PartitionProduceResponse
 Appending: TypeAlias = asyncio.Future[AppendOutcome] | asyncio.Future[LateOutcome]
 
 
-class _Slot(NamedTuple):
-    """One partition of the request: its append, or its answer if it was refused at once."""
-
-    partition: int
-    state: Appending | PartitionProduceResponse
-
-
-class _Request(NamedTuple):
-    """What all partitions of one request share."""
-
-    ctx: RequestContext
-    acks: int
-    zstd_allowed: bool
+State: TypeAlias = Appending | PartitionProduceResponse
+"""One partition of a request: its append, or its answer if it was refused at once."""
+States: TypeAlias = list[tuple[str, list[tuple[int, State]]]]
+"""All partitions of a request: topic, then (index, state)."""
 
 
 @handles(PRODUCE, pipelined=True)
@@ -60,46 +51,45 @@ def produce(
     acks = request.acks
     if acks not in (-1, 0, 1) or request.transactional_id is not None:
         return _refuse_all(request)
-    shared = _Request(ctx, acks, ctx.header.api_version >= ZSTD_SINCE)
     timeout_s = max(request.timeout_ms, 0) / 1000
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:  # what most requests are
-        topic = topics[0]
-        slot = _append(shared, topic.name, topic.partition_data[0])
-        build = partial(_answer_one, acks, topic.name, slot)
-        if isinstance(slot.state, PartitionProduceResponse):
+        topic, data = topics[0].name, topics[0].partition_data[0]
+        state = _append(ctx, acks, topic, data)
+        build = partial(_answer_one, acks, topic, data.index, state)
+        if isinstance(state, PartitionProduceResponse):
             return build()
-        return Deferred(slot.state, build, timeout_s)
-    slots = [
-        (topic.name, [_append(shared, topic.name, each) for each in topic.partition_data])
-        for topic in topics
+        return Deferred(state, build, timeout_s)
+    states: States = [
+        (each.name, [(d.index, _append(ctx, acks, each.name, d)) for d in each.partition_data])
+        for each in topics
     ]
-    build_all = partial(_answer_all, acks, slots)
-    return Deferred(_all_of(slots), build_all, timeout_s)
+    return Deferred(_all_of(states), partial(_answer_all, acks, states), timeout_s)
 
 
-def _append(shared: _Request, topic: str, data: PartitionProduceData) -> _Slot:
+def _append(ctx: RequestContext, acks: int, topic: str, data: PartitionProduceData) -> State:
     """Enqueue one batch, or refuse it."""
-    ctx, index, records = shared.ctx, data.index, data.records
-    broker = ctx.broker
-    code = _check_target(shared, broker.topics.get(topic), index)
+    index, records, broker = data.index, data.records, ctx.broker
+    code = _check_target(ctx, acks, broker.topics.get(topic), index)
     if code is not ErrorCode.NONE:
-        return _Slot(index, refused(index, code))
+        return refused(index, code)
     if not isinstance(records, memoryview) or not len(records):
-        return _Slot(index, refused(index, ErrorCode.INVALID_RECORD, "There is no record batch."))
+        return refused(index, ErrorCode.INVALID_RECORD, "There is no record batch.")
     metrics = broker.metrics
     metrics.produce_batches_total += 1
     metrics.produce_bytes_total += len(records)
     log = broker.partitions.get((topic, index))
     if log is None:
-        return _Slot(index, _append_when_open(shared, topic, index, records))
+        return _append_when_open(ctx, topic, index, records)
     try:
-        return _Slot(index, log.append(records, log.check(records, shared.zstd_allowed)))
+        return log.append(records, log.check(records, ctx.header.api_version >= ZSTD_SINCE))
     except InvalidBatch as error:
-        return _Slot(index, _refused_batch(index, error))
+        return _refused_batch(index, error)
 
 
-def _append_when_open(shared: _Request, topic: str, index: int, records: memoryview) -> Appending:
+def _append_when_open(
+    ctx: RequestContext, topic: str, index: int, records: memoryview
+) -> Appending:
     """Append as soon as the partition is open; whatever comes later waits behind this."""
     future: asyncio.Future[LateOutcome] = asyncio.get_running_loop().create_future()
 
@@ -108,13 +98,13 @@ def _append_when_open(shared: _Request, topic: str, index: int, records: memoryv
             _settle(future, log)
             return
         try:
-            header = log.check(records, shared.zstd_allowed)
+            header = log.check(records, ctx.header.api_version >= ZSTD_SINCE)
         except InvalidBatch as error:
             _settle(future, _refused_batch(index, error))
             return
         log.append(records, header).add_done_callback(lambda done: _settle(future, done.result()))
 
-    shared.ctx.broker.partitions.visit(topic, index, append)
+    ctx.broker.partitions.visit(topic, index, append)
     return future
 
 
@@ -123,26 +113,26 @@ def _settle(future: asyncio.Future[LateOutcome], outcome: LateOutcome) -> None:
         future.set_result(outcome)
 
 
-def _check_target(shared: _Request, topic: Topic | None, index: int) -> ErrorCode:
+def _check_target(ctx: RequestContext, acks: int, topic: Topic | None, index: int) -> ErrorCode:
     """Say whether a client may write there at all."""
     if topic is None or not 0 <= index < topic.partition_count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic.internal and shared.ctx.header.client_id != ADMIN_CLIENT_ID:
+    if topic.internal and ctx.header.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    copies = shared.ctx.broker.partitions.ack_quorum
-    if shared.acks == -1 and topic.settings.min_insync_replicas > copies:
+    copies = ctx.broker.partitions.ack_quorum
+    if acks == -1 and topic.settings.min_insync_replicas > copies:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return ErrorCode.NONE
 
 
-def _all_of(slots: list[tuple[str, list[_Slot]]]) -> "asyncio.Future[None]":
+def _all_of(states: States) -> "asyncio.Future[None]":
     """Return a future that is done when every append is."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waiting = [
-        slot.state
-        for _, partitions in slots
-        for slot in partitions
-        if not isinstance(slot.state, PartitionProduceResponse)
+        state
+        for _, partitions in states
+        for _, state in partitions
+        if not isinstance(state, PartitionProduceResponse)
     ]
     missing = len(waiting)
 
@@ -159,8 +149,8 @@ def _all_of(slots: list[tuple[str, list[_Slot]]]) -> "asyncio.Future[None]":
     return done
 
 
-def _answer_one(acks: int, topic: str, slot: _Slot) -> ProduceResponse | None:
-    answer = _partition_answer(slot)
+def _answer_one(acks: int, topic: str, index: int, state: State) -> ProduceResponse | None:
+    answer = _partition_answer(index, state)
     if acks == 0:
         _check_unanswered(topic, [answer])
         return None
@@ -169,9 +159,10 @@ def _answer_one(acks: int, topic: str, slot: _Slot) -> ProduceResponse | None:
     )
 
 
-def _answer_all(acks: int, slots: list[tuple[str, list[_Slot]]]) -> ProduceResponse | None:
+def _answer_all(acks: int, states: States) -> ProduceResponse | None:
     answers = [
-        (topic, [_partition_answer(slot) for slot in partitions]) for topic, partitions in slots
+        (topic, [_partition_answer(index, state) for index, state in partitions])
+        for topic, partitions in states
     ]
     if acks == 0:
         for topic, partitions in answers:
@@ -185,21 +176,20 @@ def _answer_all(acks: int, slots: list[tuple[str, list[_Slot]]]) -> ProduceRespo
     )
 
 
-def _partition_answer(slot: _Slot) -> PartitionProduceResponse:
-    state = slot.state
+def _partition_answer(index: int, state: State) -> PartitionProduceResponse:
     if isinstance(state, PartitionProduceResponse):
         return state
     outcome = state.result() if state.done() else ErrorCode.REQUEST_TIMED_OUT
     if isinstance(outcome, AppendResult):
         return PartitionProduceResponse(
-            index=slot.partition,
+            index=index,
             base_offset=outcome.base_offset,
             log_append_time_ms=outcome.log_append_time,
             log_start_offset=outcome.log_start_offset,
         )
     if isinstance(outcome, PartitionProduceResponse):
         return outcome
-    return refused(slot.partition, outcome)
+    return refused(index, outcome)
 
 
 def _check_unanswered(topic: str, answers: list[PartitionProduceResponse]) -> None:
