@@ -1,0 +1,57 @@
+"""`tailrace pipeline` from the command line: a topic into Parquet, and Parquet into a topic."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.process import TAILRACE, TailraceProcess
+
+_JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
+_TIMEOUT_S = 180
+
+
+def _pipeline(*arguments: str) -> subprocess.CompletedProcess[str]:
+    if shutil.which("java") is None:
+        pytest.skip("java is not installed")
+    command = [str(TAILRACE), "pipeline", *arguments, "--master", "local[2]", "--jars", str(_JARS)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+
+
+def test_ingest_and_sink(broker: TailraceProcess, topic: str, tmp_path: Path) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(50):
+        producer.produce(topic, b"v%d" % number, key=b"k")
+    assert producer.flush(30) == 0
+    output = tmp_path / "out"
+    done = _pipeline("ingest", topic, str(output), "--bootstrap", broker.bootstrap, "--json")
+    assert done.returncode == 0, done.stderr
+    (written,) = json.loads(done.stdout)
+    assert written == {
+        "topic": topic,
+        "partition": 0,
+        "first_offset": 0,
+        "last_offset": 49,
+        "records": 50,
+    }
+    assert pyarrow.parquet.read_table(output).num_rows == 50
+
+    copies = f"{topic}-copies"
+    done = _pipeline("sink", str(output), copies, "--bootstrap", broker.bootstrap)
+    assert done.returncode == 0, done.stderr
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "copies"})
+    consumer.assign([TopicPartition(copies, 0, 0)])
+    values = {message.value() for message in consumer.consume(50, timeout=30)}
+    consumer.close()
+    assert values == {b"v%d" % number for number in range(50)}
+
+
+def test_a_wrong_position_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    done = _pipeline("ingest", "t", str(tmp_path / "out"), "--from", "yesterday")
+    assert done.returncode == 2
+    assert "'yesterday' is no position" in done.stderr
+    assert "Traceback" not in done.stderr
