@@ -27,8 +27,10 @@ from broker.cluster.topics import TopicRegistry
 from broker.coordinator.runtime import GroupCoordinator
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
+from broker.partition.retained import retained
 from broker.server import BrokerServer
 from broker.standalone_config import StandaloneConfig
+from compaction.worker import RetentionWorker
 from core.errors import CoreError
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
@@ -81,8 +83,10 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
         server = BrokerServer(broker, metrics)
         await server.start()
         stack.push_async_callback(server.close)
+        stack.callback(broker.groups.release)  # before the server waits for what is in flight
         upkeep = Tasks("standalone")
         stack.push_async_callback(upkeep.close)
+        upkeep.start(_retention(config, broker, metrics).run(), "retention")
         upkeep.start(_free_room(bookie, config.gc_wait_ms / 1000), "garbage")
         yield Standalone(broker, bookie, store, metrics)
 
@@ -184,6 +188,17 @@ async def _serve(config: StandaloneConfig) -> int:
     if failed:
         logger.error("the bookie cannot write any more; start again when its disk is well")
     return 1 if failed else 0
+
+
+def _retention(config: StandaloneConfig, broker: Broker, metrics: Metrics) -> RetentionWorker:
+    settings = config.broker.partitions
+    worker = RetentionWorker(
+        lambda: retained(broker.partitions, broker.topics, settings),
+        broker.clock,
+        settings.retention_check_interval_ms,
+    )
+    metrics.register("compaction_retention", worker.metrics)
+    return worker
 
 
 def _say_ready(bootstrap: str, data: Path) -> None:
