@@ -172,8 +172,8 @@ class KafkaConnection:
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer."""
-        return len(self._pipeline)
+        """Requests that will be answered: those that wait for their turn will not when it stops."""
+        return len(self._pipeline) - (len(self._waiting) if self._stopping else 0)
 
     def check(self, now_s: float) -> None:
         """Answer requests that are past their deadline; cut a client that is stuck."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 from broker.coordinator.records import CoordinatorRecord, Update, read_record
@@ -10,9 +10,12 @@ from core.errors import Unavailable
 from protocol.errors import ProtocolError
 from protocol.ids import Buffer, Offset, TopicPartition
 from protocol.records.batch import read_header, split_batches
-from protocol.records.record import Record, build_batch, iter_records, key_value_records
+from protocol.records.record import build_batch, iter_records, key_value_records
 
 logger = logging.getLogger(__name__)
+
+RECORDS_AT_ONCE = 500
+"""Records that are read between two turns of the loop: nobody else waits longer for them."""
 
 RECORD_OVERHEAD_BYTES = 32
 """Upper bound for what a batch needs for one record beside its key and value."""
@@ -62,45 +65,54 @@ def to_batch(records: Sequence[CoordinatorRecord], now_ms: int) -> memoryview:
     return memoryview(build_batch(key_value_records(records, now_ms)))
 
 
-async def read_updates(log: OffsetsLog, max_bytes: int, replay: Callable[[Update], None]) -> int:
-    """Replay everything that is in the log now, oldest first; return how many records there were.
+async def read_updates(log: OffsetsLog, max_bytes: int) -> AsyncIterator[Update]:
+    """Yield what the log says now: the newest record of each key, as compaction would leave it.
 
+    Nothing depends on what came before a key's newest record, so the others are not even decoded.
     A record that says nothing we can read is logged and left out: refusing the whole partition
     for it would take away the other groups in it too.
     Errors: CoreError of the log; Unavailable if it ends before its own end offset.
     """
+    newest = await _read_newest(log, max_bytes)
+    for count, (key, value) in enumerate(newest.items()):
+        update = _read(key, value)
+        if update is not None:
+            yield update
+        if count % RECORDS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
+async def _read_newest(log: OffsetsLog, max_bytes: int) -> dict[bytes | None, bytes]:
+    newest: dict[bytes | None, bytes] = {}
     offset, end = log.log_start_offset, log.log_end_offset
-    count = 0
     while offset < end:
-        buffers = await log.read(offset, max_bytes)
         next_offset = offset
-        for buffer in buffers:
+        for buffer in await log.read(offset, max_bytes):
             for start, stop in split_batches(buffer):
                 batch = memoryview(buffer)[start:stop]
-                count += _replay_batch(batch, replay)
+                await _take_newest(batch, newest)
                 next_offset = read_header(batch).last_offset + 1
-                await asyncio.sleep(0)  # a large partition must not hold up everybody else
         if next_offset <= offset:
             raise Unavailable(f"nothing at offset {offset} of {end}")
         offset = next_offset
-    return count
+    return newest
 
 
-def _replay_batch(batch: memoryview, replay: Callable[[Update], None]) -> int:
+async def _take_newest(batch: memoryview, newest: dict[bytes | None, bytes]) -> None:
     if read_header(batch).is_control:
-        return 0
-    count = 0
-    for record in iter_records(batch):
-        count += 1
-        update = _read(record)
-        if update is not None:
-            replay(update)
-    return count
+        return
+    for count, record in enumerate(iter_records(batch)):
+        if record.value is None:
+            newest.pop(record.key, None)
+        else:
+            newest[record.key] = record.value
+        if count % RECORDS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
-def _read(record: Record) -> Update | None:
+def _read(key: bytes | None, value: bytes) -> Update | None:
     try:
-        return read_record(record.key, record.value)
+        return read_record(key, value)
     except ProtocolError as error:
-        logger.error("group_record_unreadable offset=%d error=%r", record.offset, error)  # noqa: TRY400 - the reason is the bytes, not the stack
+        logger.error("group_record_unreadable key=%r error=%r", key, error)  # noqa: TRY400 - the reason is the bytes, not the stack
         return None

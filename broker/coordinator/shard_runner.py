@@ -255,7 +255,10 @@ class ShardRunner:
         around = self._around
         log = around.logs.get(self.tp) or await around.logs.open(self.tp)
         shard = GroupShard(around.config, around.new_suffix)
-        records = await read_updates(log, around.config.offsets_load_buffer_bytes, shard.replay)
+        records = 0
+        async for update in read_updates(log, around.config.offsets_load_buffer_bytes):
+            shard.replay(update)
+            records += 1
         around.metrics.records_loaded_total += records
         around.metrics.shards_loaded += 1
         self._log, self.shard = log, shard

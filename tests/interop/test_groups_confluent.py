@@ -260,6 +260,27 @@ def test_groups_are_listed_and_described(broker: TailraceProcess, topic: str) ->
         assert [(p.partition, p.offset) for p in offsets.topic_partitions] == [(0, 4)]
 
 
+def test_a_stopping_broker_does_not_wait_for_a_rebalance(
+    broker_factory: type[TailraceProcess], topic: str
+) -> None:
+    broker = broker_factory().start()
+    create(broker, topic)
+    with members(broker, topic, topic, 2) as made:
+        poll_until(made, lambda: shared_out(made))
+        third = Member(broker, topic, topic)
+        described = AdminClient({"bootstrap.servers": broker.bootstrap})
+        until = time.monotonic() + DEADLINE_S
+        while True:  # nobody but the newcomer polls: the barrier stays closed
+            third.poll()
+            future = described.describe_consumer_groups([topic], request_timeout=20)[topic]
+            if future.result().state is ConsumerGroupState.PREPARING_REBALANCING:
+                break
+            assert time.monotonic() < until
+        assert broker.stop() == 0
+        assert "requests dropped at the stop" not in broker.output
+        third.close()
+
+
 def test_a_killed_broker_finds_members_and_offsets_again(
     broker_factory: type[TailraceProcess], topic: str
 ) -> None:
