@@ -29,10 +29,6 @@ class Deadlines:
         heappush(self._heap, (at_ms, key))
         return self._heap[0] == (at_ms, key)
 
-    def cancel(self, key: str) -> None:
-        """Forget the key's deadline."""
-        self._at.pop(key, None)
-
     def pop_due(self, now_ms: int) -> list[str]:
         """Return the keys whose deadline has come, earliest first, and forget them."""
         due = []

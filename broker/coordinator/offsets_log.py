@@ -29,10 +29,6 @@ class OffsetsLog(Protocol):
         """First offset that is kept."""
 
     @property
-    def high_watermark(self) -> Offset:
-        """First offset that cannot be read yet."""
-
-    @property
     def log_end_offset(self) -> Offset:
         """Next offset to be written."""
 

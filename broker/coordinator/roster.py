@@ -5,7 +5,7 @@ members; an instance id names at most one member; a pending id is never a member
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from broker.coordinator.effects import NEVER, Ticket
@@ -144,10 +144,6 @@ class Roster:
         if self.leader not in joined:
             self.leader = joined[0] if joined else self.leader
         return bool(joined)
-
-    def subscribed_metadata(self, protocol: str | None) -> Mapping[str, bytes]:
-        """Return each member's metadata for the protocol."""
-        return {member.member_id: member.metadata(protocol) for member in self}
 
     @property
     def joined_count(self) -> int:

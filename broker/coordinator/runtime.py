@@ -295,7 +295,9 @@ class GroupCoordinator:
 
     async def _load_all(self) -> None:
         for runner in list(self._runners):
-            await runner.loaded()
+            with suppress(TimeoutError):  # one that cannot be read does not hold up the others
+                async with asyncio.timeout(LOAD_WAIT_S):
+                    await runner.loaded()
 
     # Time
 

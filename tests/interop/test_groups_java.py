@@ -58,7 +58,13 @@ def offsets_topic(broker: TailraceProcess, classpath: str, formatter: str) -> li
         _FORMATTERS + formatter,
         codes=(0, 1),
     )
-    return [json.loads(line) for line in found.splitlines() if line.startswith("{")]
+    records = []
+    at = found.find("{")
+    while at >= 0:  # one object after the other, without anything between them
+        record, end = json.JSONDecoder().raw_decode(found, at)
+        records.append(record)
+        at = found.find("{", end)
+    return records
 
 
 def test_kafkas_own_formatters_read_our_records(

@@ -18,15 +18,6 @@ def test_only_an_earlier_deadline_counts() -> None:
     assert len(deadlines) == 0
 
 
-def test_a_cancelled_key_is_not_woken() -> None:
-    deadlines = Deadlines()
-    deadlines.schedule("a", 1)
-    deadlines.schedule("b", 2)
-    deadlines.cancel("a")
-    assert deadlines.next_ms() == 2
-    assert deadlines.pop_due(10) == ["b"]
-
-
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 30)), max_size=30))
 def test_each_key_is_woken_once_at_its_earliest(events: list[tuple[str, int]]) -> None:
     deadlines = Deadlines()

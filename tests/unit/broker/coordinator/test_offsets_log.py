@@ -30,13 +30,11 @@ class MemoryLog:
         self.batches: list[memoryview] = []
         self.log_start_offset = 0
         self.log_end_offset = 0
-        self.high_watermark = 0
         self.reads = 0
 
     def append(self, batch: memoryview) -> "asyncio.Future[None]":
         stamp(batch, self.log_end_offset, 1)
         self.log_end_offset += read_header(batch).last_offset_delta + 1
-        self.high_watermark = self.log_end_offset
         self.batches.append(batch)
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
