@@ -1,0 +1,121 @@
+"""One partition at work over a log in memory: batches, limits, and what a failed append does."""
+
+from typing import Any
+
+from broker.coordinator.partitioning import partition_for_group
+from broker.coordinator.shard_runner import BATCH_BYTES_MAX
+from core.errors import BookieUnavailable, Unavailable
+from protocol.errors import ErrorCode
+from protocol.records.batch import read_header
+from protocol.records.record import iter_records
+from tests.unit.broker.coordinator.runtime_support import GROUP, PARTITIONS, running_groups
+from tests.unit.broker.loops import in_loop, turns
+
+NONE = ErrorCode.NONE
+NEIGHBOUR = next(
+    name
+    for name in map("simple-{}".format, range(99))
+    if partition_for_group(name, PARTITIONS) == partition_for_group(GROUP, PARTITIONS)
+)
+"""A group that lives in the same partition."""
+
+
+def codes(response: Any) -> list[ErrorCode]:
+    return [ErrorCode(p.error_code) for t in response.topics for p in t.partitions]
+
+
+# Writing
+
+
+@in_loop
+async def test_what_happens_in_one_turn_of_the_loop_is_one_batch() -> None:
+    async with running_groups(auto=False) as groups:
+        commits = [groups.commit(n, partitions=[n]) for n in range(3)]
+        await turns()
+        (record,) = groups.log.all_records()
+        batch = record.record.payload
+        assert read_header(batch).record_count == 3
+        assert read_header(batch).base_timestamp == groups.clock.now_ms()
+        assert next(iter_records(batch)).key is not None
+        assert not any(commit.done() for commit in commits)
+        groups.writer.confirm()
+        assert [codes(await commit) for commit in commits] == [[NONE]] * 3
+        assert [groups.committed(n) for n in range(3)] == [0, 1, 2]
+        assert groups.coordinator.metrics.records_written_total == 3
+
+
+@in_loop
+async def test_a_large_turn_is_several_batches_none_too_large() -> None:
+    async with running_groups() as groups:
+        groups.world.topics.add("t", 20_000)
+        commits = [
+            groups.commit(1, partitions=range(n, n + 4_000)) for n in range(0, 20_000, 4_000)
+        ]
+        for commit in commits:
+            assert set(codes(await commit)) == {NONE}
+        sizes = [len(each.record.payload) for each in groups.log.all_records()]
+        assert len(sizes) > 1
+        assert max(sizes) <= BATCH_BYTES_MAX
+        assert groups.committed(19_999) == 1
+
+
+@in_loop
+async def test_a_commit_that_fits_into_no_batch_is_refused_alone() -> None:
+    async with running_groups() as groups:
+        groups.world.topics.add("t", 50_000)
+        large, small = groups.commit(1, partitions=range(50_000)), groups.commit(2)
+        assert set(codes(await large)) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+        assert codes(await small) == [NONE]
+        assert groups.committed(0) == 2
+        assert groups.committed(1) is None
+
+
+@in_loop
+async def test_settle_waits_for_what_was_asked_before_it() -> None:
+    async with running_groups(auto=False) as groups:
+        assert groups.coordinator.settle(GROUP).result() is NONE
+        groups.commit(1)
+        queued = groups.coordinator.settle(GROUP)
+        await turns()
+        in_flight = groups.coordinator.settle(GROUP)
+        assert not queued.done()
+        assert not in_flight.done()
+        groups.writer.confirm()
+        assert (await queued, await in_flight) == (NONE, NONE)
+        assert groups.committed() == 1
+
+
+# Failing
+
+
+@in_loop
+async def test_a_failed_append_sends_everybody_away_and_reads_again() -> None:
+    async with running_groups(auto=False) as groups:
+        joined = await groups.stable()
+        kept = groups.commit(1, group=NEIGHBOUR)
+        await turns()
+        groups.writer.confirm()
+        assert codes(await kept) == [NONE]
+        await groups.join(version=5)  # somebody is about to join: the barrier waits
+        parked, lost = groups.join(joined.member_id), groups.commit(2, group=NEIGHBOUR)
+        await turns()
+        groups.writer.fail(BookieUnavailable("b1"))
+        assert await parked is ErrorCode.NOT_COORDINATOR
+        assert await lost is ErrorCode.NOT_COORDINATOR
+        assert groups.coordinator.metrics.requests_waiting == 0
+        assert await groups.coordinator.prepare(GROUP) is NONE
+        assert groups.committed(group=NEIGHBOUR) == 1  # what was not confirmed never happened
+        assert groups.heartbeat(joined) is NONE
+        assert groups.coordinator.describe(GROUP, 5).group_state == "Stable"
+        assert groups.coordinator.metrics.shard_failures_total == 1
+
+
+@in_loop
+async def test_an_append_after_the_log_died_sends_away_once() -> None:
+    async with running_groups() as groups:
+        await groups.commit(1)
+        groups.writer.fail(Unavailable("gone"))
+        assert await groups.commit(2) is ErrorCode.NOT_COORDINATOR
+        await groups.coordinator.prepare(GROUP)
+        assert codes(await groups.commit(3)) == [NONE]
+        assert groups.committed() == 3
