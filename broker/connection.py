@@ -17,10 +17,10 @@ from broker.broker import Broker
 from broker.context import ConnectionInfo, RequestContext
 from broker.errors import CloseConnection, KafkaError, error_code
 from broker.handlers import HANDLERS, Deferred, Handler
-from broker.pipeline import Pipeline
+from broker.pipeline import Pipeline, Watch
 from core.errors import CoreError
 from core.runtime.budget import Budget
-from core.runtime.net import HOLD_USER, FrameChannel
+from core.runtime.net import HOLD_USER, HURRY_S, FrameChannel
 from protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from protocol.kafka.apis import API_VERSIONS, decode_request
 from protocol.kafka.header import (
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from protocol.ids import Buffer
 
 logger = logging.getLogger(__name__)
+
+WAITING_BYTES_SPARED = 64 * 1024
+"""Requests of a connection that may wait behind a slow one even when memory is short."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
@@ -94,6 +97,7 @@ class KafkaConnection:
         self._pipeline: Pipeline[InFlight] = Pipeline()
         self._bytes = 0
         self._serial: InFlight | None = None  # the one request that runs and is not a produce
+        self._serial_watch = Watch()
         self._waiting: deque[InFlight] = deque()  # those that wait for it
         self._channel: FrameChannel | None = None
         self._unsent = 0  # counted in the broker's budget of unsent bytes
@@ -185,12 +189,20 @@ class KafkaConnection:
         channel = self._channel
         if channel is None:
             return
-        if channel.is_stalled(now_s):
+        stalled = channel.is_stalled(now_s, hurry=self._broker.unsent.full)
+        if stalled or self._hoards(now_s):
             self._metrics.connections_cut_total += 1
-            channel.abort("no progress")
+            channel.abort("no progress" if stalled else "too much waits behind one request")
         elif now_s - self.idle_since_s > self._limits.idle_ms_max / 1000:
             logger.debug("connection idle peer=%s", channel.peer)
             channel.close()
+
+    def _hoards(self, now_s: float) -> bool:
+        """Whether much waits behind a request that waits itself, while others need the memory."""
+        waits_s = self._serial_watch.age_s(self._serial, now_s)
+        if self._serial is None or waits_s < HURRY_S or not self._owner.requests.full:
+            return False
+        return sum(item.size for item in self._waiting) > WAITING_BYTES_SPARED
 
     def stop_reading(self) -> None:
         """Take no more requests: the broker is stopping."""

@@ -51,3 +51,19 @@ class Pipeline(Generic[T]):
         turns = list(self._turns)
         self._turns.clear()
         return turns
+
+
+class Watch:
+    """Tells since when the same thing is under way, for one who looks now and then."""
+
+    __slots__ = ("_seen", "_since_s")
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._since_s = 0.0
+
+    def age_s(self, thing: object, now_s: float) -> float:
+        """Return how long ago `thing` was first seen in an unbroken row of looks."""
+        if thing is not self._seen:
+            self._seen, self._since_s = thing, now_s
+        return now_s - self._since_s

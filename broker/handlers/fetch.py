@@ -42,6 +42,10 @@ FULL_FETCH_EPOCHS = (-1, 0)
 READ_COMMITTED = 1
 WAIT_MS_MAX = 300_000
 """Longest long poll; a client that asks for more is answered empty then."""
+READ_BYTES_MAX = 8 * 1024 * 1024
+"""Most bytes of one partition in one answer; a client that allows more asks again."""
+READ_BYTES_HELD_BACK = 64 * 1024
+"""The same while there are more unsent bytes than the budget has: everybody gets on, slowly."""
 UNPUBLISHED_RETRY_S = 0.05
 """How soon a fetch looks again for records that are confirmed but not shown to readers yet."""
 
@@ -112,17 +116,15 @@ class _Target:
 class _Fetch:
     """One fetch request on its way."""
 
-    __slots__ = ("ctx", "held_back", "max_bytes", "min_bytes", "request", "size", "targets")
+    __slots__ = ("_counted", "ctx", "max_bytes", "min_bytes", "request", "size", "targets")
 
     def __init__(self, ctx: RequestContext, request: FetchRequest) -> None:
         self.ctx = ctx
         self.request = request
         self.max_bytes = max(min(request.max_bytes, ctx.broker.config.fetch_bytes_max), 0)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
-        self.held_back = ctx.broker.unsent.full
-        if self.held_back:  # clients do not drain their answers: wait, then answer empty
-            self.max_bytes, self.min_bytes = 0, 1
         self.size = 0
+        self._counted = 0  # in the budget of unsent bytes
         by_id = ctx.header.api_version >= TOPIC_IDS_SINCE
         self.targets = [
             target for topic in request.topics for target in _targets(ctx, topic, by_id=by_id)
@@ -178,6 +180,11 @@ class _Fetch:
                 found = await self._read(target, log)
                 target.take(found)
                 self.size += found.size
+                self._count(found.size)
+
+    def give_back(self) -> None:
+        """Count the answer out: from here on its connection does, if it has to keep it."""
+        self._count(-self._counted)
 
     def is_due(self) -> bool:
         """Whether the answer cannot wait."""
@@ -224,19 +231,33 @@ class _Fetch:
         offset, room, first = target.next_offset, self._room(target), self._at_least_one()
         found = log.read_tail(offset, room, at_least_one=first)
         if found is None:
+            self._count(room)  # so that those who read at the same time see each other
             try:
                 found = await log.read_log(offset, room, at_least_one=first)
             except CoreError as error:
                 target.error = error_code(error)
-                return NOTHING
+                found = NOTHING
+            finally:
+                self._count(-room)
         return found
 
+    def _count(self, size: int) -> None:
+        self._counted += size
+        self.ctx.broker.unsent.take(size)
+
     def _room(self, target: _Target) -> int:
-        room = min(target.partition.partition_max_bytes - target.size, self.max_bytes - self.size)
-        return max(room, 0)
+        unsent = self.ctx.broker.unsent
+        room = min(
+            target.partition.partition_max_bytes - target.size,
+            self.max_bytes - self.size,
+            READ_BYTES_MAX,
+            max(unsent.room, READ_BYTES_HELD_BACK),
+        )
+        return max(room, 0) if unsent.used < 2 * unsent.limit else 0
 
     def _at_least_one(self) -> bool:
-        return self.size == 0 and not self.held_back
+        unsent = self.ctx.broker.unsent
+        return self.size == 0 and unsent.used < 2 * unsent.limit
 
 
 @handles(FETCH, abandoned=True)
@@ -256,13 +277,16 @@ async def _serve(state: _Fetch) -> FetchResponse:
     wait_ms = min(state.request.max_wait_ms, WAIT_MS_MAX)
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + wait_ms / 1000
-    await state.open()
-    await state.collect()
-    while not state.is_due() and loop.time() < deadline_s:
-        state.ctx.broker.metrics.fetch_parked_total += 1
-        await state.wait(deadline_s)
+    try:
+        await state.open()
         await state.collect()
-    return state.response()
+        while not state.is_due() and loop.time() < deadline_s:
+            state.ctx.broker.metrics.fetch_parked_total += 1
+            await state.wait(deadline_s)
+            await state.collect()
+        return state.response()
+    finally:
+        state.give_back()
 
 
 def _targets(ctx: RequestContext, topic: FetchTopic, *, by_id: bool) -> list[_Target]:

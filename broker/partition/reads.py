@@ -1,18 +1,19 @@
 """Reading behind the tail cache: open log readers, kept where their consumers will go on.
 
 A consumer reads forward, so the reader that served offset N is kept under the offset that comes
-next, and the next fetch finds it in place, its read-ahead under way. Bounded in number; the one
-used longest ago is closed first. A reader belongs to one call at a time.
+next, and the next fetch finds it in place, its read-ahead under way. Bounded in number, kept
+ones and those in use each, because a reader may hold two chunks of read-ahead; the one used longest
+ago is closed first. A reader belongs to one call at a time.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from core.log.log import Log
-
 from broker.partition.found import NOTHING, Found
 from core.errors import CoreError
+from core.log.log import Log
 from core.log.reader import LogReader
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import Buffer, Offset
@@ -49,6 +50,7 @@ class OpenReaders:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._turns = asyncio.Semaphore(limit)  # those in use are not among the kept ones
         self._cursors: OrderedDict[tuple[str, Offset], _Cursor] = OrderedDict()
         self._leaving: list[_Cursor] = []  # to be closed by whoever waits next
 
@@ -63,6 +65,12 @@ class OpenReaders:
         `locate`: finds a position at or before `span.offset`, for when no reader stands there.
         Errors: CoreError. Cancel: the reader is closed later.
         """
+        async with self._turns:
+            return await self._read(log, span, locate)
+
+    async def _read(
+        self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[DLSN | None]]
+    ) -> Found:
         cursor = self._cursors.pop((log.name, span.offset), None)
         if cursor is None:
             start = await locate()

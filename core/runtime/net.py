@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 RECEIVE_BUFFER_BYTES = 256 * 1024
 """The shared receive buffer: 16 frames of 16 KiB per system call."""
 
+HURRY_S = 3.0
+"""What is left of a peer's time while the memory that it holds is short for others."""
+
 HOLD_BUDGET = 1
 """Not read because the shared budget is full."""
 HOLD_WRITE = 2
@@ -234,12 +237,15 @@ class FrameChannel(asyncio.BufferedProtocol):
         else:
             self._apply_hold()
 
-    def is_stalled(self, now_s: float) -> bool:
+    def is_stalled(self, now_s: float, *, hurry: bool = False) -> bool:
         """Whether the peer made no progress for `stall_s` inside a frame or in taking an answer.
 
         Call it now and then (a second or so): progress is what changed since the last call.
+        `hurry`: memory for answers is short, so a peer has no more than `HURRY_S` to take one.
         """
         limit_s = self._limits.stall_s
+        if hurry or self._receive.unfinished.full:
+            limit_s = min(limit_s, HURRY_S)
         if self.write_blocked or self._closing:
             unsent = self.unsent_bytes
             if unsent < self._undrained or self._undrained == 0:

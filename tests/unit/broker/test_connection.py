@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker import connection
 from broker.handlers import HANDLERS, Handler
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE, encode_request
@@ -291,6 +292,30 @@ async def test_requests_of_all_connections_share_one_budget() -> None:
         assert codes((await first.receive(PRODUCE, V))[1]) == [(0, 0)]
         assert codes((await second.receive(PRODUCE, V))[1]) == [(0, 1)]
         assert budget.used == 0
+
+
+@in_loop
+async def test_who_fills_the_budget_behind_a_request_that_waits_is_cut(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fetch may wait for minutes; what its client sends meanwhile must not stop all others."""
+    monkeypatch.setattr(connection, "HURRY_S", 0.3)
+    async with Served(queued_bytes_max=100_000) as served:
+        served.world.topics.add("t")
+        await served.world.open("t")
+        hoarder, modest, other = [await served.client() for _ in range(3)]
+        for client in (hoarder, modest):
+            client.send(FETCH, 11, fetch_of(0, wait_ms=15_000))
+        modest.send(API_VERSIONS, 0, ApiVersionsRequest())
+        header = RequestHeader(API_VERSIONS.key, 0, 2, "c")
+        hoarder.writer.write(request_frame(API_VERSIONS, header, bytes(200_000)))
+        assert await hoarder.is_closed()
+        await other.ask(PRODUCE, V, produce_of(0))
+        await modest.receive(FETCH, 11)
+        await modest.receive(API_VERSIONS, 0)
+    assert [r.getMessage().rpartition("=")[2] for r in caplog.records] == [
+        "too much waits behind one request"
+    ]
 
 
 @in_loop

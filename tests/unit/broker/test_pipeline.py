@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.pipeline import Pipeline
+from broker.pipeline import Pipeline, Watch
 
 
 class Item:
@@ -38,3 +38,13 @@ def test_clearing_gives_back_everything_in_order() -> None:
     assert [item.number for item in pipeline.clear()] == [0, 1, 2]
     assert len(pipeline) == 0
     assert pipeline.take_ready() == []
+
+
+def test_a_watch_tells_the_age_of_what_it_sees_unbroken() -> None:
+    watch, one, other = Watch(), object(), object()
+    assert [watch.age_s(thing, now) for thing, now in ((one, 5), (one, 7), (other, 8))] == [0, 2, 0]
+    assert [watch.age_s(thing, now) for thing, now in ((other, 9), (one, 10), (None, 20))] == [
+        1,
+        0,
+        0,
+    ]

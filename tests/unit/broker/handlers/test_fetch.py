@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.handlers import HANDLERS
+from broker.handlers import HANDLERS, fetch
+from broker.partition.found import Found
 from core.errors import LedgerFenced
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import FETCH
@@ -282,9 +283,41 @@ async def test_a_fetch_opens_its_partitions() -> None:
 
 
 @in_loop
-async def test_while_slow_clients_hold_the_memory_fetches_wait_and_get_nothing() -> None:
+async def test_while_slow_clients_hold_the_memory_answers_are_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch, "READ_BYTES_HELD_BACK", 2 * len(batch(2)))
     world = await filled()
     world.broker.unsent.take(world.broker.unsent.limit)
+    data = data_of(await ask(world, FETCH, 11, wanted((0, 0))))[0]
+    assert bases(data) == [0, 2]
+
+
+@in_loop
+async def test_what_is_being_read_counts_as_unsent_until_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await filled()
+    log = await world.open("t")
+    log.tail.clear()
+    read, seen = log.read_log, []
+
+    async def read_log(offset: int, max_bytes: int, *, at_least_one: bool) -> Found:
+        seen.append(world.broker.unsent.used)
+        return await read(offset, max_bytes, at_least_one=at_least_one)
+
+    monkeypatch.setattr(log, "read_log", read_log)
+    request = wanted((0, 0), (0, 0), each_max=1000, max_bytes=1 << 20)
+    data = data_of(await ask(world, FETCH, 11, request))
+    first = len(data[0].records)
+    assert seen == [1000, first + 1000]
+    assert world.broker.unsent.used == 0
+
+
+@in_loop
+async def test_while_they_hold_twice_of_it_fetches_wait_and_get_nothing() -> None:
+    world = await filled()
+    world.broker.unsent.take(2 * world.broker.unsent.limit)
     started = asyncio.get_running_loop().time()
     data = data_of(await ask(world, FETCH, 11, wanted((0, 0), wait_ms=30)))[0]
     assert asyncio.get_running_loop().time() - started >= 0.025

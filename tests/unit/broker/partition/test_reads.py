@@ -11,7 +11,7 @@ from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import Buffer
 from protocol.records.batch import read_header
 from tests.unit.broker.fakes import FakeLog, World, batch, make_world
-from tests.unit.broker.loops import in_loop
+from tests.unit.broker.loops import in_loop, turns
 
 
 async def filled(batches: int = 20) -> tuple[World, PartitionLog, FakeLog]:
@@ -79,6 +79,25 @@ async def test_the_number_of_open_readers_is_bounded() -> None:
     await readers.forget(stream)
     assert len(readers) == 0
     assert stream.readers_opened == stream.readers_closed
+
+
+@in_loop
+async def test_the_number_of_readers_in_use_is_bounded_too() -> None:
+    _, _, stream = await filled()
+    readers = OpenReaders(2)
+    inside, most = 0, 0
+
+    async def start() -> DLSN:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await turns()
+        inside -= 1
+        return DLSN(1, 0, 0)
+
+    reads = [readers.read(stream, ReadRange(0, 40, 100 + n), start) for n in range(6)]
+    assert all([(await read).parts for read in asyncio.as_completed(reads)])
+    assert most == 2
 
 
 @in_loop
