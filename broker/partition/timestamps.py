@@ -6,7 +6,7 @@ an index (written by another library, cut by a crash) is scanned whole.
 Source: reference Kafka 5.7; UnifiedLog.fetchOffsetByTimestamp.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 from broker.partition.offsets import Totals
@@ -56,13 +56,17 @@ async def newest(log: PartitionLog) -> TimestampedOffset | None:
 
 async def _newest_batch(log: PartitionLog, totals: Totals) -> tuple[int, Offset]:
     """Return largest timestamp and batch of the part of a segment that is kept, by reading it."""
-    best = (-1, log.log_start_offset)
-    async for batch in _batches(log, log.log_start_offset):
+    start = log.log_start_offset
+    best = (-1, start)
+    async for batch in _batches(log, start):
         header = read_header(batch)
         if header.base_offset >= totals.next_offset:
             break
-        if header.max_timestamp > best[0]:
-            best = (header.max_timestamp, max(header.base_offset, log.log_start_offset))
+        largest = header.max_timestamp
+        if header.base_offset < start and not header.is_log_append_time:
+            largest = max((t for at, t in _times(header, batch) if at >= start), default=-1)
+        if largest > best[0]:
+            best = (largest, max(header.base_offset, start))
     return best
 
 
@@ -70,8 +74,8 @@ async def _scan(log: PartitionLog, offset: Offset, timestamp: int) -> Timestampe
     async for batch in _batches(log, offset):
         header = read_header(batch)
         if header.max_timestamp >= timestamp:
-            found = _first_in(header, batch, timestamp)
-            if found is not None and found.offset >= log.log_start_offset:
+            found = _first_in(header, batch, timestamp, log.log_start_offset)
+            if found is not None:
                 return found
     return None
 
@@ -87,17 +91,27 @@ async def _batches(log: PartitionLog, offset: Offset) -> AsyncIterator[Buffer]:
         offset = read_header(batches[-1]).last_offset + 1
 
 
-def _first_in(header: BatchHeader, batch: Buffer, timestamp: int) -> TimestampedOffset | None:
-    """Return the batch's first record that is not older than `timestamp`."""
+def _first_in(
+    header: BatchHeader, batch: Buffer, timestamp: int, start: Offset
+) -> TimestampedOffset | None:
+    """Return the batch's first record from `start` on that is not older than `timestamp`."""
     epoch = header.partition_leader_epoch
     if header.is_log_append_time:
-        return TimestampedOffset(header.base_offset, header.max_timestamp, epoch)
+        return TimestampedOffset(max(header.base_offset, start), header.max_timestamp, epoch)
+    for offset, time in _times(header, batch):
+        if time >= timestamp and offset >= start:
+            return TimestampedOffset(offset, time, epoch)
+    return None
+
+
+def _times(header: BatchHeader, batch: Buffer) -> Iterator[tuple[Offset, int]]:
+    """Yield offset and timestamp of each record. Errors: CorruptData."""
     try:
         _, payload = payload_of(batch)
         for shape in walk(header, payload):
-            time = header.base_timestamp + shape.timestamp_delta
-            if time >= timestamp:
-                return TimestampedOffset(header.base_offset + shape.offset_delta, time, epoch)
+            yield (
+                header.base_offset + shape.offset_delta,
+                (header.base_timestamp + shape.timestamp_delta),
+            )
     except DecodeError as error:
         raise CorruptData(f"batch at offset {header.base_offset}: {error}") from error
-    return None

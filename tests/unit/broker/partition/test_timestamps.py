@@ -62,6 +62,37 @@ async def test_only_what_is_kept_counts() -> None:
     assert (latest.offset, latest.timestamp) == (11, 8)
 
 
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("start", range(len(ALL)))
+@in_loop
+async def test_a_log_start_inside_a_batch_hides_only_what_lies_before_it(
+    codec: int, start: int
+) -> None:
+    _, log = await filled(codec)
+    log.move_start(start)
+    kept = list(enumerate(ALL))[start:]
+    for timestamp in range(33):
+        expected = next((i for i, t in kept if t >= timestamp), None)
+        found = await first_at(log, timestamp)
+        assert (found.offset if found else None) == expected
+    latest = await newest(log)
+    assert latest is not None
+    largest = max(ALL[start:])
+    assert (latest.offset, latest.timestamp) == (ALL.index(largest, start), largest)
+
+
+@in_loop
+async def test_with_log_append_time_too_the_first_kept_record_is_found() -> None:
+    world, log = await filled(configs={"message.timestamp.type": "LogAppendTime"})
+    log.move_start(1)
+    found = await first_at(log, world.clock.now_ms())
+    assert found is not None
+    assert found.offset == 1
+    latest = await newest(log)
+    assert latest is not None
+    assert latest.offset == 1
+
+
 @in_loop
 async def test_an_empty_log_has_no_times() -> None:
     world = make_world()
