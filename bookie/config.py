@@ -40,6 +40,13 @@ class BookieConfig:
     preallocate_mb: int = setting(
         "journalPreAllocSizeMB", 16, "Journal and entry log reserve room in steps of this size."
     )
+    page_cache_mb: int | None = setting(
+        "entryLogPageCacheMB",
+        None,
+        "How much of the newest entries stays in the system's page cache; older pages are given "
+        "back, and whoever reads them reads from disk. -1 leaves it to the system. Unit: MiB. "
+        "Default: an eighth of the machine's memory.",
+    )
     log_size_limit: int = setting(
         "logSizeLimit", 1024 * MIB, "An entry log rolls at this size. Unit: bytes."
     )

@@ -11,6 +11,7 @@ from bookie import entry_log_format, journal_format
 from bookie.entry_log_format import LogHeader
 from bookie.group_format import TRAILER_SIZE, pack_trailer
 from bookie.marks import Mark
+from bookie.page_cache import PageCacheWindow
 from core.runtime.files import Files
 from protocol.ids import Buffer, Position
 
@@ -124,6 +125,7 @@ class EntryLog:
             self._file = GroupedFile(files, path, at.file_id, at.position)
         self.size_max = entry_log_format.POSITION_MAX
         self.step = 0
+        self.page_cache = PageCacheWindow(files, -1)
 
     def append(self, parts: list[Buffer], size: int, *, synced: bool) -> Mark:
         """Write one group of `size` bytes; return where it began."""
@@ -131,7 +133,9 @@ class EntryLog:
         if file is None or file.position + size + TRAILER_SIZE > self.size_max:
             file = self._roll(file)
         file.reserve_in_steps(self.step)
-        return Mark(file.file_id, file.append(parts, synced=synced))
+        start = file.append(parts, synced=synced)
+        self.page_cache.written(file.path, start, file.position)
+        return Mark(file.file_id, start)
 
     def mark(self) -> Mark:
         """Return where the next group begins; (0, 0) before the first one."""

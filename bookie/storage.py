@@ -25,6 +25,7 @@ from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
 from bookie.ledger_state import LedgerState
 from bookie.metrics import BookieMetrics
+from bookie.page_cache import SHARE_OF_MEMORY, PageCacheWindow
 from bookie.recovery import JournalEntry, Recovered, Recovery, load_state
 from bookie.upkeep import Upkeep
 from core.runtime.clock import Clock
@@ -99,6 +100,7 @@ class Storage:
         journal.size_max = config.journal_max_size_mb * MIB
         entry_log.size_max = config.log_size_limit
         journal.step = entry_log.step = config.preallocate_mb * MIB
+        entry_log.page_cache = PageCacheWindow(self._files, self._page_cache_bytes())
         self._log_id = found.entry_log.file_id if found.entry_log else -1
         self._commits = GroupCommit(
             journal,
@@ -110,6 +112,12 @@ class Storage:
         )
         self._put: Callable[[Item], None] = self._commits.put
         self._commits.start(found.journal)
+
+    def _page_cache_bytes(self) -> int:
+        given = self._config.page_cache_mb
+        if given is None:
+            return self._files.memory_bytes() // SHARE_OF_MEMORY
+        return given * MIB
 
     async def _add_again(self, entries: list[JournalEntry]) -> None:
         """Put entries that only the journal has into the entry log, for good."""

@@ -63,6 +63,9 @@ class Files(Protocol):
     def allocate(self, fd: int, position: Position, size: int) -> None:
         """Reserve room; what was not written reads as zeros. A hint: may do nothing."""
 
+    def forget_cached(self, fd: int, position: Position, size: int) -> None:
+        """Let the system drop synced pages of the file from its memory. A hint: may do nothing."""
+
     def truncate(self, fd: int, size: int) -> None:
         """Set the length of the file."""
 
@@ -89,6 +92,9 @@ class Files(Protocol):
 
     def sync_directory(self, path: Path) -> None:
         """Return when the names of a directory are on disk."""
+
+    def memory_bytes(self) -> int:
+        """Return how much memory the machine has."""
 
     def space(self, path: Path) -> Space:
         """Return the room of the file system."""
@@ -127,6 +133,11 @@ class SystemFiles:
         """Reserve blocks, so that a sync later has no block map to write."""
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, position, size)
+
+    def forget_cached(self, fd: int, position: Position, size: int) -> None:
+        """Drop clean pages; dirty ones stay."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, position, size, os.POSIX_FADV_DONTNEED)
 
     def truncate(self, fd: int, size: int) -> None:
         """Set the length."""
@@ -180,6 +191,10 @@ class SystemFiles:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def memory_bytes(self) -> int:
+        """Ask the system for its physical pages."""
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def space(self, path: Path) -> Space:
         """Ask the file system; free is what an ordinary user may still take."""

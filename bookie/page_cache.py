@@ -1,0 +1,67 @@
+"""How much of the entry logs stays in the operating system's page cache: the newest part.
+
+A log that is written for ever fills all memory with its pages. That costs more than it gives: each
+new page has to be found (under a hypervisor, faulted in from the host), while consumers near the
+tail are served from newer ones. So what lies further back than the window is given back, and new
+pages are recycled ones. Measured (1 MiB groups, synced, virtual machine): 269-391 MiB/s and
+1.8-2.9 s of system time for each GiB without, 1048 MiB/s and 0.3 s with. Whoever reads further back
+reads from disk. BookKeeper does this to its journal (journalRemoveFromPageCache). Used by the
+writer thread only.
+"""
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+from core.runtime.files import Files
+from protocol.ids import Position
+
+STEP_BYTES = 8 * 1024 * 1024
+"""Pages are given back in pieces of at least this size: one cheap call for many groups."""
+
+SHARE_OF_MEMORY = 8
+"""The window takes this part of the machine's memory, unless it was set."""
+
+
+class _Piece(NamedTuple):
+    path: Path
+    start: Position
+    end: Position
+
+
+class PageCacheWindow:
+    """Remembers what was written lately and lets go of what is older than `size_max` bytes."""
+
+    def __init__(self, files: Files, size_max: int) -> None:
+        """`size_max` below 0: leave everything to the operating system."""
+        self._files = files
+        self._size_max = size_max
+        self._pieces: deque[_Piece] = deque()
+        self._size = 0
+
+    def written(self, path: Path, start: Position, end: Position) -> None:
+        """Take note of bytes that were written and synced. Cost: a system call each 8 MiB."""
+        if self._size_max < 0:
+            return
+        newest = self._pieces[-1] if self._pieces else None
+        if newest is not None and newest.path == path and newest.end - newest.start < STEP_BYTES:
+            start = newest.start
+            self._size -= newest.end - newest.start
+            self._pieces.pop()
+        self._pieces.append(_Piece(path, start, end))
+        self._size += end - start
+        while self._size > self._size_max and len(self._pieces) > 1:
+            oldest = self._pieces.popleft()
+            self._size -= oldest.end - oldest.start
+            self._forget(oldest)
+
+    def _forget(self, piece: _Piece) -> None:
+        try:
+            fd = self._files.open(piece.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return  # its ledgers are gone, and its pages with them
+        try:
+            self._files.forget_cached(fd, piece.start, piece.end - piece.start)
+        finally:
+            self._files.close(fd)
