@@ -26,6 +26,7 @@ from protocol.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.validate import InvalidBatch
 
 ZSTD_SINCE = 7
@@ -82,7 +83,7 @@ def _append(ctx: RequestContext, acks: int, topic: str, data: PartitionProduceDa
     if log is None:
         return _append_when_open(ctx, topic, index, records)
     try:
-        return log.append(records, log.check(records, ctx.header.api_version >= ZSTD_SINCE))
+        return log.append(records, _checked(ctx, log, records))
     except InvalidBatch as error:
         return _refused_batch(index, error)
 
@@ -98,7 +99,7 @@ def _append_when_open(
             _settle(future, log)
             return
         try:
-            header = log.check(records, ctx.header.api_version >= ZSTD_SINCE)
+            header = _checked(ctx, log, records)
         except InvalidBatch as error:
             _settle(future, _refused_batch(index, error))
             return
@@ -106,6 +107,18 @@ def _append_when_open(
 
     ctx.broker.partitions.visit(topic, index, append)
     return future
+
+
+def _checked(ctx: RequestContext, log: PartitionLog, records: memoryview) -> BatchHeader:
+    """Return the header of a batch that may be appended. Errors: InvalidBatch.
+
+    A batch of a transaction would stay open for ever: nobody can end a transaction here yet.
+    """
+    header = log.check(records, ctx.header.api_version >= ZSTD_SINCE)
+    if header.attributes & TRANSACTIONAL:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        raise InvalidBatch(code, "This broker has no transactions yet.")
+    return header
 
 
 def _settle(future: asyncio.Future[LateOutcome], outcome: LateOutcome) -> None:

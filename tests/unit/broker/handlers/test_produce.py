@@ -10,6 +10,7 @@ from protocol.kafka.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from protocol.records.batch import TRANSACTIONAL
 from protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask
@@ -81,6 +82,11 @@ async def test_each_partition_is_answered_on_its_own(version: int) -> None:
         (
             ("t", 0, batch()),
             {"transactional_id": "x"},
+            E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+        (
+            ("t", 0, memoryview(build_batch([Record(value=b"v")], attributes=TRANSACTIONAL))),
+            {},
             E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
         (("t", 0, batch(1, size=2_000_000)), {}, E.MESSAGE_TOO_LARGE),
