@@ -4,6 +4,7 @@ Every broker can do what Kafka's controller does, so the one that is asked names
 Source: KafkaApis.handleDescribeCluster; reference Kafka 7.1.
 """
 
+from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.context import RequestContext
 from broker.handlers import handles
 from protocol.errors import ErrorCode
@@ -36,6 +37,9 @@ def describe_cluster(
         )
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
         controller_id=broker.node_id,
         brokers=[
             DescribeClusterBroker(

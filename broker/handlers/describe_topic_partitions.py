@@ -3,6 +3,8 @@
 Source: DescribeTopicPartitionsRequestHandler; KIP-966.
 """
 
+from broker.cluster.names import name_fault
+from broker.cluster.operations import TOPIC_OPERATIONS
 from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.handlers import handles
@@ -75,10 +77,12 @@ def _describe(
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=bytes(16)
-    )
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name_fault(name) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=bytes(16))

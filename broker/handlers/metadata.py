@@ -8,6 +8,7 @@ Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 import logging
 
 from broker.cluster.names import INTERNAL_TOPICS, name_fault
+from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
@@ -39,6 +40,11 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     else:
         create = request.allow_auto_topic_creation and broker.config.auto_create_topics
         topics = [await _find(ctx, wanted, create=create) for wanted in request.topics or ()]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -51,6 +57,7 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
 
 

@@ -63,6 +63,18 @@ async def test_brokers_controller_and_leaders() -> None:
     assert (await ask(world, METADATA, 1, named("__consumer_offsets"))).topics[0].is_internal
 
 
+@in_loop
+async def test_what_one_may_do_is_said_when_asked() -> None:
+    world = prepared()
+    for asked, topic, cluster in [(True, 3576, 8096), (False, -(1 << 31), -(1 << 31))]:
+        request = named("b")
+        request.include_topic_authorized_operations = asked
+        request.include_cluster_authorized_operations = asked
+        response = await ask(world, METADATA, 8, request)
+        assert response.cluster_authorized_operations == cluster
+        assert response.topics[0].topic_authorized_operations == topic
+
+
 @pytest.mark.parametrize(
     ("name", "code"),
     [

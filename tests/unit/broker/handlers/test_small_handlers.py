@@ -79,6 +79,10 @@ async def test_the_cluster_is_this_broker(version: int) -> None:
     response = await ask(world, DESCRIBE_CLUSTER, version, DescribeClusterRequest())
     assert (response.cluster_id, response.controller_id) == (world.broker.cluster_id, 1)
     assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(1, "broker.test", 9092)]
+    assert response.cluster_authorized_operations == -(1 << 31)
+    asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    response = await ask(world, DESCRIBE_CLUSTER, version, asked)
+    assert response.cluster_authorized_operations == 8096
 
 
 @pytest.mark.parametrize(
@@ -107,9 +111,14 @@ async def test_partitions_come_page_by_page() -> None:
             partition_index=response.next_cursor.partition_index,
         )
     assert pages == [[("a", [0, 1])], [("b", [0, 1])], [("b", [2]), ("c", [0])]]
-    missing = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="none")])
-    answer = (await ask(world, DESCRIBE_TOPIC_PARTITIONS, 0, missing)).topics[0]
-    assert (answer.name, answer.error_code) == ("none", E.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [t.topic_authorized_operations for t in response.topics] == [3576, 3576]
+    for name, code in [
+        ("none", E.UNKNOWN_TOPIC_OR_PARTITION),
+        ("bad name", E.INVALID_TOPIC_EXCEPTION),
+    ]:
+        missing = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
+        answer = (await ask(world, DESCRIBE_TOPIC_PARTITIONS, 0, missing)).topics[0]
+        assert (answer.name, answer.error_code) == (name, code)
 
 
 @in_loop
