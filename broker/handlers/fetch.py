@@ -96,7 +96,9 @@ class _Target:
 
     def _check_fetched(self, log: PartitionLog) -> None:
         epoch, end = log.end_of_epoch(self.partition.last_fetched_epoch)
-        if epoch < self.partition.last_fetched_epoch or end < self.partition.fetch_offset:
+        if epoch < 0:
+            self.error = ErrorCode.OFFSET_OUT_OF_RANGE
+        elif epoch < self.partition.last_fetched_epoch or end < self.partition.fetch_offset:
             self.diverging = EpochEndOffset(epoch=epoch, end_offset=end)
 
     @property

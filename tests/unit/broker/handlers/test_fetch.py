@@ -209,6 +209,10 @@ async def test_a_client_that_read_another_history_is_told_where_it_parted() -> N
     parted = data_of(await ask(world, FETCH, 12, wanted(asked)))[0]
     assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (1, 8)
     assert bases(parted) == []
+    asked.last_fetched_epoch = 10  # to come: nothing to part from
+    ahead = data_of(await ask(world, FETCH, 12, wanted(asked)))[0]
+    assert ahead.error_code == E.OFFSET_OUT_OF_RANGE
+    assert ahead.diverging_epoch.epoch == -1
 
 
 @in_loop
