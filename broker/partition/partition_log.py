@@ -159,9 +159,10 @@ class PartitionLog:
         base = self.log_end_offset
         last = base + header.last_offset_delta
         stamp(batch, base, self.leader_epoch)
+        now_ms = self.state.now_ms = self._clock.now_ms()  # also for the log's table of producers
         time_ms = -1
         if self._rules.log_append_time:
-            time_ms = self._clock.now_ms()
+            time_ms = now_ms
             stamp_log_append_time(batch, time_ms)
         assert self._writer is not None
         try:
@@ -170,7 +171,7 @@ class PartitionLog:
             logger.warning("append failed partition=%s error=%r", self.partition, error)
             return self._answered(error_code(error))
         if header.producer_id >= 0:
-            self._producers.record(header, base, self._clock.now_ms(), time_ms)
+            self._producers.record(header, base, now_ms, time_ms)
         future: asyncio.Future[AppendOutcome] = self._loop.create_future()
         self._pending.append(_Pending(last, base, time_ms, batch, future))
         self.log_end_offset = last + 1

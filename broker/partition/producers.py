@@ -154,8 +154,9 @@ class Producers:
 
     def _forget_oldest(self) -> None:
         """Make room for a tenth of the limit, so that a flood pays for the search only rarely."""
-        ages = sorted(producer.active_ms for producer in self._producers.values())
-        self.expire(ages[len(ages) // 10] + 1)
+        ages = sorted((each.active_ms, key) for key, each in self._producers.items())
+        for _, key in ages[: len(ages) // 10 + 1]:
+            del self._producers[key]
 
 
 def _after(sequence: int) -> int:

@@ -51,7 +51,8 @@ class OpenReaders:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._turns = asyncio.Semaphore(limit)  # those in use are not among the kept ones
-        self._cursors: OrderedDict[tuple[str, Offset], _Cursor] = OrderedDict()
+        # By log, not by its name: a topic that was made again has another log of that name.
+        self._cursors: OrderedDict[tuple[Log, Offset], _Cursor] = OrderedDict()
         self._leaving: list[_Cursor] = []  # to be closed by whoever waits next
 
     def __len__(self) -> int:
@@ -71,7 +72,7 @@ class OpenReaders:
     async def _read(
         self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[DLSN | None]]
     ) -> Found:
-        cursor = self._cursors.pop((log.name, span.offset), None)
+        cursor = self._cursors.pop((log, span.offset), None)
         if cursor is None:
             start = await locate()
             if start is None:
@@ -84,13 +85,13 @@ class OpenReaders:
         finally:
             if not whole:
                 self._leaving.append(cursor)
-        self._keep(log.name, cursor)
+        self._keep(log, cursor)
         await self._close_leaving()
         return found
 
     async def forget(self, log: Log) -> None:
         """Close the readers of a log. Errors: none."""
-        for key in [key for key in self._cursors if key[0] == log.name]:
+        for key in [key for key in self._cursors if key[0] is log]:
             self._leaving.append(self._cursors.pop(key))
         await self._close_leaving()
 
@@ -100,8 +101,8 @@ class OpenReaders:
         self._cursors.clear()
         await self._close_leaving()
 
-    def _keep(self, name: str, cursor: _Cursor) -> None:
-        key = (name, cursor.next_offset)
+    def _keep(self, log: Log, cursor: _Cursor) -> None:
+        key = (log, cursor.next_offset)
         twin = self._cursors.pop(key, None)  # two consumers met; one reader is enough
         if twin is not None:
             self._leaving.append(twin)

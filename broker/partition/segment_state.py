@@ -35,7 +35,7 @@ class PartitionState:
     """Producers, leader epochs and segment indexes of one partition, as of its last entry."""
 
     def __init__(self, now_ms: int) -> None:
-        """`now_ms`: when a producer that is only known from the log counts as last active."""
+        """`now_ms`: the time at which what is counted next was written; the owner moves it."""
         self.producers = Producers()
         self.epochs = LeaderEpochs()
         self.next_offset: Offset = 0

@@ -14,7 +14,7 @@ import msgspec
 
 from broker.errors import KafkaError
 from broker.partition.partition_log import PartitionLog
-from core.errors import CorruptData
+from core.errors import CorruptData, Unavailable
 from core.log.log import Log
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
@@ -72,6 +72,7 @@ async def delete_segments_before(log: PartitionLog, offset: Offset) -> None:
     if first_kept is None:
         segments = list(log.log.segments)
         first_kept = segments[-1].lssn if segments else 0
+    _check_owned(log)
     purged = await log.log.purge_segments(first_kept)
     if purged:
         log.segments.forget_missing()
@@ -83,13 +84,24 @@ async def delete_segments_before(log: PartitionLog, offset: Offset) -> None:
 
 async def raise_log_start(log: PartitionLog, offset: Offset) -> None:
     """Move the log start to `offset`, on disk first. Errors: CoreError."""
+    _check_owned(log)
     offset = log.claim_start(offset)
     if offset > log.log_start_offset:
         await log.log.set_data(msgspec.json.encode(LogNotes(log_start_offset=offset)))
         log.move_start(offset)
         position = await log.locate(log.log_start_offset)
+        _check_owned(log)
         if position is not None:
             await log.log.truncate(position)
+
+
+def _check_owned(log: PartitionLog) -> None:
+    """Refuse to trim for an owner that gave the partition up. Errors: Unavailable.
+
+    Its stream may have another owner by now, or its name another topic: their start and segments.
+    """
+    if log.failure is not None:
+        raise Unavailable(f"partition {log.partition} was given up")
 
 
 async def segments_for_retention(log: PartitionLog) -> list[SegmentFacts]:

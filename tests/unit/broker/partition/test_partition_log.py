@@ -280,3 +280,17 @@ async def test_a_log_that_does_not_decode_cannot_be_opened() -> None:
     world.log("t").open_error = CorruptData("bad snapshot")
     with pytest.raises(Exception, match="KAFKA_STORAGE_ERROR"):
         await world.open("t")
+
+
+@in_loop
+async def test_a_producer_that_wrote_lately_outlives_expiry_a_roll_and_a_restart() -> None:
+    world = make_world()
+    log = await opened(world)
+    await produce(log, batch(producer=Producer(7, 0, 0)))
+    world.clock.advance_ms(100_000)
+    await produce(log, batch(producer=Producer(7, 0, 1)))
+    assert log.expire_producers(world.clock.now_ms() - 50_000) == 0
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    again = await world.open("t")
+    assert await produce(again, batch(producer=Producer(7, 0, 1))) == AppendResult(1, -1, 0)
+    assert again.log_end_offset == 2

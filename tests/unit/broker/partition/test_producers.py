@@ -184,3 +184,14 @@ def test_a_copy_goes_its_own_way() -> None:
     twin.record(header(1), 1, 1)
     assert state.check(header(1)) is None
     assert isinstance(twin.check(header(1)), SeenBatch)
+
+
+def test_a_flood_in_one_moment_takes_a_part_of_the_producers_not_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PRODUCERS_MAX", 100)
+    state = Producers()
+    for pid in range(101):
+        state.record(header(0, pid=pid), pid, 1000)
+    assert 80 < len(state) <= 100
+    assert state.check(header(0, pid=99)) == SeenBatch(0, 99, 0, -1)

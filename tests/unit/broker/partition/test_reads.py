@@ -8,7 +8,7 @@ from broker.partition.partition_log import PartitionLog
 from broker.partition.reads import OpenReaders, ReadRange
 from core.errors import BookieUnavailable
 from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import Buffer
+from protocol.ids import Buffer, TopicPartition
 from protocol.records.batch import read_header
 from tests.unit.broker.fakes import FakeLog, World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns
@@ -147,3 +147,22 @@ async def test_an_offset_that_no_record_reaches_is_nothing() -> None:
 
     found = await OpenReaders(1).read(stream, ReadRange(7, 40, 100), nowhere)
     assert (found.parts, found.size) == ((), 0)
+
+
+@in_loop
+async def test_a_read_that_outlives_its_log_leaves_no_reader_for_another_of_that_name() -> None:
+    world, log, stream = await filled()
+    reading = asyncio.create_task(log.read_log(0, len(batch(2)), at_least_one=True))
+    await asyncio.sleep(0)
+    assert stream.readers_opened == 1
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    await reading
+    recreated = FakeLog("t-0")
+    world.namespace.logs["t-0"] = recreated
+    other = await world.open("t")
+    for _ in range(3):
+        data = batch(2, size=77)
+        await other.append(data, other.check(data))
+    other.tail.clear()
+    found = await other.read_log(2, 1, at_least_one=True)
+    assert [len(part) for part in found.parts] == [len(batch(2, size=77))]

@@ -12,7 +12,7 @@ from broker.partition.trimming import (
     delete_segments_before,
     segments_for_retention,
 )
-from core.errors import CorruptData
+from core.errors import CorruptData, Unavailable
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
@@ -119,3 +119,26 @@ async def test_segments_are_known_from_memory_from_their_index_and_by_reading() 
     reads = world.log("t").reads
     await segments_for_retention(again)
     assert world.log("t").reads == reads
+
+
+@in_loop
+async def test_a_partition_that_was_given_up_trims_nothing_any_more() -> None:
+    """Whoever opened it since, perhaps as another topic of that name, has a start of its own."""
+    world, log = await with_segments(2, 2, 2)
+    await log.close()
+    kept = lssns(world)
+    with pytest.raises(Unavailable):
+        await delete_segments_before(log, 6)
+    assert (world.log("t").data, world.log("t").truncated, lssns(world)) == (b"", None, kept)
+
+
+@in_loop
+async def test_a_partition_that_is_given_up_meanwhile_trims_no_further() -> None:
+    world, log = await with_segments(2, 2, 2)
+    kept = lssns(world)
+    trimming = asyncio.create_task(delete_segments_before(log, 6))  # waits for its first write
+    await asyncio.sleep(0)
+    await log.close()
+    with pytest.raises(Unavailable):
+        await trimming
+    assert (world.log("t").truncated, lssns(world)) == (None, kept)
