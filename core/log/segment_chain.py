@@ -96,7 +96,7 @@ class SegmentChain:
 
     async def settled(self) -> None:
         """Wait until no roll is under way, however it ended."""
-        if self._advancing is not None and not self._advancing.done():
+        while self._advancing is not None and not self._advancing.done():
             await asyncio.wait([self._advancing])
 
     def on_all_confirmed(self) -> None:

@@ -430,3 +430,22 @@ def test_numbers(tmp_path: Path) -> None:
         assert (metrics.replayed_records_total, metrics.writers) == (1, 0)
 
     run_world(tmp_path, story)
+
+
+def test_rolls_that_are_asked_for_at_once_come_one_after_the_other(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener(), RecordState())
+        await write(writer, 0)
+        async with asyncio.TaskGroup() as group:
+            rolling = group.create_task(writer.roll())
+            while not log.segments.at_or_after(2):  # noqa: ASYNC110 - the log has no event for it
+                await asyncio.sleep(0)
+            put(writer, 1)
+            for _ in range(2):
+                group.create_task(writer.roll())
+            await rolling
+        await writer.close()
+        assert await txids_of(log) == [0, 1]
+
+    run_world(tmp_path, story)
