@@ -28,13 +28,19 @@ from protocol.kafka.messages.metadata import (
 logger = logging.getLogger(__name__)
 
 NO_ID = bytes(16)
+IDS_SINCE = 12
+"""Null names and ids are on the wire from v10 on and may be used from v12 on."""
 
 
 @handles(METADATA)
 async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Describe the topics that are asked for, or all."""
-    broker = ctx.broker
-    everything = request.topics is None or (not request.topics and ctx.header.api_version == 0)
+    broker, version = ctx.broker, ctx.header.api_version
+    if version < IDS_SINCE and any(
+        topic.name is None or topic.topic_id != NO_ID for topic in request.topics or ()
+    ):
+        return _refuse_all(request)
+    everything = request.topics is None or (not request.topics and version == 0)
     if everything:
         topics = [_describe(ctx, topic) for topic in broker.topics.all()]
     else:
@@ -58,6 +64,13 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         controller_id=broker.node_id,
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def _refuse_all(request: MetadataRequest) -> MetadataResponse:
+    code = ErrorCode.INVALID_REQUEST
+    return MetadataResponse(
+        topics=[_missing(each.name or "", code, each.topic_id) for each in request.topics or ()]
     )
 
 

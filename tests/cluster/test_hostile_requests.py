@@ -286,6 +286,21 @@ def test_topic_names_that_are_none(hostile: TailraceProcess, name: str) -> None:
     assert found.topics[0].error_code == 17
 
 
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "any"])
+def test_topic_ids_in_metadata_before_v12(
+    client: RawClient, topic: str, version: int, name: str | None
+) -> None:
+    """They are on the wire from v10 on, and may not be used before v12."""
+    by_id = MetadataRequestTopic(topic_id=topic_id(client, topic), name=name)
+    asked = MetadataRequest(topics=[by_id, MetadataRequestTopic(name=topic)])
+    answers = client.ask(METADATA, version, asked).topics
+    assert [(each.name, each.error_code) for each in answers] == [
+        (name or "", INVALID_REQUEST),
+        (topic, INVALID_REQUEST),
+    ]
+
+
 # ---- groups
 
 
