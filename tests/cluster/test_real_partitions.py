@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig, NetworkConfig
+from broker.errors import KafkaError
 from broker.partition.partition_log import AppendResult, PartitionLog
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.retained import RetainedPartition
@@ -12,6 +13,8 @@ from broker.partition.timestamps import first_at, newest
 from broker.partition.trimming import delete_records, segments_for_retention
 from broker.server import BrokerServer
 from compaction.retention import judge
+from core.runtime.files import SystemFiles
+from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.records.batch import read_header
 from protocol.records.record import Producer
@@ -148,3 +151,28 @@ async def test_a_segment_rolls_by_the_topics_own_size(tmp_path: Path) -> None:
             await append(log, number, size=400)
         assert len(await segments_for_retention(log)) >= 3  # rolling goes on beside appending
         assert await bases(log, 0) == list(range(0, 80, 2))
+
+
+@in_loop
+async def test_a_failed_disk_answers_whoever_waits_and_lets_the_broker_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        await server._broker.topics.create("t", 2)
+        log = await partitions_of(server).open(T0)
+        await append(log, 0)
+
+        def sync(_files: SystemFiles, _fd: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(SystemFiles, "sync", sync)
+            data = batch(2, producer=Producer(9, 0, 2))
+            outcome = await log.append(data, log.check(data))
+            assert outcome is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            with pytest.raises(KafkaError):
+                await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        log = await partitions_of(server).open(T0)
+        await append(log, 1)  # whether it had landed or not, it is there once
+        assert await bases(log, 0) == [0, 2]
