@@ -136,7 +136,7 @@ class ShardRunner:
         """Delete the offsets of a topic that is gone, at once or when they are loaded."""
         if self.shard is not None:
             self._act(self.shard.drop_topic(topic))
-        elif self._loading is not None:
+        else:
             self._dropped_topics.append(topic)
 
     def _act(self, effects: Effects) -> None:

@@ -221,6 +221,19 @@ async def test_a_topic_deleted_while_offsets_load_takes_them_along() -> None:
 
 
 @in_loop
+async def test_a_topic_deleted_before_offsets_load_takes_them_along() -> None:
+    async with running_groups() as groups:
+        await groups.commit(1)
+        topic = groups.world.topics.get("t")
+        assert topic is not None
+        await groups.restart()  # partitions load one after the other: this one not yet
+        await groups.coordinator.on_topic_deleting(topic)
+        await groups.coordinator.prepare(GROUP)
+        assert await groups.coordinator.settle(GROUP) is NONE
+        assert groups.committed() is None
+
+
+@in_loop
 async def test_without_the_internal_topic_there_are_no_groups() -> None:
     async with running_groups() as groups:
         await groups.stable()
