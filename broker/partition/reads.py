@@ -29,11 +29,6 @@ class ReadRange(NamedTuple):
     """The first batch is returned even if it is larger than `max_bytes`."""
 
 
-class _Batch(NamedTuple):
-    last_offset: Offset
-    data: Buffer
-
-
 class _Cursor:
     """An open reader, and what it returned beyond what was asked for."""
 
@@ -42,7 +37,7 @@ class _Cursor:
     def __init__(self, reader: LogReader, next_offset: Offset) -> None:
         self.reader = reader
         self.next_offset = next_offset
-        self.ahead: list[_Batch] = []
+        self.ahead: list[tuple[Offset, Buffer]] = []  # last offset and bytes of each batch
 
 
 class OpenReaders:
@@ -126,11 +121,8 @@ async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
     while True:
         if not cursor.ahead:
             records = await cursor.reader.read(max(span.max_bytes - size, 1))
-            cursor.ahead = [
-                _Batch(each.record.txid, each.record.payload)
-                for each in records
-                if each.record.txid >= span.offset
-            ]
+            first = span.offset
+            cursor.ahead = [(r.txid, r.payload) for _, r in records if r.txid >= first]
             if not records:
                 return Found(found, size, limited=False)
         taken = 0

@@ -30,17 +30,19 @@ def read_slots(segment: SegmentMetadata, entry: Entry) -> Slots:
         raise CorruptData(f"entry {entry.entry_id} of ledger {entry.ledger_id}: {error}") from error
 
 
-def visible_records(segment: SegmentMetadata, entry: Entry) -> Iterator[LogRecordWithDLSN]:
-    """Yield what readers see of an entry: no control records, record sets taken apart.
+def visible_records(segment: SegmentMetadata, entry: Entry) -> list[LogRecordWithDLSN]:
+    """Return what readers see of an entry: no control records, record sets taken apart.
 
     The end-of-stream record is visible. Errors: CorruptData.
     """
     lssn, entry_id = segment.lssn, entry.entry_id
+    visible: list[LogRecordWithDLSN] = []
     for slot, record in read_slots(segment, entry):
         if not record.flags:
-            yield LogRecordWithDLSN(DLSN(lssn, entry_id, slot), record)
+            visible.append(LogRecordWithDLSN(DLSN(lssn, entry_id, slot), record))
         elif not record.is_control:
-            yield from _expanded(lssn, entry, slot, record)
+            visible.extend(_expanded(lssn, entry, slot, record))
+    return visible
 
 
 def _expanded(lssn: int, entry: Entry, slot: int, record: LogRecord) -> Iterator[LogRecordWithDLSN]:

@@ -17,7 +17,7 @@ from core.log.segment_view import SegmentView
 from core.log.segments import SegmentList
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import HEADER_SIZE
+from protocol.distributedlog.record import END_OF_STREAM, HEADER_SIZE
 
 
 class ReadableLog(Protocol):
@@ -90,9 +90,9 @@ class LogReader:
     async def _take(self, taken: list[LogRecordWithDLSN], left: int) -> None:
         ready = self._ready
         while left > 0 and (ready or await self._fill(left)):
-            record = ready[0].record
-            if record.is_end_of_stream:
-                raise EndOfStream(f"the log was sealed at {ready[0].dlsn}")
+            dlsn, record = ready[0]
+            if record.flags & END_OF_STREAM:
+                raise EndOfStream(f"the log was sealed at {dlsn}")
             left -= HEADER_SIZE + len(record.payload)
             if left < 0 and taken:
                 return
@@ -138,12 +138,12 @@ class LogReader:
         assert self._ahead is not None
         last, is_final = await view.readable()
         entries = await self._ahead.read(last, max_bytes)
+        start = self._start
         for entry in entries:
-            self._ready.extend(
-                record
-                for record in visible_records(view.metadata, entry)
-                if record.dlsn >= self._start
-            )
+            records = visible_records(view.metadata, entry)
+            if entry.entry_id <= start.entry_id:
+                records = [record for record in records if record.dlsn >= start]
+            self._ready.extend(records)
         if entries:
             return True
         if is_final:

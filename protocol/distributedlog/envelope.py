@@ -14,10 +14,11 @@ from typing import TypeAlias
 from protocol.distributedlog.lz4_block import pack_lz4, unpack_lz4
 from protocol.distributedlog.record import (
     HEADER_SIZE,
+    RECORD_SET,
     LogRecord,
     RecordParts,
     pack_metadata,
-    read_record,
+    read_records,
 )
 from protocol.distributedlog.record_set import count_records
 from protocol.errors import BadLength, BadValue, BufferUnderflow
@@ -88,11 +89,10 @@ def unpack_envelope(payload: Buffer, enveloped: bool = True) -> Slots:  # noqa: 
     """
     body = _open(payload) if enveloped else payload
     slots: Slots = []
-    at = slot = 0
-    while at < len(body):
-        record, at = read_record(body, at)
+    slot = 0
+    for record in read_records(body):
         slots.append((slot, record))
-        slot += count_records(record)
+        slot += count_records(record) if record.flags & RECORD_SET else 1
     return slots
 
 

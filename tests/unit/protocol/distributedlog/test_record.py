@@ -9,7 +9,7 @@ from protocol.distributedlog.record import (
     control_record,
     end_of_stream_record,
     pack_metadata,
-    read_record,
+    read_records,
 )
 from protocol.errors import BadLength, DecodeError
 from tests.strategies import hostile, log_records
@@ -31,7 +31,7 @@ def bare(record: LogRecord | RecordParts) -> bytes:
 def test_records_of_the_reference(record: LogRecord, packed: str) -> None:
     data = bytes.fromhex(packed.replace(" ", ""))
     assert bare(record) == data
-    assert read_record(data, 0) == (record, len(data))
+    assert read_records(data) == [record]
     assert record.size_bytes == len(data)
 
 
@@ -45,15 +45,15 @@ def test_what_a_record_is() -> None:
 @given(log_records)
 def test_comes_back_whole_and_not_cut(record: LogRecord) -> None:
     data = bare(record)
-    assert read_record(data, 0) == (record, len(data))
-    for length in range(len(data)):
+    assert read_records(data) == [record]
+    for length in range(1, len(data)):
         with pytest.raises(DecodeError):
-            read_record(data[:length], 0)
+            read_records(data[:length])
 
 
 def test_unused_high_bits_of_the_metadata_are_ignored() -> None:
     data = b"\xff\xff" + bare(LogRecord(7, b"x", 1, 5))[2:]
-    assert read_record(data, 0)[0] == LogRecord(7, b"x", 1, 5)
+    assert read_records(data) == [LogRecord(7, b"x", 1, 5)]
 
 
 def test_a_position_that_java_could_not_hold_is_our_bug() -> None:
@@ -66,13 +66,13 @@ def test_a_negative_length_is_refused() -> None:
     data = bytearray(bare(LogRecord(7, b"hello")))
     data[16:20] = b"\xff\xff\xff\xff"
     with pytest.raises(BadLength):
-        read_record(data, 0)
+        read_records(data)
 
 
 @given(hostile(log_records.map(bare)))
 def test_hostile_bytes_give_a_record_or_a_decode_error(data: bytes) -> None:
     try:
-        record, at = read_record(data, 0)
+        records = read_records(data)
     except DecodeError:
         return
-    assert at == record.size_bytes <= len(data)
+    assert sum(record.size_bytes for record in records) == len(data)
