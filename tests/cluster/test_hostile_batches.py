@@ -2,7 +2,7 @@
 
 import gzip
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import cramjam
 import lz4.frame
@@ -119,21 +119,19 @@ def test_a_bad_batch_is_refused_and_nothing_else(
         assert all_values(client, topic) == [b"one", b"two"]
 
 
-def _bombs() -> dict[str, tuple[int, bytes]]:
-    """Return batches below the topic's limit that want to be far more than memory."""
-    zeros = bytes(16 * MEBIBYTE)
-    return {
-        "gzip": (1, gzip.compress(zeros, 1)),
-        "gzip members": (1, gzip.compress(zeros, 9) * 60),
-        "lz4": (3, lz4.frame.compress(zeros * 15, store_size=False)),
-        "zstd": (4, bytes(cramjam.zstd.compress(zeros * 16))),
-        "zstd frames": (4, bytes(cramjam.zstd.compress(zeros)) * 400),
-        "snappy": (2, b"\xff\xff\xff\xff\x0f" + bytes(1000)),
-        "xerial": (
-            2,
-            b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, 9) + b"\xff\xff\xff\xff\x07" + bytes(4),
-        ),
-    }
+ZEROS = 16 * MEBIBYTE
+BOMBS: dict[str, tuple[int, Callable[[], bytes]]] = {
+    "gzip members": (1, lambda: gzip.compress(bytes(ZEROS), 9) * 60),
+    "lz4": (3, lambda: lz4.frame.compress(bytes(15 * ZEROS), store_size=False)),
+    "zstd": (4, lambda: bytes(cramjam.zstd.compress(bytes(16 * ZEROS)))),
+    "zstd frames": (4, lambda: bytes(cramjam.zstd.compress(bytes(ZEROS))) * 400),
+    "snappy": (2, lambda: b"\xff\xff\xff\xff\x0f" + bytes(1000)),
+    "xerial": (
+        2,
+        lambda: b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, 9) + b"\xff\xff\xff\xff\7" + bytes(4),
+    ),
+}
+"""Batches below the topic's limit that want to be far more; made only when they are sent."""
 
 
 @pytest.fixture
@@ -142,10 +140,10 @@ def memory_allowed(request: pytest.FixtureRequest) -> int:
     return (200 if "bomb" in request.node.name else 96) * MEBIBYTE
 
 
-@pytest.mark.parametrize("name", [name for name in _bombs() if name != "gzip"])
+@pytest.mark.parametrize("name", BOMBS)
 def test_a_compressed_bomb_is_refused(hostile: TailraceProcess, name: str, topic: str) -> None:
-    codec, payload = _bombs()[name]
-    records = _with_payload(codec, payload)
+    codec, payload = BOMBS[name]
+    records = _with_payload(codec, payload())
     assert len(records) < 1_048_588
     create_topic(hostile, topic)
     with RawClient(hostile) as client:
@@ -154,14 +152,15 @@ def test_a_compressed_bomb_is_refused(hostile: TailraceProcess, name: str, topic
         assert produce(client, topic, GOOD).base_offset == 0
 
 
-@pytest.mark.parametrize(
-    ("codec", "unit"), [(1, gzip.compress(b"")), (3, lz4.frame.compress(b"", store_size=False))]
-)
+@pytest.mark.parametrize("codec", ["gzip", "lz4"])
 def test_a_batch_of_a_hundred_thousand_empty_streams(
-    hostile: TailraceProcess, codec: int, unit: bytes, topic: str
+    hostile: TailraceProcess, codec: str, topic: str
 ) -> None:
     """Nothing comes out of it, and still every one of them wants to be begun and ended."""
-    records = _with_payload(codec, unit * (1_000_000 // len(unit)))
+    number, unit = (1, gzip.compress(b""))
+    if codec == "lz4":
+        number, unit = 3, lz4.frame.compress(b"", store_size=False)
+    records = _with_payload(number, unit * (1_000_000 // len(unit)))
     create_topic(hostile, topic)
     with RawClient(hostile) as client:
         assert produce(client, topic, records).error_code == CORRUPT_MESSAGE

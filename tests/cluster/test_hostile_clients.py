@@ -128,6 +128,19 @@ def test_a_flood_behind_a_request_that_waits(
         bystander.wait_for_rounds()
 
 
+def test_a_flood_of_batches_that_nobody_waits_for(
+    hostile: TailraceProcess, bystander: Bystander, topic: str
+) -> None:
+    """With acks=0 nothing slows the client but the socket that is not read."""
+    create_topic(hostile, topic)
+    with RawClient(hostile) as client:
+        flood = client.frame(PRODUCE, 9, produce_request(topic, batch(bytes(1_000_000)), acks=0))
+        for _ in range(150):
+            client.send_bytes(flood)
+        bystander.wait_for_rounds()
+        assert produce(client, topic, batch(b"end")).base_offset == 150
+
+
 def test_large_requests_behind_one_that_waits(
     hostile: TailraceProcess, bystander: Bystander, topic: str
 ) -> None:
