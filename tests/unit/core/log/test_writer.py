@@ -449,3 +449,24 @@ def test_rolls_that_are_asked_for_at_once_come_one_after_the_other(tmp_path: Pat
         assert await txids_of(log) == [0, 1]
 
     run_world(tmp_path, story)
+
+
+def test_a_record_is_confirmed_with_its_own_entry_not_with_an_earlier_one(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        listener = Listener()
+        writer = await log.open_writer(listener)
+        await write(writer, 0)
+        world.bookie.hold()
+        for txid in (1, 2, 3):
+            put(writer, txid)
+            await settle()
+        assert (world.bookie.held_count, listener.last) == (3, 0)
+        for txid in (1, 2, 3):
+            world.bookie.release(1)
+            await settle()
+            assert (listener.last, writer.confirmed_txid) == (txid, txid)
+        world.bookie.release()
+        await writer.close()
+
+    run_world(tmp_path, story)
