@@ -59,7 +59,8 @@ class NetworkConfig:
     response_bytes_max: int = setting(
         "queued.max.response.bytes",
         256 * 1024 * 1024,
-        "Unsent bytes of all slow clients; beyond it fetches are answered empty. Unit: bytes.",
+        "Unsent bytes of slow clients and what fetches read; beyond it answers are small, beyond "
+        "twice of it empty, and who does not drain is cut after 3 s. Unit: bytes.",
     )
     stall_ms: int = setting(
         "connection.stall.timeout.ms",

@@ -6,7 +6,8 @@ from itertools import count
 
 import pytest
 
-from tests.cluster.raw import Bystander, ask_api_versions, peak_memory, reset_peak_memory
+from tests.cluster.raw import ask_api_versions
+from tests.cluster.watching import Bystander, peak_memory, reset_peak_memory
 from tests.process import TailraceProcess
 
 _numbers = count()

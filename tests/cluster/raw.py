@@ -1,19 +1,13 @@
 """A client on a plain socket: sends what it is told, right or wrong, and waits for what comes."""
 
-import re
 import select
 import socket
 import struct
-import threading
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import psutil
-
 from protocol.errors import ErrorCode
-from protocol.frame import FrameReader
 from protocol.ids import Buffer
 from protocol.kafka.apis import (
     API_VERSIONS,
@@ -52,7 +46,6 @@ from tests.process import TailraceProcess
 
 ANSWER_S = 60
 """How long an answer may take here: a machine that is busy with other tests is not a fault."""
-FRAME_BYTES_MAX = 256 * 1024 * 1024
 PRODUCE_VERSION = 9
 FETCH_VERSION = 11
 
@@ -73,8 +66,7 @@ class RawClient:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self._socket.settimeout(ANSWER_S)
         self._socket.connect(("127.0.0.1", broker.port))
-        self._frames: list[memoryview] = []
-        self._reader = FrameReader(FRAME_BYTES_MAX)
+        self._received = bytearray()
         self._correlation_id = 0
         self.peer = f"127.0.0.1:{self._socket.getsockname()[1]}"
         """How the broker's log lines name this connection."""
@@ -113,9 +105,7 @@ class RawClient:
 
     def receive(self) -> memoryview:
         """Return the next frame. Errors: Closed."""
-        while not self._frames:
-            self._frames += self._reader.feed(self._read())
-        return self._frames.pop(0)
+        return self._take(int.from_bytes(self._take(4), "big", signed=True))
 
     def receive_as(self, api: Api[Any, R], version: int) -> tuple[int, R]:
         """Return the next answer as one to `api`, with its correlation id. Errors: Closed."""
@@ -136,7 +126,7 @@ class RawClient:
 
     def has_answer(self) -> bool:
         """Whether something to read is here already."""
-        return bool(self._frames) or bool(select.select([self._socket], [], [], 0)[0])
+        return bool(self._received) or bool(select.select([self._socket], [], [], 0)[0])
 
     def wait(self, seconds: float) -> None:
         """Let time pass. Errors: Closed, as soon as the broker closes."""
@@ -146,7 +136,7 @@ class RawClient:
     def is_closed_by_broker(self) -> bool:
         """Wait for the broker to close; False if it answers instead."""
         try:
-            return not self._frames and not self._read()
+            return not self._received and not self._read()
         except Closed:
             return True
 
@@ -163,6 +153,14 @@ class RawClient:
     def close(self) -> None:
         """Close this side. Idempotent."""
         self._socket.close()
+
+    def _take(self, size: int) -> memoryview:
+        assert size >= 0
+        while len(self._received) < size:
+            self._received += self._read()
+        taken = memoryview(bytes(self._received[:size]))
+        del self._received[:size]
+        return taken
 
     def _read(self) -> bytes:
         try:
@@ -311,101 +309,3 @@ def ask_api_versions(broker: TailraceProcess) -> ApiVersionsResponse:
     """Ask what every client asks first, on a connection of its own."""
     with RawClient(broker) as client:
         return client.ask(API_VERSIONS, 0, ApiVersionsRequest())
-
-
-# ---- what the broker and its other clients do meanwhile
-
-
-class Bystander:
-    """Another client that produces and reads back one record after the other, all the time."""
-
-    def __init__(self, broker: TailraceProcess, topic: str) -> None:
-        self.rounds = 0
-        self._client = RawClient(broker)
-        self._topic = create_topic(broker, topic)
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def wait_for_rounds(self, count: int = 3) -> None:
-        """Return when it has gone `count` rounds more."""
-        target = self.rounds + count
-        deadline = time.monotonic() + ANSWER_S
-        while self.rounds < target and self._thread.is_alive():
-            assert time.monotonic() < deadline, f"disturbed after {self.rounds} rounds"
-            time.sleep(0.01)
-        assert self._failure is None, self._failure
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.wait_for_rounds(1)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self.wait_for_rounds()
-        finally:
-            self._stop.set()
-            self._thread.join(ANSWER_S)
-            self._client.close()
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(0.005):
-                self._go_round()
-        except (Closed, OSError, AssertionError) as error:
-            self._failure = error
-
-    def _go_round(self) -> None:
-        value = b"round %d" % self.rounds
-        written = produce(self._client, self._topic, batch(value))
-        assert written.error_code == 0, ErrorCode(written.error_code)
-        assert written.base_offset == self.rounds
-        found = fetch(self._client, self._topic, self.rounds, wait_ms=30_000)
-        assert values(found) == [value]
-        self.rounds += 1
-
-
-def reset_peak_memory(broker: TailraceProcess) -> int:
-    """Let `peak_memory` begin anew; return the memory in use now. Unit: bytes."""
-    process = Path("/proc") / str(broker.pid)
-    if process.exists():
-        (process / "clear_refs").write_text("5")
-    return memory(broker)
-
-
-def peak_memory(broker: TailraceProcess) -> int:
-    """Return the most memory in use since the reset; where Linux is not, what is in use now."""
-    status = Path("/proc") / str(broker.pid) / "status"
-    if not status.exists():
-        return memory(broker)
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-    assert found is not None
-    return int(found[1]) * 1024
-
-
-def memory(broker: TailraceProcess) -> int:
-    """Return the memory in use now: what is resident. Unit: bytes."""
-    size: int = psutil.Process(broker.pid).memory_info().rss
-    return size
-
-
-def lines_about(broker: TailraceProcess, peer: str) -> list[str]:
-    """Return the log lines about a connection that is over, once all of them are here."""
-    with RawClient(broker) as marker:  # what it logs comes after everything that was logged
-        marker.send_bytes(b"\xff\xff\xff\xff")
-        assert marker.is_closed_by_broker()
-        wait_for_line(broker, marker.peer)
-    return [line for line in broker.lines if re.search(rf"peer={re.escape(peer)}\b", line)]
-
-
-def wait_for_line(broker: TailraceProcess, text: str) -> str:
-    """Wait until the broker has printed a line with `text`; return it."""
-    deadline = time.monotonic() + ANSWER_S
-    while time.monotonic() < deadline:
-        for line in list(broker.lines):
-            if text in line:
-                return line
-        time.sleep(0.005)
-    raise AssertionError(f"no line with {text!r} in:\n{broker.output}")

@@ -23,11 +23,11 @@ from tests.cluster.raw import (
     all_values,
     batch,
     create_topic,
-    lines_about,
     produce,
     produce_request,
     producer_id,
 )
+from tests.cluster.watching import lines_about
 from tests.process import TailraceProcess
 
 MEBIBYTE = 1 << 20

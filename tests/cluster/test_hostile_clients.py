@@ -15,18 +15,17 @@ from protocol.kafka.messages.list_offsets import (
 from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.cluster.conftest import MEBIBYTE
 from tests.cluster.raw import (
-    Bystander,
     RawClient,
     all_values,
     ask_api_versions,
     batch,
     create_topic,
     fetch_request,
-    lines_about,
     produce,
     produce_request,
     values,
 )
+from tests.cluster.watching import Bystander, lines_about
 from tests.process import TailraceProcess
 
 ANY = ApiVersionsRequest()

@@ -16,9 +16,9 @@ from tests.cluster.raw import (
     batch,
     create_topic,
     fetch_request,
-    lines_about,
     produce_request,
 )
+from tests.cluster.watching import lines_about
 from tests.process import TailraceProcess
 
 _LIMIT = 104_857_600

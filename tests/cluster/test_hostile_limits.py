@@ -11,7 +11,6 @@ from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
 from protocol.kafka.messages.api_versions import ApiVersionsRequest
 from protocol.kafka.messages.metadata import MetadataRequest
 from tests.cluster.raw import (
-    Bystander,
     Closed,
     RawClient,
     all_values,
@@ -19,12 +18,11 @@ from tests.cluster.raw import (
     batch,
     create_topic,
     fetch_request,
-    lines_about,
     produce,
     produce_request,
     values,
-    wait_for_line,
 )
+from tests.cluster.watching import Bystander, lines_about, wait_for_line
 from tests.process import TailraceProcess
 
 ANY = ApiVersionsRequest()
