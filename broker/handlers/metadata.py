@@ -1,11 +1,16 @@
 """Metadata v0-13: brokers, topics, who leads what; and topics that come into being when asked for.
 
 Kept: v0's "empty is all", null and empty from v1, topic ids (v10, v12), invalid names (17), auto
-creation before the answer, so that the first answer already names a leader.
+creation before the answer, so that the first answer already names a leader. Partitions of topics
+that are asked for by name are opened first, because only an open one has a leader epoch, and
+librdkafka takes an epoch that shows up later for a change of leader: after a topic was deleted and
+made anew it then skips to the end instead of resetting.
 Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 """
 
+import asyncio
 import logging
+from collections.abc import Sequence
 
 from broker.cluster.names import INTERNAL_TOPICS, name_fault
 from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -28,6 +33,11 @@ from protocol.kafka.messages.metadata import (
 logger = logging.getLogger(__name__)
 
 NO_ID = bytes(16)
+LEADER_EPOCH_SINCE = 7
+OPENED_MAX = 1000
+"""A request that names more partitions than this is about the cluster: it opens none."""
+OPEN_WAIT_S = 1.0
+"""How long an answer waits for partitions to open; those that do not have no epoch in it."""
 IDS_SINCE = 12
 """Null names and ids are on the wire from v10 on and may be used from v12 on."""
 
@@ -45,7 +55,10 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         topics = [_describe(ctx, topic) for topic in broker.topics.all()]
     else:
         create = request.allow_auto_topic_creation and broker.config.auto_create_topics
-        topics = [await _find(ctx, wanted, create=create) for wanted in request.topics or ()]
+        found = [await _find(ctx, wanted, create=create) for wanted in request.topics or ()]
+        if ctx.header.api_version >= LEADER_EPOCH_SINCE:
+            await _open(ctx, [each for each in found if isinstance(each, Topic)])
+        topics = [_describe(ctx, each) if isinstance(each, Topic) else each for each in found]
     if request.include_topic_authorized_operations:
         for topic in topics:
             if not topic.error_code:
@@ -76,31 +89,44 @@ def _refuse_all(request: MetadataRequest) -> MetadataResponse:
 
 async def _find(
     ctx: RequestContext, wanted: MetadataRequestTopic, *, create: bool
-) -> MetadataResponseTopic:
+) -> Topic | MetadataResponseTopic:
     name = wanted.name
     if name is None or wanted.topic_id != NO_ID:
         topic = ctx.broker.topics.by_id(wanted.topic_id)
         code = ErrorCode.UNKNOWN_TOPIC_ID
-        return _describe(ctx, topic) if topic else _missing(None, code, wanted.topic_id)
+        return topic or _missing(None, code, wanted.topic_id)
     topic = ctx.broker.topics.get(name)
     if topic is not None:
-        return _describe(ctx, topic)
+        return topic
     if create and name not in INTERNAL_TOPICS and name_fault(name) is None:
         return await _create(ctx, name)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION if name_fault(name) else code)
 
 
-async def _create(ctx: RequestContext, name: str) -> MetadataResponseTopic:
+async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTopic:
     topics = ctx.broker.topics
     try:
-        return _describe(ctx, await topics.create(name, ctx.broker.config.num_partitions))
+        return await topics.create(name, ctx.broker.config.num_partitions)
     except (KafkaError, CoreError) as error:
         made_by_others = topics.get(name)
         if made_by_others is not None:
-            return _describe(ctx, made_by_others)
+            return made_by_others
         logger.warning("auto creation failed topic=%s error=%r", name, error)
         return _missing(name, error_code(error))
+
+
+async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> None:
+    """Open the partitions of topics, side by side, and wait a while. Errors: none."""
+    partitions = ctx.broker.partitions
+    closed = [
+        (topic.name, index)
+        for topic in topics
+        for index in range(topic.partition_count)
+        if partitions.get((topic.name, index)) is None
+    ]
+    if closed and len(closed) <= OPENED_MAX:
+        await asyncio.wait([partitions.opening(*each) for each in closed], timeout=OPEN_WAIT_S)
 
 
 def _describe(ctx: RequestContext, topic: Topic) -> MetadataResponseTopic:

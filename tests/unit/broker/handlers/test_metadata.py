@@ -53,11 +53,16 @@ async def test_null_is_all_and_empty_is_none_but_for_version_0() -> None:
 async def test_brokers_controller_and_leaders() -> None:
     world = prepared()
     log = await world.open("b", 1)
+    assert (await ask(world, METADATA, 12, MetadataRequest(topics=None))).topics[2].partitions[
+        0
+    ].leader_epoch == -1  # not open, and nobody named it
     response = await ask(world, METADATA, 12, named("b"))
     assert [(b.node_id, b.host, b.port) for b in response.brokers] == [(1, "broker.test", 9092)]
     assert (response.controller_id, response.cluster_id) == (1, world.broker.cluster_id)
     first, second = response.topics[0].partitions
-    assert (first.leader_id, first.leader_epoch, first.isr_nodes) == (1, -1, (1,))
+    opened = world.broker.partitions.get(("b", 0))
+    assert opened is not None
+    assert (first.leader_id, first.leader_epoch, first.isr_nodes) == (1, opened.leader_epoch, (1,))
     assert second.leader_epoch == log.leader_epoch
     assert not response.topics[0].is_internal
     assert (await ask(world, METADATA, 1, named("__consumer_offsets"))).topics[0].is_internal
@@ -96,6 +101,14 @@ async def test_a_topic_is_created_before_the_answer() -> None:
         response = await ask(world, METADATA, 4, named("new", create=True))
         assert shown(response) == [("new", 0, 4)]
     assert shown(await ask(world, METADATA, 1, named("also"))) == [("also", 0, 4)]
+
+
+@in_loop
+async def test_a_new_topic_has_an_epoch_in_its_first_answer() -> None:
+    world = prepared()
+    response = await ask(world, METADATA, 12, named("new", create=True))
+    log = await world.open("new")
+    assert response.topics[0].partitions[0].leader_epoch == log.leader_epoch
 
 
 @in_loop
