@@ -5,6 +5,7 @@ import pytest
 
 from bookie.app import OpenBookie, list_ledgers, open_bookie
 from bookie.errors import InvalidCookie
+from bookie.gc import GarbageCollector
 from core.metadata.layout import LedgerPaths
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
@@ -157,3 +158,24 @@ def lose_data(tmp_path: Path) -> None:
         if path.name != "VERSION":
             path.unlink()
     lose_cookie(tmp_path)
+
+
+def test_a_ledger_made_while_the_metadata_is_read_lives(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(tmp_path)
+        bookie = await open_with_store(tmp_path, store)
+        made = LedgerId(7)
+
+        async def list_then_make() -> set[LedgerId]:
+            living = await list_ledgers(store, PATHS)
+            await store.create(PATHS.ledger(made), b"", parents=True)
+            assert (await ask(bookie, add(made, 0))).status is StatusCode.EOK
+            return living
+
+        collector = GarbageCollector(bookie._storage, SystemFiles(), list_then_make)
+        assert await collector.collect() == ([], [])
+        assert (await ask(bookie, read(made, 0))).status is StatusCode.EOK
+        await bookie.close()
+        await store.close()
+
+    run(story)

@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from typing_extensions import override
 
+from core.runtime.files import SystemFiles
 from protocol.bookkeeper.availability import decode_availability
 from protocol.bookkeeper.messages import ListEntriesRequest, ReadLacRequest, StatusCode
 from protocol.ids import LedgerId
@@ -203,6 +206,36 @@ def test_a_reply_that_fails_does_not_cost_others_theirs(tmp_path: Path) -> None:
         assert (await ask(bookie, add(L1, 4))).status is StatusCode.EOK
         for entry_id in range(5):
             assert (await ask(bookie, read(L1, entry_id))).status is StatusCode.EOK
+        await bookie.close()
+
+    run(story)
+
+
+class GatedFiles(SystemFiles):
+    """Syncs wait while the gate is shut."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+
+    @override
+    def sync(self, fd: int) -> None:
+        assert self.gate.wait(20)
+        super().sync(fd)
+
+
+def test_a_second_fence_does_not_overtake_the_first_ones_sync(tmp_path: Path) -> None:
+    async def story() -> None:
+        files = GatedFiles()
+        bookie = await open_small(tmp_path, files)
+        await ask(bookie, add(L1, 0))
+        files.gate.clear()
+        fences = [ask(bookie, fence(L1)) for _ in range(2)]
+        await ask(bookie, read(L1, 0))  # behind whatever the fences would have read
+        assert not any(answer.done() for answer in fences)
+        assert (await ask(bookie, add(L1, 1))).status is StatusCode.EFENCED
+        files.gate.set()
+        assert [(await answer).status for answer in fences] == [StatusCode.EOK] * 2
         await bookie.close()
 
     run(story)

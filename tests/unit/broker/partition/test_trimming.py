@@ -142,3 +142,17 @@ async def test_a_partition_that_is_given_up_meanwhile_trims_no_further() -> None
     with pytest.raises(Unavailable):
         await trimming
     assert (world.log("t").truncated, lssns(world)) == (None, kept)
+
+
+@in_loop
+async def test_a_start_that_is_not_on_disk_is_told_to_nobody() -> None:
+    world, log = await with_segments(2, 2, 2)
+    kept = lssns(world)
+
+    async def refuse(_data: bytes) -> None:
+        raise Unavailable("the disk is full")
+
+    world.log("t").set_data = refuse  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await delete_records(log, 6)
+    assert (log.log_start_offset, lssns(world)) == (0, kept)

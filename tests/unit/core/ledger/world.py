@@ -61,15 +61,31 @@ async def settle(turns: int = 20) -> None:
         await asyncio.sleep(0)
 
 
+def hear_assertions() -> list[BaseException]:
+    """Collect what fails in callbacks, a listener's above all: the loop would only log it."""
+    heard: list[BaseException] = []
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(error := context.get("exception"), AssertionError):
+            heard.append(error)
+        else:
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(handle)
+    return heard
+
+
 def run_world(
     path: Path, story: Callable[[World], Coroutine[Any, Any, None]], bookies: int = 3
 ) -> None:
     async def main() -> None:
         world = World(path, bookies)
+        heard = hear_assertions()
         try:
             await initialize_layout(world.store, instance_id="test")
             async with asyncio.timeout(30):
                 await story(world)
+            assert not heard, heard
         finally:
             await world.store.close()
 

@@ -23,6 +23,7 @@ from core.runtime.clock import ManualClock
 from protocol.distributedlog.dlsn import DLSN, INITIAL
 from protocol.distributedlog.record import LogRecord
 from tests.unit.core.ledger.fake_bookie import FakeBookie
+from tests.unit.core.ledger.world import hear_assertions
 
 QUIET = LogConfig(control_flush_ms=0)
 """No control record on its own account, so that entry ids are known."""
@@ -184,10 +185,12 @@ def run_world(
 ) -> None:
     async def main() -> None:
         world = World(path, bookies, config)
+        heard = hear_assertions()
         try:
             await initialize_layout(world.store, instance_id="test")
             async with asyncio.timeout(60):
                 await story(world)
+            assert not heard, heard
         finally:
             await world.store.close()
 

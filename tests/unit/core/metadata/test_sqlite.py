@@ -10,7 +10,7 @@ import pytest
 from core.errors import CorruptData, NodeExists, OverCapacity, Unavailable
 from core.metadata import sqlite
 from core.metadata.sqlite import SqliteStore
-from core.metadata.sqlite_tree import split_path
+from core.metadata.sqlite_tree import open_tree, split_path
 from core.metadata.store import Create, MetadataStore, SetData
 from core.runtime.clock import ManualClock
 from tests.unit.core.metadata.store_contract import MetadataStoreContract, WatchLog
@@ -232,3 +232,13 @@ def test_paths_split() -> None:
     assert split_path("/") == ("", "/")
     assert split_path("/a") == ("/", "a")
     assert split_path("/a/b c/<default>") == ("/a/b c", "<default>")
+
+
+def test_a_commit_is_synced_before_it_is_answered(tmp_path: Path) -> None:
+    """A killed process cannot show what only a power loss takes away, so the setting is checked."""
+    connection, _ = open_tree(tmp_path / "m", 0)
+    try:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    finally:
+        connection.close()
