@@ -70,6 +70,8 @@ class RawClient:
         self._correlation_id = 0
         self.peer = f"127.0.0.1:{self._socket.getsockname()[1]}"
         """How the broker's log lines name this connection."""
+        self.first_line = len(broker.lines)
+        """Lines before it are about others, who may have had the same port."""
 
     def send_bytes(self, data: Buffer) -> None:
         """Send bytes as they are. Errors: Closed if the broker did not want them all."""

@@ -265,7 +265,7 @@ def test_a_fault_with_acks_0_closes_the_connection(
     with RawClient(hostile) as client:
         client.send(PRODUCE, 9, request)
         assert client.is_closed_by_broker()
-    lines = lines_about(hostile, client.peer)
+    lines = lines_about(hostile, client)
     assert len(lines) == 1
     assert "acks=0" in lines[0]
     assert len(lines[0]) < 600

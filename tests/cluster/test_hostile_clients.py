@@ -230,7 +230,7 @@ def test_bad_requests_behind_one_that_waits(hostile: TailraceProcess, topic: str
         client.send_bytes(client.frame(FETCH, 11, fetch_request(topic, wait_ms=100)) + bad)
         client.receive_as(FETCH, 11)
         assert client.is_closed_by_broker()
-    assert len(lines_about(hostile, client.peer)) == 1
+    assert len(lines_about(hostile, client)) == 1
 
 
 # ---- those that go

@@ -97,21 +97,32 @@ def memory(broker: TailraceProcess) -> int:
     return size
 
 
-def lines_about(broker: TailraceProcess, peer: str) -> list[str]:
-    """Return the log lines about a connection that is over, once all of them are here."""
+def settle(broker: TailraceProcess) -> int:
+    """Return how many lines there are, once all that were logged until now are among them."""
     with RawClient(broker) as marker:  # what it logs comes after everything that was logged
         marker.send_bytes(b"\xff\xff\xff\xff")
         assert marker.is_closed_by_broker()
-        wait_for_line(broker, marker.peer)
-    return [line for line in broker.lines if re.search(rf"peer={re.escape(peer)}\b", line)]
+        wait_for_line(broker, marker, "")
+        own = f"peer={marker.peer} "
+        return next(
+            at for at in range(marker.first_line, len(broker.lines)) if own in broker.lines[at]
+        )
 
 
-def wait_for_line(broker: TailraceProcess, text: str) -> str:
-    """Wait until the broker has printed a line with `text`; return it."""
+def lines_about(broker: TailraceProcess, client: RawClient) -> list[str]:
+    """Return the log lines about a connection that is over, once all of them are here."""
+    end = settle(broker)
+    own = f"peer={client.peer} "
+    return [line for line in broker.lines[client.first_line : end] if own in line]
+
+
+def wait_for_line(broker: TailraceProcess, client: RawClient, text: str) -> str:
+    """Wait until the broker has printed a line with `text` about a connection; return it."""
     deadline = time.monotonic() + ANSWER_S
+    own = f"peer={client.peer} "
     while time.monotonic() < deadline:
-        for line in list(broker.lines):
-            if text in line:
+        for line in broker.lines[client.first_line :]:
+            if own in line and text in line:
                 return line
         time.sleep(0.005)
-    raise AssertionError(f"no line with {text!r} in:\n{broker.output}")
+    raise AssertionError(f"no line with {text!r} about {client.peer} in:\n{broker.output}")
