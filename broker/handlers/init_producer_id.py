@@ -19,7 +19,12 @@ async def init_producer_id(
     """Give a new producer id with epoch 0.
 
     A producer that recovers (v3 and later name the id it had) gets a new id as well, as in Kafka.
+    An id without its epoch, or an epoch without its id: INVALID_REQUEST.
     """
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return InitProducerIdResponse(
+            error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1
+        )
     if request.transactional_id is not None:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if not request.transactional_id:

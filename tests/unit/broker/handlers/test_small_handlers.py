@@ -132,6 +132,11 @@ async def test_producer_ids(tmp_path: Path) -> None:
         refused = InitProducerIdRequest(transactional_id=name)
         response = await ask(world, INIT_PRODUCER_ID, 4, refused)
         assert (response.error_code, response.producer_id) == (code, -1)
+    for had, code in [((7, 0), E.NONE), ((7, -1), E.INVALID_REQUEST), ((-1, 3), E.INVALID_REQUEST)]:
+        again = InitProducerIdRequest(
+            transactional_id=None, producer_id=had[0], producer_epoch=had[1]
+        )
+        assert (await ask(world, INIT_PRODUCER_ID, 4, again)).error_code == code
     await store.close()
 
 
