@@ -176,3 +176,45 @@ async def test_a_failed_disk_answers_whoever_waits_and_lets_the_broker_end(
         log = await partitions_of(server).open(T0)
         await append(log, 1)  # whether it had landed or not, it is there once
         assert await bases(log, 0) == [0, 2]
+
+
+@in_loop
+async def test_a_log_that_is_fenced_again_and_again_keeps_each_batch_once(tmp_path: Path) -> None:
+    """The producer retries what it was not told; rolls go on beside it; nothing is lost or twice."""
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        await server._broker.topics.create("t", 1, {"internal.segment.bytes": "3000"})
+        partitions = partitions_of(server)
+        acknowledged: dict[int, int] = {}
+        epochs: list[int] = []
+
+        async def produce(first: int, count: int) -> None:
+            """Send batches one right after the other, as with five in flight; retry from a gap."""
+            log = await partitions.open(T0)
+            epochs.append(log.leader_epoch)
+            sent = []
+            for number in range(first, first + count):
+                data = batch(2, producer=Producer(9, 0, number * 2), size=200)
+                sent.append(log.append(data, log.check(data)))
+            if first % 3 == 0:
+                last = log.log.segments.last
+                if last is not None:
+                    ledgers = log.log._ledgers
+                    await ledgers.open_ledger(last.ledger_id, recover=True)
+            for number, future in enumerate(sent, first):
+                outcome = await future
+                if isinstance(outcome, AppendResult):
+                    assert acknowledged.setdefault(number, outcome.base_offset) == number * 2
+
+        done = 0
+        while done < 60:
+            await produce(done, 5)
+            while done in acknowledged:
+                done += 1
+        log = await partitions.open(T0)
+        assert await bases(log, 0) == list(range(0, log.log_end_offset, 2))
+        assert log.log_end_offset == 2 * len(acknowledged)
+        assert epochs == sorted(epochs)
+        assert len(set(epochs)) > 2
+    async with running_broker(tmp_path / "data", CONFIG) as server:
+        log = await partitions_of(server).open(T0)
+        assert await bases(log, 0) == list(range(0, 2 * len(acknowledged), 2))
