@@ -87,6 +87,7 @@ def test_gzip_of_several_members_as_the_rfc_allows() -> None:
 @pytest.mark.parametrize(
     ("codec", "unit"),
     [(Codec.GZIP, gzip.compress(b"x")), (Codec.LZ4, lz4.frame.compress(b"x", store_size=False))],
+    ids=["gzip", "lz4"],  # a gzip header tells the time, and workers must agree on names
 )
 def test_streams_behind_each_other_are_counted(codec: Codec, unit: bytes) -> None:
     """Each costs a copy of the rest, so their number is a limit on time, not on memory."""
