@@ -16,6 +16,7 @@ from core.runtime.files import SystemFiles
 from protocol.bookkeeper.availability import decode_availability
 from protocol.bookkeeper.messages import ListEntriesRequest, ReadLacRequest, StatusCode
 from protocol.ids import LedgerId
+from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.world import L1, add, ask, entry_body, fence, open_small, read, run
 
 if TYPE_CHECKING:
@@ -236,6 +237,21 @@ def test_a_second_fence_does_not_overtake_the_first_ones_sync(tmp_path: Path) ->
         assert (await ask(bookie, add(L1, 1))).status is StatusCode.EFENCED
         files.gate.set()
         assert [(await answer).status for answer in fences] == [StatusCode.EOK] * 2
+        await bookie.close()
+
+    run(story)
+
+
+def test_what_is_found_is_synced_before_it_is_served(tmp_path: Path) -> None:
+    """After a kill a group may be in memory only; whoever reads it now counts on it for ever."""
+
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        await ask(bookie, add(L1, 0))
+        await bookie.close()
+        files = CrashFiles()
+        bookie = await open_small(tmp_path, files)
+        assert "sync 0.log" in files.steps
         await bookie.close()
 
     run(story)
