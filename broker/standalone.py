@@ -6,6 +6,7 @@ what the next start finds is what was acknowledged.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -182,6 +183,8 @@ async def _serve(config: StandaloneConfig) -> int:
         loop.add_signal_handler(number, stop.set)
     async with standalone(config, SystemClock()) as running:
         running.bookie.failed.add_done_callback(lambda _: stop.set())
+        gc.collect()
+        gc.freeze()  # what is here now stays: the collector need not walk it over and over
         _say_ready(running.bootstrap, config.data)
         await stop.wait()
         failed = running.bookie.failed.done()
