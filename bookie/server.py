@@ -66,7 +66,7 @@ class BookieConnection:
             raise
         if type(request) is not AddRequest:
             self._in_flight += 1
-            if self._in_flight == IN_FLIGHT_MAX and self._channel is not None:
+            if self._in_flight >= IN_FLIGHT_MAX and self._channel is not None:
                 self._channel.hold(HOLD_USER)
         self._bookie.submit(request, functools.partial(self._reply, txn_id, len(frame)))
 
@@ -95,8 +95,13 @@ class BookieConnection:
 
     def _end_flight(self) -> None:
         self._in_flight -= 1
-        if self._in_flight == IN_FLIGHT_MAX // 2 and self._channel is not None:
-            self._loop.call_soon(self._channel.release, HOLD_USER)
+        if self._in_flight == IN_FLIGHT_MAX // 2:
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """Read on, unless requests have come since this was planned: then their end plans anew."""
+        if self._in_flight <= IN_FLIGHT_MAX // 2 and self._channel is not None:
+            self._channel.release(HOLD_USER)
 
     def _flush(self) -> None:
         answers: list[Buffer] = self._answers
