@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 _MAX_QUEUED_KB = 131_072
@@ -87,6 +87,20 @@ def produce(
     }
 
 
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """Ask until there is a leader: a Kafka that was just restarted says for a while it is none."""
+    deadline = time.perf_counter() + 30
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=30)
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.perf_counter() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return low, high
+
+
 def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -> dict[str, Any]:
     """Read everything that is there from the start. Return records, bytes and seconds."""
     consumer = Consumer(
@@ -102,7 +116,7 @@ def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -
     )
     total = 0
     for partition in range(partitions):
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        low, high = _watermarks(consumer, TopicPartition(topic, partition))
         total += high - low
     started = time.perf_counter()
     consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
