@@ -241,15 +241,16 @@ class Storage:
             self._log_id = group.start.file_id
         location = pack_location(*group.start) + RECORD_HEAD_SIZE
         for item in group.items:
+            at, location = location, location + item[0]
             try:
                 if item[2] is None:
                     item[5]()
                     continue
-                self._publish(item, location)
-                location += item[0]
+                self._publish(item, at)
                 item[5](AddResponse(EOK, item[2].ledger_id, item[3]))
             except Exception:
-                # One client's reply must not cost the others of the group theirs.
+                # One entry or reply must not cost the others of the group theirs: it is not
+                # acknowledged, and their locations do not depend on it.
                 logger.exception("reply_failed entry=%d", item[3])
         metrics = self.metrics
         metrics.groups_total += 1

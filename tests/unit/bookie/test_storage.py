@@ -21,6 +21,7 @@ from tests.unit.bookie.world import L1, add, ask, entry_body, fence, open_small,
 
 if TYPE_CHECKING:
     from bookie.app import OpenBookie
+    from bookie.group_commit import Item
 
 ledgers = st.integers(0, 3).map(LedgerId)
 entries = st.one_of(st.integers(0, 12), st.sampled_from([900, 1023, 1024, 1025, 5000]))
@@ -252,6 +253,32 @@ def test_what_is_found_is_synced_before_it_is_served(tmp_path: Path) -> None:
         files = CrashFiles()
         bookie = await open_small(tmp_path, files)
         assert "sync 0.log" in files.steps
+        await bookie.close()
+
+    run(story)
+
+
+def test_an_entry_that_cannot_be_published_does_not_move_the_others(tmp_path: Path) -> None:
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        await ask(bookie, add(L1, 0))
+        storage = bookie._storage
+        publish = storage._publish
+
+        def fail_odd(item: "Item", location: int) -> None:
+            if item[3] % 2:
+                raise MemoryError
+            publish(item, location)
+
+        storage._publish = fail_odd  # type: ignore[method-assign]
+        answers = [ask(bookie, add(L1, e, b"%d" % e * 100)) for e in range(1, 21)]
+        for number in range(1, 21, 2):  # even entries; odd ones are never acknowledged
+            assert (await answers[number]).status is StatusCode.EOK
+        for entry_id in range(2, 21, 2):
+            found = await ask(bookie, read(L1, entry_id))
+            assert found.body == entry_body(L1, entry_id, b"%d" % entry_id * 100)
+        assert not any(answers[number].done() for number in range(0, 20, 2))
+        del storage._publish
         await bookie.close()
 
     run(story)
