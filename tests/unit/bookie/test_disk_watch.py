@@ -1,0 +1,79 @@
+"""When a bookie is read-only, and when it takes entries again."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bookie.disk_watch import DiskRoom, DiskRules, DiskWatch
+
+A, B = Path("/a"), Path("/b")
+RULES = DiskRules(full=0.9, warn=0.8, low_water=0.85, high_priority_bytes=50)
+
+
+def used(percent: int, total: int = 1000) -> DiskRoom:
+    return DiskRoom(total, total * (100 - percent) // 100)
+
+
+def test_a_full_disk_makes_the_bookie_read_only_and_says_why() -> None:
+    verdict = DiskWatch(RULES).on_room({A: used(91)})
+    assert verdict.reason == "/a is 91.0% full, the limit is 90.0%"
+    assert verdict.writable == ()
+    assert verdict.nearly_full == (A,)
+
+
+def test_it_is_back_only_below_the_low_water_mark() -> None:
+    watch = DiskWatch(RULES)
+    watch.on_room({A: used(91)})
+    assert watch.on_room({A: used(86)}).reason
+    assert not watch.on_room({A: used(84)}).reason
+    assert not watch.on_room({A: used(89)}).reason  # going up again: not full yet
+
+
+@pytest.mark.parametrize(("on_any", "is_read_only"), [(True, True), (False, False)])
+def test_one_full_disk_of_two(on_any: bool, is_read_only: bool) -> None:
+    rules = DiskRules(full=0.9, warn=0.8, low_water=0.9, on_any_full=on_any)
+    verdict = DiskWatch(rules).on_room({A: used(95), B: used(10)})
+    assert bool(verdict.reason) is is_read_only
+    assert verdict.writable == (B,)
+
+
+def test_a_write_without_room_counts_at_once_and_until_a_check_says_otherwise() -> None:
+    watch = DiskWatch(RULES)
+    assert not watch.on_room({A: used(50)}).reason
+    assert watch.on_no_room(A).reason == "a write found no room in /a"
+    assert watch.on_room({A: used(87)}).reason
+    assert not watch.on_room({A: used(50)}).reason
+
+
+def test_high_priority_writes_go_on_while_there_is_room_for_them() -> None:
+    assert DiskWatch(RULES).on_room({A: used(95)}).high_priority
+    assert not DiskWatch(RULES).on_room({A: used(96)}).high_priority
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"full": 1.0}, {"low_water": 0.99}, {"low_water": 0.0}, {"warn": 0.97}, {"full": 0.5}],
+)
+def test_thresholds_that_contradict_each_other_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="disk thresholds"):
+        DiskRules(**wrong)  # type: ignore[arg-type]
+
+
+steps = st.lists(st.one_of(st.integers(0, 100), st.none()), max_size=30)
+
+
+@given(steps)
+def test_as_a_plain_reading_of_the_rules_says(history: list[int | None]) -> None:
+    """The oracle: look back to the last step that decided."""
+    watch = DiskWatch(RULES)
+    full = False
+    for percent in history:
+        if percent is None:
+            verdict, full = watch.on_no_room(A), True
+        else:
+            verdict = watch.on_room({A: used(percent)})
+            full = percent > 90 or (full and percent >= 85)
+        assert bool(verdict.reason) == full
+        assert (A in verdict.writable) == (not full)
