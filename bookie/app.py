@@ -41,7 +41,7 @@ async def open_bookie(
         storage = Storage(config, clock, files)
         await storage.open()
     except BaseException:
-        unlock_directories(locks)
+        unlock_directories(locks, files)
         raise
     bookie = OpenBookie(config, storage, store, files, locks)
     if metrics is not None:
@@ -65,6 +65,7 @@ class OpenBookie(Bookie):
         self._store = store
         self._paths = LedgerPaths(config.ledgers_root)
         self._locks = locks
+        self._files = files
         self._collector = GarbageCollector(storage, files, self._list_ledgers)
         self._upkeep = storage.upkeep
 
@@ -77,7 +78,7 @@ class OpenBookie(Bookie):
         try:
             await super().close()
         finally:
-            unlock_directories(locks)
+            unlock_directories(locks, self._files)
 
     async def checkpoint(self) -> None:
         """Bring everything that is durable into the index files."""

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from bookie.grouped_file import EntryLog, Journal
 from bookie.ledger_state import LedgerState
 from bookie.marks import Mark
-from core.runtime.files import WorkerThread
+from core.runtime.threads import WorkerThread
 from protocol.ids import Buffer, EntryId
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,6 @@ Cookies go into the directories first and into the metadata last; so a bookie wh
 in the metadata and whose directories hold nothing else is one whose first start was cut short.
 """
 
-import os
 from pathlib import Path
 
 from bookie.config import BookieConfig
@@ -13,7 +12,7 @@ from bookie.errors import InvalidCookie
 from core.errors import NoNode
 from core.metadata.layout import LedgerPaths
 from core.metadata.store import MetadataStore
-from core.runtime.files import Files, lock_file, write_atomically
+from core.runtime.files import Files, write_atomically
 from protocol.errors import BadValue
 from protocol.ids import BookieId
 
@@ -27,17 +26,17 @@ def lock_directories(config: BookieConfig, files: Files) -> list[int]:
     try:
         for directory in _directories(config):
             files.make_directory(directory / "current")
-            locks.append(lock_file(directory / LOCK_FILE, "bookie"))
+            locks.append(files.lock(directory / LOCK_FILE, "bookie"))
     except BaseException:
-        unlock_directories(locks)
+        unlock_directories(locks, files)
         raise
     return locks
 
 
-def unlock_directories(locks: list[int]) -> None:
+def unlock_directories(locks: list[int], files: Files) -> None:
     """Give the directories back."""
     for fd in locks:
-        os.close(fd)
+        files.close(fd)
 
 
 async def check_cookies(config: BookieConfig, store: MetadataStore | None, files: Files) -> None:

@@ -29,7 +29,8 @@ from bookie.page_cache import SHARE_OF_MEMORY, PageCacheWindow
 from bookie.recovery import JournalEntry, Recovered, Recovery, load_state
 from bookie.upkeep import Upkeep
 from core.runtime.clock import Clock
-from core.runtime.files import Files, JobThread, Space
+from core.runtime.files import Files, Space
+from core.runtime.threads import JobThread
 from protocol.bookkeeper.messages import AddResponse, StatusCode
 from protocol.ids import Buffer, EntryId, LedgerId
 

@@ -16,7 +16,7 @@ from bookie.ledger_state import LedgerState, LocationTable
 from bookie.marks import Mark
 from bookie.metrics import BookieMetrics
 from bookie.recovery import Recovered
-from core.runtime.files import JobThread
+from core.runtime.threads import JobThread
 from protocol.ids import LedgerId
 
 

@@ -1,33 +1,20 @@
-"""Files and the threads that wait for them: the only door to the disk.
+"""Files: the only door to the disk.
 
 Everything that touches a file takes a `Files`; tests put one in its place that stops at step n or
-forgets what was not synced. `WorkerThread` is how an event loop hands work to a thread without
-waiting: whoever puts pays well under a microsecond, and the thread is given all that waits at once.
+forgets what was not synced.
 """
 
-import asyncio
 import fcntl
-import logging
 import os
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
-from core.errors import CoreError
 from protocol.ids import Buffer, Position
-
-logger = logging.getLogger(__name__)
 
 PARTS_MAX = 1024
 """Buffers of one vectored write: IOV_MAX of Linux."""
-
-RESULT_BYTES_MAX = 4 * 1024 * 1024
-"""Results of a JobThread go to the loop when they are this big together. Unit: bytes."""
-
-T = TypeVar("T")
 
 
 class Space(NamedTuple):
@@ -92,6 +79,12 @@ class Files(Protocol):
 
     def sync_directory(self, path: Path) -> None:
         """Return when the names of a directory are on disk."""
+
+    def lock(self, path: Path, purpose: str) -> int:
+        """Take an exclusive lock that ends with this process; closing the descriptor gives it back.
+
+        Errors: LockHeld, its message naming the process that holds it.
+        """
 
     def memory_bytes(self) -> int:
         """Return how much memory the machine has."""
@@ -192,6 +185,10 @@ class SystemFiles:
         finally:
             os.close(fd)
 
+    def lock(self, path: Path, purpose: str) -> int:
+        """Lock by `flock`, which the kernel gives back when the process ends, however it ends."""
+        return lock_file(path, purpose)
+
     def memory_bytes(self) -> int:
         """Ask the system for its physical pages."""
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -251,136 +248,3 @@ def lock_file(path: Path, purpose: str) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
-
-
-class WorkerThread(Generic[T]):
-    """One thread that is given all that waits, up to a weight, each time it is free.
-
-    Invariant: items are worked on in the order they were put, each once. When `work` raises, the
-    thread reports to `failed` and ends: nothing that was put after is ever worked on (fail-stop).
-    Cost: `put` takes 0.1 us while the thread is busy and about 5 us when it must be woken.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        work: Callable[[list[T]], None],
-        failed: Callable[[Exception], None],
-        *,
-        weigh: Callable[[T], int] = lambda _: 1,
-        weight_max: int = 1024,
-    ) -> None:
-        self._work = work
-        self._failed = failed
-        self._weigh = weigh
-        self._weight_max = weight_max
-        self._queue: SimpleQueue[T | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self.put: Callable[[T], None] = self._queue.put
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Let the thread end after what was put before. Does not wait; see `join`."""
-        self._queue.put(None)
-
-    def join(self) -> None:
-        """Wait for the thread's end. Blocks: never call it on a loop that others use."""
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            while self._take_and_work():
-                pass
-        except Exception as error:
-            logger.exception("worker_failed name=%s", self._thread.name)
-            self._failed(error)
-
-    def _take_and_work(self) -> bool:
-        queue, weigh = self._queue, self._weigh
-        item = queue.get()
-        batch: list[T] = []
-        weight = 0
-        while item is not None:
-            batch.append(item)
-            weight += weigh(item)
-            if weight >= self._weight_max or queue.empty():
-                break
-            item = queue.get_nowait()
-        if batch:
-            self._work(batch)
-        return item is not None
-
-
-class JobThread:
-    """A thread for calls that block: `work()` runs there, `then(result or error)` on the loop.
-
-    Jobs run in order. Results go back together, one wake-up of the loop for all that were ready,
-    but not more than `RESULT_BYTES_MAX` at once. Only OSError and CoreError reach `then`; anything
-    else is our bug: it goes to `failed`, and no job runs after it.
-    """
-
-    def __init__(self, name: str, failed: Callable[[Exception], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._failed = failed
-        self._thread = WorkerThread[tuple[Callable[[], Any], Callable[[Any], None]]](
-            name, self._run, self._report, weight_max=256
-        )
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def submit(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
-        """Run `work` in the thread and `then` on the loop."""
-        self._thread.put((work, then))
-
-    def call(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run `work` in the thread; the future has its result or its error."""
-        future: asyncio.Future[T] = self._loop.create_future()
-
-        def settle(result: T | Exception) -> None:
-            if future.done():
-                return
-            if isinstance(result, Exception):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
-        self.submit(work, settle)
-        return future
-
-    def stop(self) -> None:
-        """Let the thread end after what was submitted before."""
-        self._thread.stop()
-
-    def join(self) -> None:
-        """Wait for the thread's end. Blocks."""
-        self._thread.join()
-
-    def _report(self, error: Exception) -> None:
-        self._loop.call_soon_threadsafe(self._failed, error)
-
-    def _run(self, jobs: list[tuple[Callable[[], Any], Callable[[Any], None]]]) -> None:
-        results: list[tuple[Callable[[Any], None], Any]] = []
-        size = 0
-        for work, then in jobs:
-            try:
-                result = work()
-            except (OSError, CoreError) as error:
-                result = error
-            results.append((then, result))
-            size += len(result) if isinstance(result, bytes) else 0
-            if size > RESULT_BYTES_MAX:
-                self._loop.call_soon_threadsafe(_give_out, results)
-                results, size = [], 0
-        if results:
-            self._loop.call_soon_threadsafe(_give_out, results)
-
-
-def _give_out(results: list[tuple[Callable[[Any], None], Any]]) -> None:
-    for then, result in results:
-        then(result)
