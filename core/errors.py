@@ -2,11 +2,17 @@
 
     CoreError(retriable)
       LedgerFenced          somebody recovered the ledger: the fate of an add is unknown until then
+        LedgerClosed        and fixed its end already
       OwnershipLost         another process owns the log now
       NotEnoughBookies      no ensemble can be formed, or too many of it failed
+        AddEntryQuorumTimeout  too few of it answered an add in the time that the caller set
       BookieUnavailable     one bookie did not answer; another replica may
       EntryNotFound         the ledger is known, the entry is not there
       LedgerNotFound        no such ledger
+      LedgerExists          the ledger id that the caller chose is taken
+      DuplicateEntryId      the entry id that the caller chose was used before
+      UnauthorizedAccess    the password is not the ledger's
+      DigestMismatch        the digest type is not the ledger's
       LogNotFound           no such log stream
       LogExists             the log stream is already there
       LogTruncated          the position lies before the first record that is kept
@@ -34,6 +40,10 @@ class LedgerFenced(CoreError):
     """The ledger was fenced: the fate of an unanswered add is unknown until recovery."""
 
 
+class LedgerClosed(LedgerFenced):
+    """The ledger's end was fixed by somebody else: an unanswered add may lie before or behind it."""
+
+
 class OwnershipLost(CoreError):
     """Another process owns the log now."""
 
@@ -44,6 +54,10 @@ class NotEnoughBookies(CoreError):
     """No ensemble can be formed, or fewer bookies answered than the quorum needs."""
 
     retriable = True
+
+
+class AddEntryQuorumTimeout(NotEnoughBookies):
+    """An ack quorum did not answer an add in time; the add may still take effect."""
 
 
 class BookieUnavailable(CoreError):
@@ -58,6 +72,22 @@ class EntryNotFound(CoreError):
 
 class LedgerNotFound(CoreError):
     """No such ledger."""
+
+
+class LedgerExists(CoreError):
+    """The ledger id that the caller chose belongs to another ledger."""
+
+
+class DuplicateEntryId(CoreError):
+    """The entry id that the caller chose was used before; nothing was written."""
+
+
+class UnauthorizedAccess(CoreError):
+    """The password is not the one that the ledger was made with."""
+
+
+class DigestMismatch(CoreError):
+    """The digest type is not the one that the ledger was made with."""
 
 
 class LogNotFound(CoreError):

@@ -16,6 +16,7 @@ from core.errors import (
     LedgerNotFound,
     NotEnoughBookies,
     OverCapacity,
+    UnauthorizedAccess,
 )
 from protocol.bookkeeper.messages import StatusCode
 
@@ -29,6 +30,7 @@ _ERRORS: Final[dict[StatusCode, type[CoreError]]] = {
     StatusCode.ENOENTRY: EntryNotFound,
     StatusCode.ENOLEDGER: LedgerNotFound,
     StatusCode.EFENCED: LedgerFenced,
+    StatusCode.EUA: UnauthorizedAccess,
     StatusCode.EREADONLY: NotEnoughBookies,
     StatusCode.ETOOMANYREQUESTS: OverCapacity,
     StatusCode.EIO: CorruptData,
