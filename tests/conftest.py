@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from tests.process import TailraceProcess
+from tests.zookeeper import ZooKeeperServer
 
 _numbers = count()
 
@@ -32,6 +33,22 @@ def broker_factory(tmp_path: Path) -> Iterator[type[TailraceProcess]]:
     yield Made
     for process in made:
         process.__exit__()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper for all tests of this process: each takes a root of its own (`make_root`)."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper for a test that stops, kills or pauses it."""
+    server = ZooKeeperServer(tmp_path / "zookeeper").start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

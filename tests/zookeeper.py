@@ -1,0 +1,159 @@
+"""A real ZooKeeper for tests: one small JVM per test process, on a free port of 127.0.0.1."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+from itertools import count
+from pathlib import Path
+from time import monotonic
+from typing import Final, Self
+
+from kazoo.client import KazooClient
+
+from tests.java.jars import jars, tool
+
+READY_WITHIN_S: Final = 60
+STOP_WITHIN_S: Final = 30
+PORT_ATTEMPTS_MAX: Final = 5
+_CONFIG: Final = """\
+tickTime=200
+minSessionTimeout=400
+maxSessionTimeout=60000
+clientPortAddress=127.0.0.1
+clientPort={port}
+dataDir={data}
+maxClientCnxns=0
+4lw.commands.whitelist=srvr,wchs
+admin.enableServer=false
+"""
+_roots = count()
+
+
+class ZooKeeperServer:
+    """One ZooKeeper. Its data outlives `kill` and `restart`; sessions expire to within 200 ms."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._child: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def hosts(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process of the server."""
+        assert self._child is not None
+        return self._child.pid
+
+    def start(self) -> Self:
+        """Start it and return once it serves; the port is chosen at the first start."""
+        self._data.mkdir(parents=True, exist_ok=True)
+        if self.port:
+            self._launch(self.port)
+            assert self._is_serving(), self._log()
+            return self
+        for _ in range(PORT_ATTEMPTS_MAX):
+            port = _free_port()
+            self._launch(port)
+            if self._is_serving(port):
+                self.port = port
+                return self
+            self.kill()
+        raise AssertionError(f"no ZooKeeper came up:\n{self._log()}")
+
+    def pause(self) -> None:
+        """Stop it in mid-air (SIGSTOP): connections stay, nobody answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Pull the plug (SIGKILL)."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it. Idempotent."""
+        if self._child is not None and self._child.poll() is None:
+            self.resume()
+            self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """Start it again on the same port and data, ending it first if it runs."""
+        self.stop()
+        self.start()
+
+    def expire(self, session_id: int, password: bytes) -> None:
+        """End somebody's session: a second client takes it over and closes it."""
+        client = KazooClient(self.hosts, client_id=(session_id, password))
+        client.start(READY_WITHIN_S)
+        client.stop()
+        client.close()
+
+    def make_root(self) -> str:
+        """Create an empty node that nobody else uses and return its path."""
+        client = KazooClient(self.hosts)
+        client.start(READY_WITHIN_S)
+        try:
+            return str(client.create(f"/test-{os.getpid()}-{next(_roots)}"))
+        finally:
+            client.stop()
+            client.close()
+
+    def _launch(self, port: int) -> None:
+        config = self._data / "zoo.cfg"
+        config.write_text(_CONFIG.format(port=port, data=self._data / "data"))
+        with (self._data / "log").open("ab") as log:
+            self._child = subprocess.Popen(
+                [
+                    tool("java"),
+                    *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+                    # What a killed process wrote is in the page cache: no test pulls the machine's plug.
+                    *("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512"),
+                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                    *("-cp", os.pathsep.join(map(str, jars("zookeeper")))),
+                    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                    str(config),
+                ],
+                stdout=log,
+                stderr=log,
+            )
+
+    def _is_serving(self, port: int = 0) -> bool:
+        assert self._child is not None
+        deadline = monotonic() + READY_WITHIN_S
+        while monotonic() < deadline and self._child.poll() is None:
+            if b"Mode:" in _ask(port or self.port, b"srvr"):
+                return True
+        return False
+
+    def _end(self, how: signal.Signals) -> None:
+        assert self._child is not None
+        self._child.send_signal(how)
+        self._child.wait(STOP_WITHIN_S)
+
+    def _log(self) -> str:
+        return (self._data / "log").read_text(errors="replace")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def _ask(port: int, word: bytes) -> bytes:
+    """Send a four-letter word; return the answer, empty while nobody answers."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(word)
+            parts = list(iter(lambda: connection.recv(4096), b""))
+    except OSError:
+        select.select([], [], [], 0.05)  # not a wait for anything: only the pace of the attempts
+        return b""
+    return b"".join(parts)
