@@ -16,6 +16,7 @@ from bookie.group_format import RECORD_HEAD_SIZE
 from bookie.group_scan import GroupScan
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
+from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LocationTable
 from bookie.marks import ENTRY_LOG_MARK, JOURNAL_MARK, Mark, write_mark
 from core.errors import CorruptData
@@ -50,11 +51,11 @@ class Checkpointer:
     """Carries out plans, in one thread. Errors: OSError: nothing may be acknowledged after it."""
 
     def __init__(
-        self, files: Files, journal_directory: Path, ledger_directory: Path, indexes: IndexFiles
+        self, files: Files, journal_directory: Path, dirs: LedgerDirs, indexes: IndexFiles
     ) -> None:
         self._files = files
         self._journals = journal_directory
-        self._ledgers = ledger_directory
+        self._dirs = dirs
         self._indexes = indexes
 
     def run(self, plan: CheckpointPlan) -> None:
@@ -65,8 +66,8 @@ class Checkpointer:
             self.seal(seal)
         for ledger_id, header, locations in plan.ledgers:
             self._indexes.write(ledger_id, header, locations)
-        write_mark(self._files, self._ledgers / ENTRY_LOG_MARK, plan.entry_log_mark)
-        write_mark(self._files, self._ledgers / JOURNAL_MARK, plan.journal_mark)
+        write_mark(self._files, self._dirs.all, ENTRY_LOG_MARK, plan.entry_log_mark)
+        write_mark(self._files, self._dirs.all, JOURNAL_MARK, plan.journal_mark)
         for journal_id in file_ids(self._files.names(self._journals), journal_format.SUFFIX):
             if journal_id < plan.journal_mark.file_id:
                 self._files.remove(self._journals / journal_format.file_name(journal_id))
@@ -76,7 +77,7 @@ class Checkpointer:
 
         A log whose groups cannot be read stays without a map: it is then never removed.
         """
-        fd = self._files.open(self._log_path(log.log_id), os.O_RDWR)
+        fd = self._dirs.open_log(log.log_id, os.O_RDWR)
         try:
             usage = log.usage if log.usage is not None else self._read_usage(fd, log)
             if usage is None:
@@ -99,14 +100,11 @@ class Checkpointer:
             return None
 
     def _sync_log(self, log_id: int) -> None:
-        fd = self._files.open(self._log_path(log_id), os.O_RDWR)
+        fd = self._dirs.open_log(log_id, os.O_RDWR)
         try:
             self._files.sync(fd)
         finally:
             self._files.close(fd)
-
-    def _log_path(self, log_id: int) -> Path:
-        return self._ledgers / entry_log_format.file_name(log_id)
 
 
 def log_usage(files: Files, fd: int, log_id: int, end: Position) -> dict[int, int]:

@@ -13,18 +13,19 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieConfig:
-    """One bookie: one journal directory, one ledger directory."""
+    """One bookie."""
 
-    journal_directory: Path = setting(
+    journal_directories: tuple[Path, ...] = setting(
         "journalDirectories",
-        Path("tailrace-data/bookie/journal"),
-        "Directory of the journal: master keys, fences, explicit LACs (and entries, if "
-        "journalWriteData). One directory.",
+        (Path("tailrace-data/bookie/journal"),),
+        "Directories of the journals: master keys, fences, explicit LACs (and entries, if "
+        "journalWriteData: a ledger's go to the directory ledger id mod their number). The order "
+        "matters: to change the list, stop cleanly first.",
     )
-    ledger_directory: Path = setting(
+    ledger_directories: tuple[Path, ...] = setting(
         "ledgerDirectories",
-        Path("tailrace-data/bookie/ledgers"),
-        "Directory of entry logs and index files. One directory.",
+        (Path("tailrace-data/bookie/ledgers"),),
+        "Directories of entry logs and index files; new files go to those with room, in turn.",
     )
     bookie_id: str = setting("bookieId", "", "Id in ledger metadata. Default: host:port.")
     host: str = setting("listeningInterface", "127.0.0.1", "Address to listen on.")
@@ -87,6 +88,12 @@ class BookieConfig:
     ledgers_root: str = setting("zkLedgersRootPath", "/ledgers", "Root in the metadata store.")
 
     def __post_init__(self) -> None:
+        for name, paths in (
+            ("journalDirectories", self.journal_directories),
+            ("ledgerDirectories", self.ledger_directories),
+        ):
+            if not paths or len(set(paths)) < len(paths):
+                raise ValueError(f"{name} must name at least one directory, and none twice")
         if not HEADER_SIZE < self.log_size_limit <= POSITION_MAX - GROUP_BYTES_MAX:
             raise ValueError("logSizeLimit must be in 1025..2^31-1 less 16 MiB")
         if not 0 < self.group_bytes_max <= GROUP_BYTES_MAX - 2 * MAX_FRAME_BYTES:

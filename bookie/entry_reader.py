@@ -5,12 +5,12 @@ damage (CorruptData), never "no such entry". The bytes themselves are judged by 
 """
 
 import struct
-from pathlib import Path
 
 from bookie.entry_log_format import file_name, split_location
 from bookie.group_format import MIN_BODY_SIZE
 from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, unpack_slots
 from bookie.index_format import ENTRY_ID_MAX
+from bookie.ledger_dirs import LedgerDirs
 from core.errors import CorruptData
 from core.runtime.files import Files
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
@@ -25,10 +25,10 @@ class EntryReader:
     """Entry logs and index files, with a bounded number of open files and cached index pages."""
 
     def __init__(
-        self, files: Files, directory: Path, indexes: IndexFiles, *, files_max: int, pages_max: int
+        self, files: Files, dirs: LedgerDirs, indexes: IndexFiles, *, files_max: int, pages_max: int
     ) -> None:
         self._files = files
-        self._directory = directory
+        self._dirs = dirs
         self._indexes = indexes
         self._files_max = files_max
         self._pages_max = pages_max
@@ -98,7 +98,7 @@ class EntryReader:
     def _fd(self, log_id: int) -> int:
         fd = self._fds.pop(log_id, None)
         if fd is None:
-            fd = self._files.open(self._directory / file_name(log_id))
+            fd = self._dirs.open_log(log_id)
         self._fds[log_id] = fd
         if len(self._fds) > self._files_max:
             self.forget_log(next(iter(self._fds)))

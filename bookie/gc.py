@@ -8,11 +8,10 @@ stay as they are (rewriting them is compaction, a later step).
 
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from bookie import entry_log_format
-from bookie.entry_log_format import file_ids, file_name
+from bookie.ledger_dirs import LedgerDirs
 from bookie.storage import Storage
 from core.errors import CoreError
 from core.runtime.files import Files
@@ -74,21 +73,20 @@ class GarbageCollector:
         for ledger_id in dead:
             storage.indexes.remove(ledger_id)
         on_disk = {int(ledger_id) for ledger_id in storage.indexes.ledger_ids()}
-        logs = sealed_logs(self._files, storage.log_directory)
+        logs = sealed_logs(self._files, storage.dirs)
         return {log_id: ledgers for log_id, ledgers in logs.items() if not ledgers & on_disk}
 
     def _remove_logs(self, log_ids: list[int]) -> list[int]:
-        directory = self._storage.log_directory
         for log_id in log_ids:
-            self._files.remove(directory / file_name(log_id))
+            self._storage.dirs.remove_log(log_id)
         return log_ids
 
 
-def sealed_logs(files: Files, directory: Path) -> dict[int, set[int]]:
+def sealed_logs(files: Files, dirs: LedgerDirs) -> dict[int, set[int]]:
     """Return log id -> ledgers in its map, of every sealed log whose map can be read. Blocks."""
     found: dict[int, set[int]] = {}
-    for log_id in file_ids(files.names(directory)):
-        fd = files.open(directory / file_name(log_id))
+    for log_id in dirs.log_ids():
+        fd = dirs.open_log(log_id)
         try:
             header = entry_log_format.read_header(
                 files.read_at(fd, entry_log_format.HEADER_SIZE, 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from bookie import entry_log_format, journal_format
 from bookie.entry_log_format import LogHeader
 from bookie.group_format import TRAILER_SIZE, pack_trailer
+from bookie.ledger_dirs import LedgerDirs
 from bookie.marks import Mark
 from bookie.page_cache import PageCacheWindow
 from core.runtime.files import Files
@@ -114,14 +115,14 @@ class Journal:
 class EntryLog:
     """The series of entry logs; goes on where the last one ended."""
 
-    def __init__(self, files: Files, directory: Path, at: Mark | None) -> None:
+    def __init__(self, files: Files, dirs: LedgerDirs, at: Mark | None) -> None:
         self._files = files
-        self._directory = directory
+        self._dirs = dirs
         self._last_id = -1
         self._file: GroupedFile | None = None
         if at is not None:
             self._last_id = at.file_id
-            path = directory / entry_log_format.file_name(at.file_id)
+            path = dirs.log_path(at.file_id)
             self._file = GroupedFile(files, path, at.file_id, at.position)
         self.size_max = entry_log_format.POSITION_MAX
         self.step = 0
@@ -148,9 +149,9 @@ class EntryLog:
             old.close()
         self._last_id += 1
         header = entry_log_format.pack_header(LogHeader(previous_end=previous_end))
-        path = self._directory / entry_log_format.file_name(self._last_id)
+        path = self._dirs.for_new_log(self._last_id)
         self._file = GroupedFile.create(self._files, path, self._last_id, header)
-        hint = self._files.open(self._directory / "lastId", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        hint = self._files.open(path.with_name("lastId"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._files.write_at(hint, [f"{self._last_id:x}\n".encode()], 0)
         self._files.close(hint)
         return self._file

@@ -47,8 +47,8 @@ async def check_cookies(config: BookieConfig, store: MetadataStore | None, files
     paths = LedgerPaths(config.ledgers_root)
     own = Cookie(
         config.identity,
-        str(config.journal_directory),
-        (str(config.ledger_directory),),
+        ",".join(map(str, config.journal_directories)),
+        tuple(map(str, config.ledger_directories)),
         await _instance_id(store, paths),
     )
     registered = await _registered(store, paths, own)
@@ -59,7 +59,7 @@ async def check_cookies(config: BookieConfig, store: MetadataStore | None, files
             raise InvalidCookie(f"{missing[0]} has no cookie: was its disk lost or replaced?")
         if store is not None and not registered:
             raise InvalidCookie(
-                f"{config.ledger_directory} holds data of bookie {own.bookie_id}, which the "
+                f"{config.ledger_directories[0]} holds data of bookie {own.bookie_id}, which the "
                 "metadata does not know: was the metadata replaced?"
             )
     for directory in missing:
@@ -70,7 +70,7 @@ async def check_cookies(config: BookieConfig, store: MetadataStore | None, files
 
 
 def _directories(config: BookieConfig) -> list[Path]:
-    return sorted({config.journal_directory, config.ledger_directory})
+    return sorted({*config.journal_directories, *config.ledger_directories})
 
 
 def _is_blank(files: Files, directory: Path) -> bool:

@@ -22,6 +22,7 @@ from bookie.index_format import (
     read_header,
     slot_position,
 )
+from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LocationTable
 from core.errors import CorruptData
 from core.runtime.files import Files
@@ -40,20 +41,16 @@ class LoadedIndex(NamedTuple):
 
 
 class IndexFiles:
-    """Index files below one directory. Every call blocks; Errors: OSError, CorruptData."""
+    """Index files below the ledger directories. Every call blocks; Errors: OSError, CorruptData."""
 
-    def __init__(self, files: Files, directory: Path) -> None:
+    def __init__(self, files: Files, dirs: LedgerDirs) -> None:
         self._files = files
-        self._directory = directory
+        self._dirs = dirs
         self._synced_directories: set[Path] = set()
-
-    def path(self, ledger_id: int) -> Path:
-        """Return where the index file of a ledger lies."""
-        return self._directory.joinpath(*file_path(ledger_id))
 
     def load(self, ledger_id: LedgerId) -> LoadedIndex | None:
         """Return header and last entry of a ledger, None if it has no index file."""
-        fd = self._open(ledger_id)
+        path, fd = self._open(ledger_id)
         if fd is None:
             return None
         try:
@@ -63,14 +60,14 @@ class IndexFiles:
             header = read_header(data)
             entry_id, location = self._last_slot(fd)
         except DecodeError as error:
-            raise CorruptData(f"{self.path(ledger_id)}: {error}") from error
+            raise CorruptData(f"{path}: {error}") from error
         finally:
             self._files.close(fd)
         return LoadedIndex(header, entry_id, location)
 
     def read_page(self, ledger_id: LedgerId, page: int) -> bytes:
         """Return one page of locations; shorter or empty behind the end of the file."""
-        fd = self._open(ledger_id)
+        _, fd = self._open(ledger_id)
         if fd is None:
             return b""
         try:
@@ -90,8 +87,7 @@ class IndexFiles:
 
     def write(self, ledger_id: LedgerId, header: IndexHeader, locations: LocationTable) -> None:
         """Write header and locations of one ledger and sync them. Idempotent."""
-        path = self.path(ledger_id)
-        fd = self._open(ledger_id)
+        path, fd = self._open(ledger_id)
         is_new = fd is None
         if fd is None:
             self._files.make_directory(path.parent)
@@ -112,22 +108,29 @@ class IndexFiles:
 
     def remove(self, ledger_id: LedgerId) -> None:
         """Remove the index file of a ledger."""
-        self._files.remove(self.path(ledger_id))
+        for current in self._dirs.all:
+            self._files.remove(current.joinpath(*file_path(ledger_id)))
 
     def ledger_ids(self) -> set[LedgerId]:
         """Return the ids of all ledgers that have an index file. Cost: walks all directories."""
         found: set[LedgerId] = set()
-        for outer in _hex_directories(self._files.names(self._directory)):
-            for inner in _hex_directories(self._files.names(self._directory / outer)):
-                names = self._files.names(self._directory / outer / inner)
-                found.update(LedgerId(i) for i in file_ids(names, SUFFIX))
+        for current in self._dirs.all:
+            for outer in _hex_directories(self._files.names(current)):
+                for inner in _hex_directories(self._files.names(current / outer)):
+                    names = self._files.names(current / outer / inner)
+                    found.update(LedgerId(i) for i in file_ids(names, SUFFIX))
         return found
 
-    def _open(self, ledger_id: LedgerId) -> int | None:
-        try:
-            return self._files.open(self.path(ledger_id), os.O_RDWR)
-        except FileNotFoundError:
-            return None
+    def _open(self, ledger_id: LedgerId) -> tuple[Path, int | None]:
+        """Return the file of a ledger, open; without one where it belongs, and None."""
+        relative = file_path(ledger_id)
+        for current in self._dirs.in_order(ledger_id):
+            path = current.joinpath(*relative)
+            try:
+                return path, self._files.open(path, os.O_RDWR)
+            except FileNotFoundError:
+                continue
+        return self._dirs.for_new_index(ledger_id).joinpath(*relative), None
 
     def _sync_names(self, leaf: Path, *, is_new: bool) -> None:
         """Sync the way to a file: once for each directory (a killed process may not have)."""

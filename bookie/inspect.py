@@ -4,18 +4,19 @@ What is in the index files is found there; what came after the last checkpoint b
 groups from entryLogMark on. A group that is being written right now is not seen. Blocks: for tools.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from bookie import entry_log_format
-from bookie.entry_log_format import file_ids, file_name, pack_location, split_location
+from bookie.entry_log_format import file_name, pack_location, split_location
 from bookie.entry_reader import EntryReader
 from bookie.group_format import Group
 from bookie.group_scan import GroupScan
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
+from bookie.ledger_dirs import LedgerDirs
 from bookie.marks import ENTRY_LOG_MARK, Mark, read_mark
 from core.errors import CorruptData
 from core.runtime.files import Files
@@ -45,10 +46,10 @@ class LedgerSummary(NamedTuple):
 class BookieFiles:
     """The files of one bookie. Errors: OSError, CorruptData."""
 
-    def __init__(self, files: Files, ledger_directory: Path) -> None:
+    def __init__(self, files: Files, ledger_directories: Sequence[Path]) -> None:
         self._files = files
-        self._logs = ledger_directory / "current"
-        self._indexes = IndexFiles(files, self._logs)
+        self._dirs = LedgerDirs(files, ledger_directories)
+        self._indexes = IndexFiles(files, self._dirs)
         self._tail: dict[LedgerId, dict[EntryId, int]] | None = None
 
     def refresh(self) -> None:
@@ -63,7 +64,7 @@ class BookieFiles:
                 return None
             body = reader.read_at(ledger_id, entry_id, location)
         log_id, position = split_location(location)
-        return EntryPlace(self._logs / file_name(log_id), position, len(body))
+        return EntryPlace(self._dirs.log_path(log_id), position, len(body))
 
     def read(self, ledger_id: LedgerId, entry_id: EntryId) -> bytes | None:
         """Return the body of an entry, None if it is not here."""
@@ -96,7 +97,7 @@ class BookieFiles:
 
     @contextmanager
     def _reader(self) -> Iterator[EntryReader]:
-        reader = EntryReader(self._files, self._logs, self._indexes, files_max=8, pages_max=64)
+        reader = EntryReader(self._files, self._dirs, self._indexes, files_max=8, pages_max=64)
         try:
             yield reader
         finally:
@@ -105,8 +106,8 @@ class BookieFiles:
     def _recent(self) -> dict[LedgerId, dict[EntryId, int]]:
         if self._tail is None:
             self._tail = {}
-            mark = read_mark(self._files, self._logs / ENTRY_LOG_MARK) or Mark()
-            for log_id in file_ids(self._files.names(self._logs)):
+            mark = read_mark(self._files, self._dirs.all, ENTRY_LOG_MARK) or Mark()
+            for log_id in self._dirs.log_ids():
                 if log_id >= mark.file_id:
                     start = mark.position if log_id == mark.file_id else 0
                     self._read_tail(log_id, start or entry_log_format.HEADER_SIZE)
@@ -114,7 +115,7 @@ class BookieFiles:
 
     def _read_tail(self, log_id: int, start: Position) -> None:
         assert self._tail is not None, "set by the caller"
-        fd = self._files.open(self._logs / file_name(log_id))
+        fd = self._dirs.open_log(log_id)
         try:
             scan = GroupScan(
                 lambda size, at: self._files.read_at(fd, size, at), file_name(log_id), log_id

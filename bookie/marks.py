@@ -1,10 +1,12 @@
-"""Marks: where a replay has to begin. BookKeeper's lastMark, and one like it for the entry log.
+"""Marks: where a replay has to begin. BookKeeper's lastMark, and one like it for the entry logs.
 
 Everything before a mark is in the index files and synced. A mark is 16 bytes, i64 file id and i64
-position, replaced whole, and only moves forward.
+position, replaced whole, and only moves forward. There is one for each journal directory (lastMark,
+lastMark.1, ...) and one for the entry logs; every ledger directory carries them all.
 """
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,8 +32,21 @@ def pack_mark(mark: Mark) -> bytes:
     return _MARK.pack(*mark)
 
 
-def read_mark(files: Files, path: Path) -> Mark | None:
-    """Return a mark, None if none was ever written. Errors: CorruptData."""
+def journal_mark_name(index: int) -> str:
+    """Return the name of the mark of a journal directory, by its place in the configuration."""
+    return f"{JOURNAL_MARK}.{index}" if index else JOURNAL_MARK
+
+
+def read_mark(files: Files, directories: Sequence[Path], name: str) -> Mark | None:
+    """Return the highest mark of that name, None if none was ever written. Errors: CorruptData.
+
+    All directories carry the same one, unless a crash left some behind.
+    """
+    found = [_read(files, directory / name) for directory in directories]
+    return max((mark for mark in found if mark is not None), default=None)
+
+
+def _read(files: Files, path: Path) -> Mark | None:
     data = files.read_file(path)
     if data is None:
         return None
@@ -40,6 +55,7 @@ def read_mark(files: Files, path: Path) -> Mark | None:
     return Mark(*_MARK.unpack(data))
 
 
-def write_mark(files: Files, path: Path, mark: Mark) -> None:
-    """Replace a mark."""
-    write_atomically(files, path, pack_mark(mark))
+def write_mark(files: Files, directories: Sequence[Path], name: str, mark: Mark) -> None:
+    """Replace a mark in all directories."""
+    for directory in directories:
+        write_atomically(files, directory / name, pack_mark(mark))

@@ -24,6 +24,7 @@ from bookie.group_format import Group
 from bookie.group_scan import GroupScan
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
+from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
 from bookie.marks import ENTRY_LOG_MARK, JOURNAL_MARK, Mark, read_mark
 from core.errors import CorruptData
@@ -68,13 +69,13 @@ class Recovery:
         self,
         files: Files,
         journal_directory: Path,
-        ledger_directory: Path,
+        dirs: LedgerDirs,
         indexes: IndexFiles,
         reader: EntryReader,
     ) -> None:
         self._files = files
         self._journals = journal_directory
-        self._logs = ledger_directory
+        self._dirs = dirs
         self._indexes = indexes
         self._reader = reader
         self._found = Recovered()
@@ -82,7 +83,7 @@ class Recovery:
 
     def run(self, now_ms: int) -> Recovered:
         """Return what is there; the files are ready to be appended to."""
-        for current in (self._journals, self._logs):
+        for current in (self._journals, *self._dirs.all):
             for directory in (current.parent.parent, current.parent, current):
                 self._files.sync_directory(directory)
         self._replay_journals(now_ms)
@@ -95,7 +96,7 @@ class Recovery:
     # The journal
 
     def _replay_journals(self, now_ms: int) -> None:
-        found = read_mark(self._files, self._logs / JOURNAL_MARK)
+        found = read_mark(self._files, self._dirs.all, JOURNAL_MARK)
         self._found.marks = (self._found.marks[0], found or Mark(-1))
         mark = found or Mark()
         ids = file_ids(self._files.names(self._journals), journal_format.SUFFIX)
@@ -161,13 +162,13 @@ class Recovery:
     # The entry logs
 
     def _scan_entry_logs(self) -> None:
-        path = self._logs / ENTRY_LOG_MARK
-        mark = read_mark(self._files, path)
+        mark = read_mark(self._files, self._dirs.all, ENTRY_LOG_MARK)
         self._found.marks = (mark or Mark(-1), self._found.marks[1])
-        ids = file_ids(self._files.names(self._logs))
+        ids = self._dirs.log_ids()
         if mark and mark != Mark() and mark.file_id not in ids:
             raise CorruptData(
-                f"{self._logs}: entry log {mark.file_id:x}, where the scan begins, is missing"
+                f"{_shown(self._dirs)}: entry log {mark.file_id:x}, where the scan begins, "
+                "is missing"
             )
         first = mark.file_id if mark else 0
         tail = [log_id for log_id in ids if log_id >= first]
@@ -188,7 +189,7 @@ class Recovery:
 
     def _remove_unborn(self, log_id: int) -> bool:
         """Remove a log that a crash left without header or groups."""
-        path = self._logs / entry_log_format.file_name(log_id)
+        path = self._dirs.log_path(log_id)
         fd = self._files.open(path)
         try:
             header = self._files.read_at(fd, entry_log_format.HEADER_SIZE, 0)
@@ -196,14 +197,14 @@ class Recovery:
         finally:
             self._files.close(fd)
         if unborn:
-            self._files.remove(path)
-            self._files.sync_directory(self._logs)
+            self._dirs.remove_log(log_id)
+            self._files.sync_directory(path.parent)
         return unborn
 
     def _scan_entry_log(
         self, log_id: int, start: Position, previous_end: Position | None, *, is_last: bool
     ) -> Position:
-        path = self._logs / entry_log_format.file_name(log_id)
+        path = self._dirs.log_path(log_id)
         fd = self._files.open(path, os.O_RDWR)
         try:
             header = entry_log_format.read_header(
@@ -211,7 +212,7 @@ class Recovery:
             )
             if previous_end is not None and header.previous_end not in (0, previous_end):
                 raise CorruptData(
-                    f"{self._logs}: entry log {log_id - 1:x} ends at {previous_end}, but "
+                    f"{self._dirs.log_path(log_id - 1)} ends at {previous_end}, but "
                     f"{header.previous_end} bytes of it were acknowledged"
                 )
             if start > self._files.size(fd):
@@ -279,6 +280,10 @@ def load_state(ledger_id: LedgerId, indexes: IndexFiles, reader: EntryReader) ->
         except CorruptData:
             logger.exception("last_entry_damaged ledger=%d", ledger_id)
     return state
+
+
+def _shown(dirs: LedgerDirs) -> str:
+    return ", ".join(map(str, dirs.all))
 
 
 def _is_unborn(header: bytes, header_size: int, file_size: int) -> bool:

@@ -23,6 +23,7 @@ from bookie.group_format import RECORD_HEAD_SIZE, pack_size
 from bookie.grouped_file import EntryLog, Journal
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
+from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
 from bookie.metrics import BookieMetrics
 from bookie.page_cache import SHARE_OF_MEMORY, PageCacheWindow
@@ -49,12 +50,12 @@ class Storage:
         self._clock = clock
         self._files = files
         self._loop = asyncio.get_running_loop()
-        self.journal_directory = config.journal_directory / "current"
-        self.log_directory = config.ledger_directory / "current"
-        self.indexes = IndexFiles(files, self.log_directory)
+        self.journal_directory = config.journal_directories[0] / "current"
+        self.dirs = LedgerDirs(files, config.ledger_directories)
+        self.indexes = IndexFiles(files, self.dirs)
         self._reader = EntryReader(
             files,
-            self.log_directory,
+            self.dirs,
             self.indexes,
             files_max=config.open_file_limit,
             pages_max=config.cached_index_pages_max,
@@ -62,7 +63,7 @@ class Storage:
         self.metrics = BookieMetrics()
         self.failed: asyncio.Future[StorageFailed] = self._loop.create_future()
         """Has a result once nothing may be acknowledged any more: the process should end."""
-        checkpointer = Checkpointer(files, self.journal_directory, self.log_directory, self.indexes)
+        checkpointer = Checkpointer(files, self.journal_directory, self.dirs, self.indexes)
         self.upkeep = Upkeep(config, checkpointer, self._fail, self.metrics)
         self._reads = JobThread("bookie-reader", self._fail)
         self.ledgers: dict[LedgerId, LedgerState] = {}
@@ -75,7 +76,7 @@ class Storage:
         """Recover what is there and start to serve. Errors: OSError, CorruptData."""
         self._reads.start()
         recovery = Recovery(
-            self._files, self.journal_directory, self.log_directory, self.indexes, self._reader
+            self._files, self.journal_directory, self.dirs, self.indexes, self._reader
         )
         try:
             found = await self._reads.call(functools.partial(recovery.run, self._clock.now_ms()))
@@ -97,7 +98,7 @@ class Storage:
     def _start_writer(self, found: Recovered) -> None:
         config = self._config
         journal = Journal(self._files, self.journal_directory, found.next_journal_id)
-        entry_log = EntryLog(self._files, self.log_directory, found.entry_log)
+        entry_log = EntryLog(self._files, self.dirs, found.entry_log)
         journal.size_max = config.journal_max_size_mb * MIB
         entry_log.size_max = config.log_size_limit
         journal.step = entry_log.step = config.preallocate_mb * MIB
@@ -346,7 +347,7 @@ class Storage:
 
     def space(self, then: Callable[[Space | Exception], None]) -> None:
         """Find the room of the ledger directory's file system."""
-        self._reads.submit(functools.partial(self._files.space, self.log_directory), then)
+        self._reads.submit(functools.partial(self._files.space, self.dirs.all[0]), then)
 
 
 def _nobody(*_: object) -> None:

@@ -42,9 +42,9 @@ class StandaloneConfig:
 
     def bookie_config(self) -> BookieConfig:
         """Return the bookie's settings, with its directories below `data` unless they were set."""
-        journal, ledgers = self.bookie.journal_directory, self.bookie.ledger_directory
-        if journal == _BOOKIE.journal_directory:
-            journal = self.data / "bookie" / "journal"
-        if ledgers == _BOOKIE.ledger_directory:
-            ledgers = self.data / "bookie" / "ledgers"
-        return replace(self.bookie, journal_directory=journal, ledger_directory=ledgers)
+        journals, ledgers = self.bookie.journal_directories, self.bookie.ledger_directories
+        if journals == _BOOKIE.journal_directories:
+            journals = (self.data / "bookie" / "journal",)
+        if ledgers == _BOOKIE.ledger_directories:
+            ledgers = (self.data / "bookie" / "ledgers",)
+        return replace(self.bookie, journal_directories=journals, ledger_directories=ledgers)

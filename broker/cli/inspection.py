@@ -205,7 +205,7 @@ def open_log(config: StandaloneConfig, at: TopicPartition) -> StoredLog:
     stream = stream_name(at.topic, at.partition)
     with damage(config):
         found = asyncio.run(_read_metadata(config, at, stream))
-        files = BookieFiles(SystemFiles(), config.bookie_config().ledger_directory)
+        files = BookieFiles(SystemFiles(), config.bookie_config().ledger_directories)
         return StoredLog(at, stream, [_stored(files, *pair) for pair in found])
 
 

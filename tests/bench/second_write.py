@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bookie.group_format import pack_size
 from bookie.grouped_file import EntryLog, Journal
+from bookie.ledger_dirs import LedgerDirs
 from core.runtime.files import SystemFiles
 from protocol.ids import Buffer
 
@@ -40,7 +41,8 @@ def write_groups(directory: Path, parts: list[Buffer], total: int, *, twice: boo
     files = SystemFiles()
     journal = Journal(files, directory, 1)
     journal.size_max = 2**31
-    entry_log = EntryLog(files, directory, None)
+    (directory / "current").mkdir()
+    entry_log = EntryLog(files, LedgerDirs(files, [directory]), None)
     journal.step = entry_log.step = 16 * MIB
     size = sum(map(len, parts))
     written = unsynced = 0
@@ -63,7 +65,7 @@ def write_groups(directory: Path, parts: list[Buffer], total: int, *, twice: boo
 
 
 def sync_log(files: SystemFiles, directory: Path) -> None:
-    fd = files.open(directory / "0.log", os.O_RDWR)
+    fd = files.open(directory / "current" / "0.log", os.O_RDWR)
     files.sync(fd)
     files.close(fd)
 

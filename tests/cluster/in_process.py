@@ -41,7 +41,9 @@ async def running_broker(
         stack.push_async_callback(store.close)
         await initialize_layout(store)
         bookie_config = BookieConfig(
-            journal_directory=data / "journal", ledger_directory=data / "ledgers", bookie_id="local"
+            journal_directories=(data / "journal",),
+            ledger_directories=(data / "ledgers",),
+            bookie_id="local",
         )
         bookie = await open_bookie(bookie_config, store, clock, SystemFiles())
         stack.push_async_callback(bookie.close)

@@ -34,8 +34,8 @@ ROOT = Path(__file__).parents[2]
 
 def config(directory: Path, *, journal_write_data: bool) -> BookieConfig:
     return BookieConfig(
-        journal_directory=directory / "journal",
-        ledger_directory=directory / "ledgers",
+        journal_directories=(directory / "journal",),
+        ledger_directories=(directory / "ledgers",),
         journal_write_data=journal_write_data,
         preallocate_mb=1,
         log_size_limit=3_000_000,

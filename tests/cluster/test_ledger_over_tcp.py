@@ -42,7 +42,7 @@ from core.runtime.files import SystemFiles
 async def main():
     root, bookie_id, port = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     config = BookieConfig(
-        journal_directory=root / "journal", ledger_directory=root / "ledgers",
+        journal_directories=(root / "journal",), ledger_directories=(root / "ledgers",),
         bookie_id=bookie_id, port=port, log_size_limit=64 * 1024 * 1024,
     )
     process = await start_bookie(config, None, SystemClock(), SystemFiles())

@@ -136,7 +136,7 @@ def test_inspection_beside_a_live_bookie(tmp_path: Path) -> None:
             if entry_id == 6:
                 await bookie.checkpoint()
         await ask(bookie, fence(L2))
-        look = BookieFiles(SystemFiles(), tmp_path / "ledgers")
+        look = BookieFiles(SystemFiles(), [tmp_path / "ledgers"])
         for entry_id in range(10):
             body = entry_body(L1, entry_id, b"%d" % entry_id * 1000)
             place = look.locate(L1, entry_id)

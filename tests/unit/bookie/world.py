@@ -25,8 +25,8 @@ L2 = LedgerId(2)
 def small_config(directory: Path, **changes: Any) -> BookieConfig:
     """Return a bookie that rolls, checkpoints and reserves in small steps."""
     config = BookieConfig(
-        journal_directory=directory / "journal",
-        ledger_directory=directory / "ledgers",
+        journal_directories=(directory / "journal",),
+        ledger_directories=(directory / "ledgers",),
         preallocate_mb=1,
         port=0,
         bookie_id="test:3181",

@@ -69,6 +69,6 @@ def test_a_bad_setting_ends_it_before_anything_is_made(
 
 def test_the_bookie_lives_below_the_data_directory_unless_told(tmp_path: Path) -> None:
     config = StandaloneConfig(data=tmp_path)
-    assert config.bookie_config().journal_directory == tmp_path / "bookie" / "journal"
-    assert config.bookie_config().ledger_directory == tmp_path / "bookie" / "ledgers"
+    assert config.bookie_config().journal_directories == (tmp_path / "bookie" / "journal",)
+    assert config.bookie_config().ledger_directories == (tmp_path / "bookie" / "ledgers",)
     assert config.metadata_path == tmp_path / "metadata.db"
