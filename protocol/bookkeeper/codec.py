@@ -17,10 +17,9 @@ from protocol.bookkeeper.messages import (
     Request,
     Response,
 )
+from protocol.bookkeeper.v2_requests import is_v2
 from protocol.errors import BufferUnderflow, FrameTooLarge, UnsupportedVersion
 from protocol.ids import Buffer
-
-_V2_FIRST_BYTES = (0x00, 0x02)
 
 
 def encode_request(txn_id: int, request: Request) -> list[Buffer]:
@@ -45,7 +44,8 @@ def decode_request(frame: Buffer) -> tuple[int, Request]:
     """Return (transaction id, request) of a frame without its length; bodies are views of it.
 
     A request that cannot be served comes as UnknownRequest with the status to answer.
-    Errors: UnsupportedVersion (a protocol v2 frame), DecodeError family: close the connection.
+    Errors: UnsupportedVersion (a v2 frame: see `v2_requests`), DecodeError family: close the
+    connection.
     """
     view = memoryview(frame)
     _check_version(view)
@@ -65,8 +65,8 @@ def decode_response(frame: Buffer) -> tuple[int, Response]:
 def _check_version(view: memoryview) -> None:
     if not view:
         raise BufferUnderflow("an empty frame")
-    if view[0] in _V2_FIRST_BYTES:
-        raise UnsupportedVersion("BookKeeper protocol v2 is not spoken here")
+    if is_v2(view):
+        raise UnsupportedVersion("protocol v2 where v3 is spoken")
 
 
 def _frame(head: bytes, body: tuple[Buffer, ...] = (), tail: bytes = b"") -> list[Buffer]:

@@ -96,6 +96,22 @@ class ReadRequest(NamedTuple):
     priority: int = 0
 
 
+class BatchReadRequest(NamedTuple):
+    """Read entries that follow each other, in one answer; v2 only."""
+
+    ledger_id: LedgerId
+    entry_id: EntryId
+    """The first one."""
+    count_max: int
+    """Not above 0: as many as the bytes allow."""
+    bytes_max: int
+    """Of the whole answer with its lengths; the first entry comes whatever it takes."""
+    fence: bool = False
+    master_key: bytes = b""
+    """Needed with `fence`."""
+    priority: int = 0
+
+
 class WriteLacRequest(NamedTuple):
     """Store an explicit last add confirmed; `body` is the LAC packet."""
 
@@ -175,6 +191,15 @@ class ReadResponse(NamedTuple):
     lac_update_timestamp: int | None = None
 
 
+class BatchReadResponse(NamedTuple):
+    """Answer to BatchReadRequest: the entries up to the first that is missing or too much."""
+
+    status: StatusCode
+    ledger_id: LedgerId
+    entry_id: EntryId
+    bodies: tuple[Buffer, ...] = ()
+
+
 class WriteLacResponse(NamedTuple):
     """Answer to WriteLacRequest."""
 
@@ -238,6 +263,7 @@ class ErrorResponse(NamedTuple):
 Request: TypeAlias = (
     AddRequest
     | ReadRequest
+    | BatchReadRequest
     | WriteLacRequest
     | ReadLacRequest
     | ForceLedgerRequest
@@ -250,6 +276,7 @@ Request: TypeAlias = (
 Response: TypeAlias = (
     AddResponse
     | ReadResponse
+    | BatchReadResponse
     | WriteLacResponse
     | ReadLacResponse
     | ForceLedgerResponse
@@ -266,6 +293,8 @@ OPERATIONS: dict[type[Request] | type[Response], OperationType] = {
     AddResponse: OperationType.ADD_ENTRY,
     ReadRequest: OperationType.READ_ENTRY,
     ReadResponse: OperationType.READ_ENTRY,
+    BatchReadRequest: OperationType.BATCH_READ_ENTRY,
+    BatchReadResponse: OperationType.BATCH_READ_ENTRY,
     WriteLacRequest: OperationType.WRITE_LAC,
     WriteLacResponse: OperationType.WRITE_LAC,
     ReadLacRequest: OperationType.READ_LAC,

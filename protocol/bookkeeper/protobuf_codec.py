@@ -93,6 +93,7 @@ def write_request(txn_id: int, request: Request) -> bytes:
     elif isinstance(request, ReadRequest):
         _fill_read(outer.readRequest, request)
     elif not isinstance(request, UnknownRequest):
+        assert type(request) in _REQUESTS, f"v3 has no {type(request).__name__}"
         field, names = _REQUESTS[type(request)]
         _fill(getattr(outer, field), names, request)
     return _serialize(outer)
@@ -109,6 +110,17 @@ def write_response(txn_id: int, response: Response) -> bytes:
         values = response[1:] if isinstance(response, _WITHOUT_STATUS) else response
         _fill(getattr(outer, field), names, values)
     return _serialize(outer)
+
+
+def write_auth_message(plugin: str, payload: Buffer) -> bytes:
+    """Return an AuthMessage, which protocol v2 sends bare."""
+    return _serialize(MESSAGES["AuthMessage"](authPluginName=plugin, payload=bytes(payload)))
+
+
+def read_auth_message(message: Buffer) -> tuple[str, bytes]:
+    """Return (plug-in, payload) of an AuthMessage. Errors: BadValue."""
+    plugin, payload = _values(_parse("AuthMessage", message), ("authPluginName", "payload"))
+    return plugin, payload
 
 
 def _serialize(outer: Any) -> bytes:
