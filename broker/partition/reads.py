@@ -7,16 +7,20 @@ ago is closed first. A reader belongs to one call at a time.
 """
 
 import asyncio
-from collections import OrderedDict
+from bisect import bisect_left
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from broker.partition.found import NOTHING, Found
+from broker.partition.found import NOTHING, Found, fitting
 from core.errors import CoreError
 from core.log.log import Log
 from core.log.reader import LogReader
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import Buffer, Offset
+
+if TYPE_CHECKING:
+    from core.log.entries import EntryRecords
 
 
 class ReadRange(NamedTuple):
@@ -37,7 +41,7 @@ class _Cursor:
     def __init__(self, reader: LogReader, next_offset: Offset) -> None:
         self.reader = reader
         self.next_offset = next_offset
-        self.ahead: list[tuple[Offset, Buffer]] = []  # last offset and bytes of each batch
+        self.ahead: deque[EntryRecords] = deque()  # a record is a batch, its txid the last offset
 
 
 class OpenReaders:
@@ -118,24 +122,31 @@ async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
     """Read forward until the range, its bytes, or what the log shows is used up."""
     found: list[Buffer] = []
     size = 0
-    while True:
-        if not cursor.ahead:
-            records = await cursor.reader.read(max(span.max_bytes - size, 1))
-            first = span.offset
-            cursor.ahead = [(r.txid, r.payload) for _, r in records if r.txid >= first]
-            if not records:
-                return Found(found, size, limited=False)
-        taken = 0
-        for last_offset, data in cursor.ahead:
-            if last_offset >= span.end:
-                break
-            if size + len(data) > span.max_bytes and (found or not span.at_least_one):
-                break
-            found.append(data)
-            size += len(data)
-            taken += 1
-            cursor.next_offset = last_offset + 1
-        limited = taken < len(cursor.ahead)
-        del cursor.ahead[:taken]
+    ahead = cursor.ahead
+    while ahead or await _read_on(cursor, span, span.max_bytes - size):
+        entry = ahead.popleft()
+        txids, payloads = entry.columns.txids, entry.columns.payloads
+        below = bisect_left(txids, span.end)
+        count, more = fitting(
+            payloads[:below],
+            span.max_bytes - size,
+            at_least_one=span.at_least_one and not found,
+        )
+        found += payloads[:count]
+        size += more
+        if count:
+            cursor.next_offset = txids[count - 1] + 1
+        limited = count < len(txids)
+        if limited:
+            ahead.appendleft(entry.behind(count))
         if limited or size >= span.max_bytes:
             return Found(found, size, limited=True)
+    return Found(found, size, limited=False)
+
+
+async def _read_on(cursor: _Cursor, span: ReadRange, max_bytes: int) -> bool:
+    """Get entries, without what lies before the range; False at the tail."""
+    entries = await cursor.reader.read_entries(max(max_bytes, 1))
+    for entry in entries:
+        cursor.ahead.append(entry.behind(bisect_left(entry.columns.txids, span.offset)))
+    return bool(entries)

@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator
 from broker.partition.offsets import SegmentIndex, Totals
 from broker.partition.segment_state import PartitionState, decode_index
 from core.errors import CorruptData
+from core.log.entries import EntryRecords
 from core.log.log import Log
 from protocol.distributedlog.dlsn import DLSN
 from protocol.errors import ProtocolError
+from protocol.ids import Buffer
 from protocol.records.batch import read_header
 
 INDEXES_KEPT = 8
@@ -66,25 +68,26 @@ class SegmentCatalog:
         index = SegmentIndex()
         reader = await self._log.open_reader(DLSN(lssn, 0, 0))
         try:
-            while records := await reader.read(SCAN_BYTES):
-                for dlsn, record in records:
-                    if dlsn.lssn != lssn:
+            while entries := await reader.read_entries(SCAN_BYTES):
+                for entry in entries:
+                    if entry.lssn != lssn:
                         return index
-                    _count(index, dlsn, record.payload)
+                    for batch in entry.columns.payloads:
+                        _count(index, entry, batch)
         finally:
             await reader.close()
         return index
 
 
-def _count(index: SegmentIndex, dlsn: DLSN, batch: bytes | bytearray | memoryview) -> None:
+def _count(index: SegmentIndex, entry: EntryRecords, batch: Buffer) -> None:
     try:
         header = read_header(batch)
     except ProtocolError as error:
-        raise CorruptData(f"record {dlsn} is no record batch: {error}") from error
+        raise CorruptData(f"entry {entry.entry_id} of segment {entry.lssn}: {error}") from error
     index.add(
         header.base_offset,
         header.last_offset,
-        dlsn.entry_id,
+        entry.entry_id,
         len(batch),
         header.max_timestamp,
         header.record_count,

@@ -1,16 +1,18 @@
-"""From a ledger's entries to a log's records."""
+"""From a ledger's entries to a log's records. Pure."""
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from core.errors import CorruptData
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.bookkeeper.entry import Entry
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import Slots, unpack_envelope
-from protocol.distributedlog.record import LogRecord
+from protocol.distributedlog.envelope import Slots, unpack_columns, unpack_envelope
+from protocol.distributedlog.record import HEADER_SIZE, LogRecord, RecordColumns
 from protocol.distributedlog.record_set import expand
 from protocol.errors import DecodeError
+from protocol.ids import Buffer, EntryId
 
 _ENVELOPED_SINCE = 4
 
@@ -22,35 +24,88 @@ class LogRecordWithDLSN(NamedTuple):
     record: LogRecord
 
 
+class EntryRecords(NamedTuple):
+    """What readers see of an entry, or of a part of it; maybe nothing.
+
+    No control records; record sets are taken apart. Records are made when somebody asks for them:
+    a consumer wants payloads only.
+    """
+
+    lssn: int
+    entry_id: EntryId
+    slots: Sequence[int]
+    columns: RecordColumns
+    size_bytes: int
+    """Payloads with the headers of their records."""
+    is_last: bool
+    """Whether the log was sealed here, behind these records."""
+
+    def records(self) -> Iterator[LogRecordWithDLSN]:
+        """Return the records one by one."""
+        for slot, record in zip(self.slots, self.columns.records(), strict=True):
+            yield LogRecordWithDLSN(DLSN(self.lssn, self.entry_id, slot), record)
+
+    def behind(self, count: int) -> "EntryRecords":
+        """Return what is left without the first `count` records."""
+        if count == 0:
+            return self
+        metadata, txids, payloads, flags = self.columns
+        rest = RecordColumns(metadata[count:], txids[count:], payloads[count:], flags)
+        size = _size_of(rest.payloads)
+        return self._replace(slots=self.slots[count:], columns=rest, size_bytes=size)
+
+    def from_slot(self, slot: int) -> "EntryRecords":
+        """Return the records at `slot` and behind it."""
+        return self.behind(bisect_left(self.slots, slot))
+
+
 def read_slots(segment: SegmentMetadata, entry: Entry) -> Slots:
     """Return an entry's records with their slots, control records too. Errors: CorruptData."""
     try:
         return unpack_envelope(entry.payload, segment.version >= _ENVELOPED_SINCE)
     except DecodeError as error:
-        raise CorruptData(f"entry {entry.entry_id} of ledger {entry.ledger_id}: {error}") from error
+        raise _corrupt(entry, error) from error
 
 
-def visible_records(segment: SegmentMetadata, entry: Entry) -> list[LogRecordWithDLSN]:
-    """Return what readers see of an entry: no control records, record sets taken apart.
+def visible_records(segment: SegmentMetadata, entry: Entry) -> EntryRecords:
+    """Return what readers see of an entry. Errors: CorruptData.
 
-    The end-of-stream record is visible. Errors: CorruptData.
+    Cost: 0.3 us a record if none has a flag.
     """
-    lssn, entry_id = segment.lssn, entry.entry_id
-    visible: list[LogRecordWithDLSN] = []
-    for slot, record in read_slots(segment, entry):
-        if not record.flags:
-            visible.append(LogRecordWithDLSN(DLSN(lssn, entry_id, slot), record))
-        elif not record.is_control:
-            visible.extend(_expanded(lssn, entry, slot, record))
-    return visible
-
-
-def _expanded(lssn: int, entry: Entry, slot: int, record: LogRecord) -> Iterator[LogRecordWithDLSN]:
     try:
-        inner = expand(slot, record)
+        columns = unpack_columns(entry.payload, segment.version >= _ENVELOPED_SINCE)
+        if columns.flags:
+            return _without_hidden(segment, entry)
     except DecodeError as error:
-        raise CorruptData(
-            f"record set in entry {entry.entry_id} of ledger {entry.ledger_id}: {error}"
-        ) from error
-    for inner_slot, inner_record in inner:
-        yield LogRecordWithDLSN(DLSN(lssn, entry.entry_id, inner_slot), inner_record)
+        raise _corrupt(entry, error) from error
+    slots = range(len(columns.txids))
+    size = _size_of(columns.payloads)
+    return EntryRecords(segment.lssn, entry.entry_id, slots, columns, size, is_last=False)
+
+
+def _without_hidden(segment: SegmentMetadata, entry: Entry) -> EntryRecords:
+    """Do the same where records have flags. Errors: CorruptData, DecodeError."""
+    slots: list[int] = []
+    columns = RecordColumns([], [], [], 0)
+    is_last = False
+    for slot, record in read_slots(segment, entry):
+        if record.is_control:
+            continue
+        if record.is_end_of_stream:
+            is_last = True
+            break
+        for inner_slot, inner in expand(slot, record):
+            slots.append(inner_slot)
+            columns.metadata.append(inner.flags | inner.position << 16)
+            columns.txids.append(inner.txid)
+            columns.payloads.append(inner.payload)
+    size = _size_of(columns.payloads)
+    return EntryRecords(segment.lssn, entry.entry_id, slots, columns, size, is_last)
+
+
+def _size_of(payloads: Sequence[Buffer]) -> int:
+    return sum(map(len, payloads)) + HEADER_SIZE * len(payloads)
+
+
+def _corrupt(entry: Entry, error: DecodeError) -> CorruptData:
+    return CorruptData(f"entry {entry.entry_id} of ledger {entry.ledger_id}: {error}")

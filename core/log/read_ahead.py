@@ -49,7 +49,8 @@ class ReadAhead:
             end = self._end_of_chunk(self.next_entry, last, min(max_bytes, self._bytes_max))
             entries = await self._ledger.read(self.next_entry, end)
         else:
-            await asyncio.wait([coming])
+            if not coming.done():
+                await asyncio.wait([coming])
             self._coming = None
             entries = coming.result()
         self.next_entry = entries[-1].entry_id + 1

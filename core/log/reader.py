@@ -7,17 +7,20 @@ Source: reference DistributedLog 7.3, 7.4.
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from core.errors import CoreError, EndOfStream, LedgerNotFound, LogTruncated, Unavailable
 from core.log.config import LogConfig
-from core.log.entries import LogRecordWithDLSN, visible_records
+from core.log.entries import EntryRecords, LogRecordWithDLSN, visible_records
 from core.log.read_ahead import ReadAhead
 from core.log.segment_view import SegmentView
 from core.log.segments import SegmentList
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import END_OF_STREAM, HEADER_SIZE
+from protocol.distributedlog.record import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from protocol.bookkeeper.entry import Entry
 
 
 class ReadableLog(Protocol):
@@ -52,14 +55,34 @@ class LogReader:
         self._is_positioned = False
         self._view: SegmentView | None = None
         self._ahead: ReadAhead | None = None
-        self._ready: deque[LogRecordWithDLSN] = deque()
+        self._entries: deque[Entry] = deque()  # read, in the segment of the view
+        self._ready: deque[EntryRecords] = deque()  # taken apart, before those
+        self._is_sealed = False  # behind what is ready
         self._seen_version = -1
         self._is_closed = False
 
     async def read(self, max_bytes: int) -> list[LogRecordWithDLSN]:
         """Return the next confirmed records, of `max_bytes` at most, or one that is larger.
 
-        [] at the tail. Payloads are views, valid as long as they are held.
+        [] at the tail. Errors, shape, cancel: as `read_entries`.
+        """
+        taken: list[LogRecordWithDLSN] = []
+        left = max_bytes
+        entries = await self.read_entries(max_bytes)
+        for number, entry in enumerate(entries):
+            for index, found in enumerate(entry.records()):
+                left -= HEADER_SIZE + len(found.record.payload)
+                if left < 0 and taken:
+                    rest = (entry.behind(index), *entries[number + 1 :])
+                    self._ready.extendleft(reversed(rest))
+                    return taken
+                taken.append(found)
+        return taken
+
+    async def read_entries(self, max_bytes: int) -> list[EntryRecords]:
+        """Return the next confirmed records by entry: whole entries, until `max_bytes` are reached.
+
+        [] at the tail; no entry is empty. Payloads are views, valid as long as they are held.
         Errors: LogTruncated when the segment was purged under the reader; EndOfStream after the
         last record of a sealed log; BookieUnavailable, CorruptData. After an error the same read
         may be tried again. Cancel: nothing is lost.
@@ -67,7 +90,7 @@ class LogReader:
         if self._is_closed:
             raise Unavailable("the reader is closed")
         self._seen_version = self._log.tail_version
-        taken: list[LogRecordWithDLSN] = []
+        taken: list[EntryRecords] = []
         try:
             await self._take(taken, max_bytes)
         except CoreError:
@@ -87,29 +110,45 @@ class LogReader:
         self._is_closed = True
         await self._tasks.close()
 
-    async def _take(self, taken: list[LogRecordWithDLSN], left: int) -> None:
+    async def _take(self, taken: list[EntryRecords], left: int) -> None:
         ready = self._ready
         while left > 0 and (ready or await self._fill(left)):
-            dlsn, record = ready[0]
-            if record.flags & END_OF_STREAM:
-                raise EndOfStream(f"the log was sealed at {dlsn}")
-            left -= HEADER_SIZE + len(record.payload)
-            if left < 0 and taken:
-                return
             taken.append(ready.popleft())
+            left -= taken[-1].size_bytes
 
     async def _fill(self, max_bytes: int) -> bool:
         """Get records ready; False at the tail."""
         while not self._ready:
-            if self._view is None and not await self._enter_segment():
+            if self._is_sealed:
+                raise EndOfStream(f"the log was sealed in segment {self._start.lssn}")
+            if self._entries:
+                self._take_apart()
+            elif not await self._read_on(max_bytes):
                 return False
-            assert self._view is not None
-            try:
-                if not await self._read_entries(self._view, max_bytes):
-                    return False
-            except LedgerNotFound as error:
-                await self._on_ledger_gone(self._view, error)
         return True
+
+    async def _read_on(self, max_bytes: int) -> bool:
+        """Get entries, or to the next segment; False at the tail."""
+        if self._view is None and not await self._enter_segment():
+            return False
+        assert self._view is not None
+        try:
+            return await self._read_entries(self._view, max_bytes)
+        except LedgerNotFound as error:
+            await self._on_ledger_gone(self._view, error)
+            return True
+
+    def _take_apart(self) -> None:
+        """Make the next entry's records ready. Errors: CorruptData: the entry stays the next."""
+        assert self._view is not None, "entries of a segment that was left"
+        entry = self._entries[0]
+        records = visible_records(self._view.metadata, entry)
+        self._entries.popleft()
+        if entry.entry_id == self._start.entry_id:
+            records = records.from_slot(self._start.slot)
+        self._is_sealed = records.is_last
+        if records.slots:
+            self._ready.append(records)
 
     async def _enter_segment(self) -> bool:
         """Open the segment of the position; False when it does not exist yet."""
@@ -138,12 +177,7 @@ class LogReader:
         assert self._ahead is not None
         last, is_final = await view.readable()
         entries = await self._ahead.read(last, max_bytes)
-        start = self._start
-        for entry in entries:
-            records = visible_records(view.metadata, entry)
-            if entry.entry_id <= start.entry_id:
-                records = [record for record in records if record.dlsn >= start]
-            self._ready.extend(records)
+        self._entries.extend(entries)
         if entries:
             return True
         if is_final:

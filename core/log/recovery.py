@@ -216,9 +216,8 @@ async def _replay(
         ahead = ReadAhead(ledger, 0, context.config, tasks)
         while entries := await ahead.read(ledger.last_confirmed, context.config.read_ahead_bytes):
             for entry in entries:
-                for dlsn, record in visible_records(segment, entry):
-                    if not record.is_end_of_stream:
-                        context.metrics.replayed_records_total += 1
-                        state.replay(dlsn, record)
+                for dlsn, record in visible_records(segment, entry).records():
+                    context.metrics.replayed_records_total += 1
+                    state.replay(dlsn, record)
     finally:
         await tasks.close()

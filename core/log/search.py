@@ -7,9 +7,10 @@ Source: reference DistributedLog 7.2 step B.
 """
 
 import asyncio
+from bisect import bisect_left
 from typing import Final
 
-from core.log.entries import LogRecordWithDLSN, read_slots, visible_records
+from core.log.entries import read_slots, visible_records
 from core.log.segment_view import SegmentView
 from protocol.bookkeeper.entry import Entry
 from protocol.distributedlog.dlsn import DLSN
@@ -45,16 +46,13 @@ async def find_forward(view: SegmentView, txid: TxId, low: EntryId, last: EntryI
     count = 1
     while low <= last:
         for entry in await view.read(low, min(last, low + count - 1)):
-            for dlsn, record in _visible(view, entry):
-                if record.txid >= txid:
-                    return dlsn
+            records = visible_records(view.metadata, entry)
+            at = bisect_left(records.columns.txids, txid)
+            if at < len(records.slots):
+                return DLSN(records.lssn, records.entry_id, records.slots[at])
         low += count
         count = min(count * 2, GALLOP_ENTRIES_MAX)
     return None
-
-
-def _visible(view: SegmentView, entry: Entry) -> list[LogRecordWithDLSN]:
-    return [r for r in visible_records(view.metadata, entry) if not r.record.is_end_of_stream]
 
 
 def _reaches(view: SegmentView, entry: Entry, txid: TxId) -> bool:

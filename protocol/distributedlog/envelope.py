@@ -16,9 +16,10 @@ from protocol.distributedlog.record import (
     HEADER_SIZE,
     RECORD_SET,
     LogRecord,
+    RecordColumns,
     RecordParts,
     pack_metadata,
-    read_records,
+    read_columns,
 )
 from protocol.distributedlog.record_set import count_records
 from protocol.errors import BadLength, BadValue, BufferUnderflow
@@ -87,13 +88,20 @@ def unpack_envelope(payload: Buffer, enveloped: bool = True) -> Slots:  # noqa: 
     A record set comes whole with its first slot; `record_set.expand` takes it apart.
     Errors: DecodeError family.
     """
-    body = _open(payload) if enveloped else payload
     slots: Slots = []
     slot = 0
-    for record in read_records(body):
+    for record in unpack_columns(payload, enveloped).records():
         slots.append((slot, record))
         slot += count_records(record) if record.flags & RECORD_SET else 1
     return slots
+
+
+def unpack_columns(payload: Buffer, enveloped: bool = True) -> RecordColumns:  # noqa: FBT001, FBT002  as above
+    """Return the records of an entry side by side; slots count only if none is a record set.
+
+    Errors: DecodeError family.
+    """
+    return read_columns(_open(payload) if enveloped else payload)
 
 
 def _open(payload: Buffer) -> Buffer:

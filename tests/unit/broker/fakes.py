@@ -18,12 +18,12 @@ from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
-from core.log.entries import LogRecordWithDLSN
+from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.rolling import RollingPolicy
 from core.runtime.budget import Budget
 from core.runtime.clock import ManualClock
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord
+from protocol.distributedlog.record import LogRecord, RecordColumns
 from protocol.errors import ErrorCode
 from protocol.ids import Buffer, LedgerId
 from protocol.kafka.header import RequestHeader
@@ -213,19 +213,19 @@ class FakeReader:
         self._log = log
         self._next = start
 
-    async def read(self, max_bytes: int) -> list[LogRecordWithDLSN]:
+    async def read_entries(self, max_bytes: int) -> list[EntryRecords]:
         await asyncio.sleep(0)
         self._log.reads += 1
-        found: list[LogRecordWithDLSN] = []
-        size = 0
-        for each in self._log.readable():
-            if each.dlsn < self._next:
+        found: list[EntryRecords] = []
+        for dlsn, record in self._log.readable():
+            if dlsn < self._next:
                 continue
-            size += len(each.record.payload)
-            if found and size > max_bytes:
+            if sum(each.size_bytes for each in found) >= max_bytes:
                 break
-            found.append(each)
-            self._next = each.dlsn.next_slot()
+            columns = RecordColumns([0], [record.txid], [record.payload], 0)
+            size = record.size_bytes
+            found.append(EntryRecords(dlsn.lssn, dlsn.entry_id, (0,), columns, size, is_last=False))
+            self._next = dlsn.next_slot()
         return found
 
     async def close(self) -> None:

@@ -126,7 +126,7 @@ async def test_a_read_that_is_cancelled_or_fails_leaves_no_reader_open() -> None
     async def broken(max_bytes: int) -> None:
         raise BookieUnavailable("away")
 
-    reader.read = broken  # type: ignore[method-assign, assignment]
+    reader.read_entries = broken  # type: ignore[method-assign, assignment]
 
     async def open_broken(start: DLSN) -> object:
         return reader

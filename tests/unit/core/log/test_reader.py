@@ -8,6 +8,8 @@ import pytest
 
 from core.errors import BookieUnavailable, CorruptData, LogNotFound, Unavailable
 from core.log.reader import LogReader
+from protocol.bookkeeper.digest import Digest
+from protocol.bookkeeper.entry import pack_entry
 from protocol.bookkeeper.messages import ReadRequest, StatusCode
 from protocol.distributedlog.dlsn import DLSN, INITIAL, NON_INCLUSIVE_LOWER_BOUND
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, write
@@ -204,6 +206,50 @@ def test_a_failing_bookie_loses_nothing(tmp_path: Path) -> None:
             await drain(again)
         await reader.close()
         await again.close()
+        await writer.close()
+
+    run_world(tmp_path, story)
+
+
+def test_an_entry_that_nobody_can_take_apart_is_never_skipped(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        for txid in range(6):
+            await write(writer, txid)
+        await writer.close()
+        segment = log.segments.segments[0]
+        view = await log.view(segment.lssn)
+        entries = world.bookie.ledgers[segment.ledger_id].entries
+        metadata = view.ledger.metadata
+        digest = Digest(metadata.digest, metadata.password)
+        entries[3] = b"".join(pack_entry(segment.ledger_id, 3, 2, 9, (b"no record",), digest))
+        reader = await log.open_reader(INITIAL)
+        assert await txids(reader) == [0, 1, 2]
+        for _ in range(2):
+            with pytest.raises(CorruptData):
+                await reader.read(1)
+        await reader.close()
+
+    run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 80, 200, 1 << 20])
+def test_entries_come_whole_and_mix_with_records(tmp_path: Path, max_bytes: int) -> None:
+    async def story(world: World) -> None:
+        log = await world.log(read_ahead_entries=3)
+        writer = await log.open_writer(Listener())
+        for first in range(0, 30, 3):
+            await write(writer, *range(first, first + 3))
+        reader = await log.open_reader(DLSN(1, 0, 1))
+        found: list[int] = []
+        while entries := await reader.read_entries(max_bytes):
+            for entry in entries:
+                assert next(entry.records()).record.txid == entry.columns.txids[0]
+                found += entry.columns.txids
+            found += await txids(reader, 1)
+        assert found == list(range(1, 30))
+        await reader.close()
         await writer.close()
 
     run_world(tmp_path, story)
