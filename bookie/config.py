@@ -75,6 +75,9 @@ class BookieConfig:
     frame_bytes_max: int = setting(
         "nettyMaxFrameSizeBytes", MAX_FRAME_BYTES, "A longer frame ends its connection."
     )
+    batch_read_bytes_max: int = setting(
+        "maxBatchReadSize", MAX_FRAME_BYTES, "An answer to a batch read. Unit: bytes."
+    )
     cached_ledgers_max: int = setting(
         "openLedgerLimit", 20_000, "Ledgers whose state is kept in memory when nothing is unsaved."
     )
@@ -102,6 +105,8 @@ class BookieConfig:
             raise ValueError("journalMaxMemorySizeMb must hold one frame")
         if self.frame_bytes_max > MAX_FRAME_BYTES:
             raise ValueError(f"nettyMaxFrameSizeBytes is at most {MAX_FRAME_BYTES}")
+        if self.batch_read_bytes_max > MAX_FRAME_BYTES:
+            raise ValueError(f"maxBatchReadSize is at most {MAX_FRAME_BYTES}")
 
     @property
     def identity(self) -> str:

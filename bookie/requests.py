@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from bookie.batch_read import BatchReads
 from bookie.config import MIB, BookieConfig
 from bookie.index_format import ENTRY_ID_MAX, KEY_BYTES_MAX, PACKET_BYTES_MAX
 from bookie.ledger_state import LedgerState
@@ -28,6 +29,7 @@ from protocol.bookkeeper.messages import (
     AddResponse,
     AuthRequest,
     AuthResponse,
+    BatchReadRequest,
     BookieInfo,
     BookieInfoRequest,
     BookieInfoResponse,
@@ -74,9 +76,11 @@ class Bookie:
         polls = LongPolls(reads, config.long_polls_max, self._answer)
         self._polls = polls
         self._reads = reads
+        self._batches = BatchReads(reads, config.batch_read_bytes_max, self._answer)
         self._of_ledger: dict[type[Request], Handler] = {
             AddRequest: self._add,
             ReadRequest: self._read,
+            BatchReadRequest: self._read_batch,
             WriteLacRequest: self._write_lac,
             ReadLacRequest: reads.read_lac,
             ListEntriesRequest: reads.list_entries,
@@ -221,25 +225,45 @@ class Bookie:
     def _fence_and_read(
         self, state: LedgerState | None, request: ReadRequest, reply: Reply
     ) -> None:
-        """Stop ordinary adds at once; answer when the fence is durable.
-
-        Adds that were submitted before are durable by then, and seen by this read.
-        """
-        key = bytes(request.master_key)
-        owned = None
-        if 0 < len(key) <= KEY_BYTES_MAX:
-            owned = self._owned(state, request.ledger_id, key)
+        owned = self._fencible(state, request.ledger_id, request.master_key)
         if owned is None:
             self._reads.refuse(request, reply, StatusCode.EUA)
+        else:
+            read = functools.partial(self._reads.read_fenced, owned, request, reply)
+            self._fence_then(owned, read)
+
+    def _read_batch(
+        self, state: LedgerState | None, request: BatchReadRequest, reply: Reply
+    ) -> None:
+        if request.entry_id < -1:
+            self._batches.refuse(request, reply, StatusCode.EBADREQ)
+        elif not request.fence:
+            self._batches.read(state, request, reply)
+        elif owned := self._fencible(state, request.ledger_id, request.master_key):
+            read = functools.partial(self._batches.read, owned, request, reply)
+            self._fence_then(owned, read)
+        else:
+            self._batches.refuse(request, reply, StatusCode.EUA)
+
+    def _fencible(
+        self, state: LedgerState | None, ledger_id: LedgerId, key: bytes
+    ) -> LedgerState | None:
+        """Return the ledger, new if need be, if `key` may fence it."""
+        if 0 < len(key) <= KEY_BYTES_MAX:
+            return self._owned(state, ledger_id, bytes(key))
+        return None
+
+    def _fence_then(self, state: LedgerState, then: Callable[[], None]) -> None:
+        """Stop ordinary adds at once; call when the fence is durable.
+
+        Adds that were submitted before are durable by then, and seen by a read.
+        """
+        if state.fence_durable:
+            then()
             return
-        if owned.fence_durable:
-            self._reads.read_fenced(owned, request, reply)
-            return
-        owned.fence_waiters.append(
-            functools.partial(self._reads.read_fenced, owned, request, reply)
-        )
-        if not owned.fenced:
-            self._storage.fence(owned)
+        state.fence_waiters.append(then)
+        if not state.fenced:
+            self._storage.fence(state)
 
     # Requests that need no ledger
 

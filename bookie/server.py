@@ -1,4 +1,7 @@
-"""The bookie's socket: BookKeeper's v3 frames in, answers out in any order.
+"""The bookie's socket: BookKeeper's frames in, answers out in any order.
+
+A connection speaks v3 until its first v2 frame, and v2 ever after; a request is answered in the
+protocol that it came in.
 
 Bounds: a frame of `nettyMaxFrameSizeBytes`; requests in flight (bytes of all connections) by a
 budget: when it is full no socket is read; a peer that does not drain is not read, and cut when it
@@ -14,17 +17,19 @@ from bookie.config import MIB, BookieConfig
 from bookie.requests import Bookie
 from core.runtime.budget import Budget
 from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits, ReceiveBuffer
+from protocol.bookkeeper import v2_answers, v2_requests
 from protocol.bookkeeper.codec import decode_request, encode_response
 from protocol.bookkeeper.messages import (
     AddRequest,
-    AddResponse,
     ErrorResponse,
+    Request,
     Response,
     StatusCode,
     operation_of,
 )
+from protocol.bookkeeper.v2_requests import Origin, is_v2
 from protocol.errors import FrameTooLarge
-from protocol.ids import Buffer  # noqa: TC001
+from protocol.ids import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +51,7 @@ class BookieConnection:
         self._channel: FrameChannel | None = None
         self._answers: list[Buffer] = []
         self._in_flight = 0
+        self._is_v2 = False
 
     @property
     def channel(self) -> FrameChannel | None:
@@ -60,15 +66,17 @@ class BookieConnection:
     def on_frame(self, frame: memoryview) -> None:
         """Submit one request. Errors: ProtocolError ends the connection."""
         try:
-            txn_id, request = decode_request(frame)
+            origin, request = self._decode(frame)
         except Exception:
             self._budget.give(len(frame))
             raise
-        if type(request) is not AddRequest:
-            self._in_flight += 1
-            if self._in_flight >= IN_FLIGHT_MAX and self._channel is not None:
-                self._channel.hold(HOLD_USER)
-        self._bookie.submit(request, functools.partial(self._reply, txn_id, len(frame)))
+        if type(request) is AddRequest:
+            self._bookie.submit(request, functools.partial(self._reply, origin, len(frame)))
+            return
+        self._in_flight += 1
+        if self._in_flight >= IN_FLIGHT_MAX and self._channel is not None:
+            self._channel.hold(HOLD_USER)
+        self._bookie.submit(request, functools.partial(self._end_flight, origin, len(frame)))
 
     def on_drained(self) -> None:
         """Nothing waits here: answers are written when they come."""
@@ -79,24 +87,30 @@ class BookieConnection:
         self._answers = []
         self._connections.discard(self)
 
-    def _reply(self, txn_id: int, size: int, response: Response) -> None:
+    def _decode(self, frame: memoryview) -> tuple[int | Origin, Request]:
+        """Return a request and what its answer goes by: transaction id, or v2's origin."""
+        if self._is_v2 or is_v2(frame):
+            self._is_v2 = True
+            return v2_requests.decode_request(frame)
+        return decode_request(frame)
+
+    def _reply(self, origin: int | Origin, size: int, response: Response) -> None:
         self._budget.give(size)
-        if type(response) is not AddResponse:
-            self._end_flight()
         if self._channel is None:
+            return
+        parts = _encode(origin, response)
+        if not parts:
+            self._channel.abort(f"no words for {response.status.name}")
             return
         if not self._answers:
             self._loop.call_soon(self._flush)
-        try:
-            self._answers += encode_response(txn_id, response)
-        except FrameTooLarge:
-            error = ErrorResponse(StatusCode.EIO, operation_of(response))
-            self._answers += encode_response(txn_id, error)
+        self._answers += parts
 
-    def _end_flight(self) -> None:
+    def _end_flight(self, origin: int | Origin, size: int, response: Response) -> None:
         self._in_flight -= 1
         if self._in_flight == IN_FLIGHT_MAX // 2:
             self._loop.call_soon(self._read_on)
+        self._reply(origin, size, response)
 
     def _read_on(self) -> None:
         """Read on, unless requests have come since this was planned: then their end plans anew."""
@@ -108,6 +122,20 @@ class BookieConnection:
         self._answers = []
         if self._channel is not None and answers:
             self._channel.send(answers)
+
+
+def _encode(origin: int | Origin, response: Response) -> list[Buffer]:
+    try:
+        return _encode_as_asked(origin, response)
+    except FrameTooLarge:
+        error = ErrorResponse(StatusCode.EIO, operation_of(response))
+        return _encode_as_asked(origin, error)
+
+
+def _encode_as_asked(origin: int | Origin, response: Response) -> list[Buffer]:
+    if isinstance(origin, Origin):
+        return v2_answers.encode_response(origin, response)
+    return encode_response(origin, response)
 
 
 class BookieServer:

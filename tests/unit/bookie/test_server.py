@@ -6,7 +6,14 @@ from typing import Any
 from bookie.server import IN_FLIGHT_MAX, BookieConnection
 from core.runtime.budget import Budget
 from protocol.bookkeeper.codec import encode_request
-from protocol.bookkeeper.messages import ReadRequest, ReadResponse, StatusCode
+from protocol.bookkeeper.messages import (
+    AddRequest,
+    ErrorResponse,
+    OperationType,
+    ReadRequest,
+    ReadResponse,
+    StatusCode,
+)
 from protocol.ids import LedgerId
 
 
@@ -63,5 +70,25 @@ def test_a_late_release_does_not_lift_a_newer_hold() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not channel.held
+
+    asyncio.run(story())
+
+
+def test_adds_that_get_a_status_only_leave_no_room_for_more_reads() -> None:
+    async def story() -> None:
+        bookie, channel = Bookie(), Channel()
+        budget = Budget("requests", 1 << 20)
+        connection = BookieConnection(bookie, budget, set())  # type: ignore[arg-type]
+        connection.on_open(channel)  # type: ignore[arg-type]
+        add = b"".join(encode_request(1, AddRequest(LedgerId(-1), 0, b"key", (b"body",))))[4:]
+        read = b"".join(encode_request(1, ReadRequest(LedgerId(1), 0)))[4:]
+        for _ in range(3):
+            budget.take(len(add))
+            connection.on_frame(memoryview(add))
+            bookie.replies.pop(0)(ErrorResponse(StatusCode.EBADREQ, OperationType.ADD_ENTRY))
+        for _ in range(IN_FLIGHT_MAX):
+            budget.take(len(read))
+            connection.on_frame(memoryview(read))
+        assert channel.held
 
     asyncio.run(story())
