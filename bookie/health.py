@@ -37,7 +37,7 @@ class Health:
     __slots__ = ("_forced", "_listeners", "_manual", "_verdict", "_watch", "metrics", "reason")
 
     def __init__(self, watch: DiskWatch, *, forced: bool = False) -> None:
-        """`forced`: read-only whatever the disks say (forceReadOnlyBookie)."""
+        """Follow the disks; with `forced` be read-only whatever they say."""
         self.metrics = HealthMetrics()
         self.reason = ""
         """Why the bookie is read-only; empty: it is not."""
