@@ -41,7 +41,7 @@ class LedgerFenced(CoreError):
 
 
 class LedgerClosed(LedgerFenced):
-    """The ledger's end was fixed by somebody else: an unanswered add may lie before or behind it."""
+    """Somebody else fixed the end of the ledger: an unanswered add lies before or behind it."""
 
 
 class OwnershipLost(CoreError):
