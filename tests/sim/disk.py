@@ -1,0 +1,203 @@
+"""A disk that forgets: what a machine's file system may show after its power went.
+
+Each file has the bytes that processes see, and how to undo each write that was not synced; each
+directory has its changes since it was synced. When power goes, of each file's unsynced writes any
+subset of 512-byte blocks stays, of each directory's unsynced names any prefix. A killed process
+alone loses nothing. `SimFiles` is one process' view: it holds descriptors and locks, and dies with
+the process.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from tests.sim.trace import Trace
+
+BLOCK = 512
+BOUNDARIES = ("sync", "write", "create", "replace", "remove", "names", "truncate", "allocate")
+
+
+class _Undo(NamedTuple):
+    position: int
+    old: bytes
+    length: int
+    old_size: int
+
+
+class Inode:
+    __slots__ = ("data", "group_starts", "undo")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.undo: list[_Undo] = []
+        self.group_starts: list[int] = []
+        """Where writes began: tells old bytes from the newest, see `SimDisk.flip`."""
+
+    def note(self, position: int, length: int) -> None:
+        """Remember what a change of this range replaces. Call before it."""
+        old = bytes(self.data[position : position + length])
+        self.undo.append(_Undo(position, old, length, len(self.data)))
+
+    def write(self, position: int, data: bytes) -> None:
+        self.note(position, len(data))
+        if position > len(self.data):
+            self.data.extend(bytes(position - len(self.data)))
+        self.data[position : position + len(data)] = data
+        self.group_starts.append(position)
+
+    def lose_some(self, rng: Random) -> None:
+        """Lose unsynced blocks, as a disk may."""
+        share = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
+        data = self.data
+        for position, old, length, _ in reversed(self.undo):
+            for at in range(0, length, BLOCK):
+                if rng.random() < share:
+                    size = min(BLOCK, length - at)
+                    end = position + at + size
+                    if end > len(data):
+                        data.extend(bytes(end - len(data)))
+                    data[position + at : end] = old[at : at + size].ljust(size, b"\0")
+        if self.undo and rng.random() < share:
+            del data[min(undo.old_size for undo in self.undo) :]
+        self.undo.clear()
+
+
+@dataclass(slots=True)
+class DiskFaults:
+    """What goes wrong now. Shares are probabilities of one call."""
+
+    sync_s: float = 0.001
+    slow_share: float = 0.0
+    slow_s: float = 1.0
+    write_error_share: float = 0.0
+    sync_error_share: float = 0.0
+    read_error_share: float = 0.0
+    free_bytes: int | None = None
+    """What is left before ENOSPC; None: enough."""
+    crash_in: int | None = None
+    """The machine (or the process) stops at the n-th boundary from now."""
+    crash_kind: str | None = None
+    """Count only boundaries of this kind."""
+
+
+class SimDisk:
+    """The file system of one machine. It outlives the processes that use it."""
+
+    def __init__(self, name: str, rng: Random, trace: Trace, spend: Callable[[float], None]):
+        self.name = name
+        self.rng = rng
+        self.faults = DiskFaults()
+        self.on_crash: Callable[[], None] = lambda: None
+        """Kills the process that runs; called at the boundary that `faults.crash_in` names."""
+        self.files: dict[str, Inode] = {}
+        self.directories = {"/"}
+        self.locks: dict[str, str] = {}
+        self._durable: dict[str, Inode] = {}
+        self._names: dict[str, list[tuple[tuple[str, Inode | None], ...]]] = {}
+        self._trace = trace
+        self._spend = spend
+
+    # What SimFiles calls for its process
+
+    def boundary(self, kind: str, path: str, size: int = 0) -> None:
+        """Count one change: the machine may stop before it, or the disk may refuse it."""
+        faults, rng = self.faults, self.rng
+        self._trace(self.name, kind, f"{path.rpartition('/')[2]} {size}")
+        delay_s = faults.sync_s * (0.5 + rng.random()) if kind in ("sync", "names") else 0.00002
+        if faults.slow_share and rng.random() < faults.slow_share:
+            delay_s += faults.slow_s * rng.random()
+        self._spend(delay_s)
+        if self.faults.crash_in is not None and self.faults.crash_kind in (None, kind):
+            faults.crash_in -= 1  # type: ignore[operator]
+            if faults.crash_in < 0:  # type: ignore[operator]
+                faults.crash_in = None
+                self.on_crash()
+        if faults.write_error_share and kind != "sync" and rng.random() < faults.write_error_share:
+            raise self._error(errno.EIO, kind, path)
+
+    def take_space(self, path: str, size: int) -> None:
+        free = self.faults.free_bytes
+        if free is not None and size > 0:
+            if size > free:
+                raise self._error(errno.ENOSPC, "full", path)
+            self.faults.free_bytes = free - size
+
+    def change_names(self, *changes: tuple[str, Inode | None]) -> None:
+        """Change names of one directory, all at once; None: the name goes."""
+        directory = changes[0][0].rpartition("/")[0]
+        self._names.setdefault(directory, []).append(changes)
+        _apply(self.files, changes)
+
+    def sync_names(self, directory: str) -> None:
+        for changes in self._names.pop(directory, ()):
+            _apply(self._durable, changes)
+
+    def sync(self, inode: Inode, path: str) -> None:
+        if self.faults.sync_error_share and self.rng.random() < self.faults.sync_error_share:
+            inode.lose_some(self.rng)
+            raise self._error(errno.EIO, "sync", path)
+        inode.undo.clear()
+
+    def read_fault(self, path: str) -> None:
+        self._spend(0.00002)
+        if self.faults.read_error_share and self.rng.random() < self.faults.read_error_share:
+            raise self._error(errno.EIO, "read", path)
+
+    def _error(self, number: int, kind: str, path: str) -> OSError:
+        self._trace(self.name, f"fault.{errno.errorcode[number]}.{kind}", path)
+        return OSError(number, os.strerror(number), path)
+
+    # What happens to the machine
+
+    def lose_power(self) -> None:
+        """Leave what the disk may have kept; whoever used it is dead already."""
+        for directory in sorted(self._names):
+            changes = self._names[directory]
+            for change in changes[: self.rng.randint(0, len(changes))]:
+                _apply(self._durable, change)
+        self._names.clear()
+        for path in sorted(set(self.files) | set(self._durable)):
+            for inode in (self.files.get(path), self._durable.get(path)):
+                if inode is not None and inode.undo:
+                    inode.lose_some(self.rng)
+        self.files = dict(self._durable)
+        self._trace(self.name, "lost power", len(self.files))
+
+    def flip(self, suffix: str, *, old_only: bool = True) -> str | None:
+        """Flip one bit at rest in a file of this kind; return where, None if there is no such.
+
+        `old_only`: behind every flipped byte lies a later write to the same file. A bookie takes a
+        damaged last group for one that power loss tore, and has to.
+        """
+        paths = [path for path in sorted(self.files) if path.endswith(suffix)]
+        self.rng.shuffle(paths)
+        for path in paths:
+            inode = self.files[path]
+            starts = sorted(set(inode.group_starts))
+            end = starts[-1] if old_only and starts else len(inode.data)
+            if end > 0 and not inode.undo:
+                at = self.rng.randrange(end)
+                inode.data[at] ^= 1 << self.rng.randrange(8)
+                self._trace(self.name, "fault.flip", f"{path} {at}")
+                return f"{path}@{at}"
+        return None
+
+    def tree(self) -> dict[str, bytes]:
+        """Return all files as a process would see them."""
+        return {path: bytes(self.files[path].data) for path in sorted(self.files)}
+
+
+def _apply(names: dict[str, Inode], changes: tuple[tuple[str, Inode | None], ...]) -> None:
+    for path, inode in changes:
+        if inode is None:
+            names.pop(path, None)
+        else:
+            names[path] = inode
+
+
+def parent_of(path: Path) -> str:
+    return str(path.parent)

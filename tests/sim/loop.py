@@ -1,0 +1,189 @@
+"""The event loop of the simulation: time jumps to the next timer, sockets and threads are its own.
+
+Everything else is asyncio's own loop, so the code under test runs as it does in production.
+`SimLoop` overrides where the world comes in: the clock, the selector, connections and servers,
+executors, and (`VirtualThreads`) the worker threads of core.runtime.threads.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from tests.sim.process import CURRENT, SimProcess, State
+from tests.sim.workers import VirtualRunner
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
+
+    from tests.sim.network import SimNetwork
+
+TURNS_MAX = 20_000_000
+"""Callbacks of one schedule: beyond it something runs in circles."""
+
+
+class Deadlock(Exception):
+    """Every task waits and no timer is set."""
+
+
+class Livelock(Exception):
+    """The schedule does not end."""
+
+
+class _InstantSelector(selectors.DefaultSelector):
+    """Waits for nothing: the next timer is now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    @override
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise Deadlock("every task waits and no timer is set")
+        self.now_s += max(timeout, 0.0)
+        return []
+
+
+class _Gate:
+    """A callback of a process, run only while that process runs."""
+
+    __slots__ = ("args", "callback", "handle", "process")
+
+    def __init__(self, process: SimProcess, callback: Callable[..., Any], args: tuple[Any, ...]):
+        self.process = process
+        self.callback = callback
+        self.args = args
+        self.handle: asyncio.Handle | None = None
+
+    def __call__(self) -> None:
+        state = self.process.state
+        if state is State.RUNNING:
+            self.callback(*self.args)
+        elif state is State.PAUSED and self.handle is not None:
+            self.process.kept.append(self.handle)
+
+    def __repr__(self) -> str:
+        return f"{self.process.name}: {self.callback!r}"
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task whose hash is its number: asyncio keeps tasks in sets, whose order must not vary."""
+
+    _last_number = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        SimTask._last_number += 1
+        self._number = SimTask._last_number
+        super().__init__(*args, **options)
+
+    __eq__ = object.__eq__
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def _new_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> SimTask:
+    return SimTask(work, loop=loop, **options)
+
+
+class SimLoop(asyncio.SelectorEventLoop):
+    """One simulated world. Run it in one thread, once."""
+
+    network: "SimNetwork"
+
+    def __init__(self, rng: Random) -> None:
+        self.instant = _InstantSelector()
+        self.rng = rng
+        self.turns = 0
+        self.failures: list[dict[str, Any]] = []
+        """What the loop's exception handler heard: a callback of ours raised."""
+        self.worker: VirtualRunner | None = None
+        """Whose step runs now: what it schedules happens after the time that it spent."""
+        SimTask._last_number = 0
+        super().__init__(self.instant)
+        self.set_task_factory(_new_task)  # type: ignore[arg-type]
+        self.set_exception_handler(lambda _, context: self._note_failure(context))
+
+    @override
+    def time(self) -> float:
+        return self.instant.now_s
+
+    @override
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        self.turns += 1
+        if self.turns > TURNS_MAX:
+            raise Livelock(f"{TURNS_MAX} turns and no end")
+        process = CURRENT.get(None) if context is None else context.get(CURRENT)
+        if process is None:
+            return super().call_soon(callback, *args, context=context)
+        gate = _Gate(process, callback, args)
+        gate.handle = super().call_soon(gate, context=context)
+        return gate.handle
+
+    @override
+    def call_at(
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        process = CURRENT.get(None) if context is None else context.get(CURRENT)
+        if process is None:
+            return super().call_at(when, callback, *args, context=context)
+        gate = _Gate(process, callback, args)
+        gate.handle = handle = super().call_at(when, gate, context=context)
+        return handle
+
+    @override
+    def call_later(
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    @override
+    def call_soon_threadsafe(
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """From a worker's step: after the time that the step has taken so far."""
+        if self.worker is not None:
+            self.worker.free_at_s += 1e-9  # timers of one moment run in any order
+            return self.call_at(self.worker.free_at_s, callback, *args, context=context)
+        return self.call_soon(callback, *args, context=context)
+
+    @override
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> "asyncio.Future[Any]":
+        """Run it now: what the code under test gives to an executor is waiting for its workers."""
+        future: asyncio.Future[Any] = self.create_future()
+        try:
+            result = func(*args)
+        except Exception as error:  # noqa: BLE001 - the caller's to judge
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        return future
+
+    def new_runner(
+        self, name: str, queue: "SimpleQueue[Any]", step: Callable[[], bool]
+    ) -> VirtualRunner:
+        """VirtualThreads: the work of a worker runs on this loop."""
+        return VirtualRunner(self, name, queue, step)
+
+    def spend(self, seconds: float) -> None:
+        """The worker that runs now waits for a device."""
+        if self.worker is not None:
+            self.worker.free_at_s += seconds
+
+    @override
+    async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **_: Any):  # type: ignore[no-untyped-def,override]
+        return await self.network.connect(factory, host, port)
+
+    @override
+    async def create_server(self, factory: Any, host: Any = None, port: Any = None, **_: Any):  # type: ignore[no-untyped-def,override]
+        return self.network.listen(factory, host, port)
+
+    def _note_failure(self, context: dict[str, Any]) -> None:
+        message = str(context.get("message"))
+        if "never retrieved" in message or "destroyed" in message:
+            return  # told when garbage is collected: no event of the schedule
+        self.failures.append(context)

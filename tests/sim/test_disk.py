@@ -1,0 +1,166 @@
+import errno
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from core.runtime.files import Files, LockHeld, SystemFiles, write_atomically
+from tests.sim.disk import SimDisk
+from tests.sim.files import SimFiles
+from tests.sim.trace import Trace
+
+CREATE = os.O_RDWR | os.O_CREAT
+
+
+def new_disk(seed: int = 0) -> SimDisk:
+    return SimDisk("m", Random(seed), Trace(now_s=lambda: 0.0), lambda _: None)
+
+
+@pytest.fixture(params=["system", "simulated"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    if request.param == "system":
+        return SystemFiles()
+    simulated = SimFiles(new_disk())
+    simulated.make_directory(tmp_path)
+    return simulated
+
+
+def test_both_file_layers_tell_the_same_story(files: Files, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open(tmp_path / "a")
+    with pytest.raises(FileNotFoundError):
+        files.open(tmp_path / "none" / "a", CREATE)
+    fd = files.open(tmp_path / "a", CREATE)
+    files.write_at(fd, [b"one", memoryview(b"two")], 0)
+    files.write_at(fd, [b"x"], 10)
+    assert files.read_at(fd, 100, 0) == b"onetwo\0\0\0\0x"
+    assert files.read_at(fd, 3, 3) == b"two"
+    assert files.read_at(fd, 3, 11) == b""
+    files.allocate(fd, 8, 12)
+    assert files.size(fd) == 20
+    files.allocate(fd, 0, 5)
+    assert files.size(fd) == 20
+    files.truncate(fd, 2)
+    files.truncate(fd, 4)
+    assert files.read_file(tmp_path / "a") == b"on\0\0"
+    files.sync(fd)
+    again = files.open(tmp_path / "a")
+    files.replace(tmp_path / "a", tmp_path / "b")
+    assert files.read_at(again, 9, 0) == b"on\0\0"
+    files.make_directory(tmp_path / "d" / "e")
+    assert files.names(tmp_path) == ["b", "d"]
+    assert files.names(tmp_path / "d") == ["e"]
+    assert files.names(tmp_path / "none") == []
+    files.remove(tmp_path / "b")
+    files.remove(tmp_path / "b")
+    files.sync_directory(tmp_path)
+    assert files.read_file(tmp_path / "b") is None
+    assert files.read_at(fd, 9, 0) == b"on\0\0"
+    fd2 = files.open(tmp_path / "c", CREATE)
+    files.write_at(fd2, [b"gone"], 0)
+    files.close(files.open(tmp_path / "c", os.O_WRONLY | os.O_TRUNC))
+    assert files.size(fd2) == 0
+    for opened in (fd, again, fd2):
+        files.close(opened)
+    lock = files.lock(tmp_path / "LOCK", "test")
+    with pytest.raises(LockHeld, match="in use"):
+        files.lock(tmp_path / "LOCK", "test")
+    files.close(lock)
+    files.close(files.lock(tmp_path / "LOCK", "test"))
+    assert files.space(tmp_path).free_bytes > 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_power_takes_only_what_was_not_synced(seed: int) -> None:
+    disk = new_disk(seed)
+    files, home = SimFiles(disk), Path("/m")
+    files.make_directory(home)
+    fd = files.open(home / "a", CREATE)
+    files.write_at(fd, [b"A" * 2000], 0)
+    files.sync(fd)
+    files.sync_directory(home)
+    files.write_at(fd, [b"B" * 2000], 1000)
+    files.open(home / "unsynced name", CREATE)
+    files.replace(home / "a", home / "b")
+    disk.lose_power()
+    tree = disk.tree()
+    assert set(tree) in ({"/m/a"}, {"/m/a", "/m/unsynced name"}, {"/m/b", "/m/unsynced name"})
+    data = tree.get("/m/a") or tree["/m/b"]
+    assert data[:1000] == b"A" * 1000
+    assert len(data) in (2000, 3000)
+    for at in range(1000, len(data), 512):  # each block old, new, or zeros behind the old end
+        block = data[at : at + 512]
+        assert len({*block}) <= 2, block
+        assert {*block} <= {*b"AB\0"}
+
+
+def test_power_loss_has_many_outcomes() -> None:
+    seen = set()
+    for seed in range(60):
+        disk = new_disk(seed)
+        files = SimFiles(disk)
+        files.make_directory(Path("/m"))
+        fd = files.open(Path("/m/a"), CREATE)
+        files.sync_directory(Path("/m"))
+        files.write_at(fd, [b"C" * 1500], 0)
+        disk.lose_power()
+        data = disk.tree()["/m/a"]
+        seen.add((len(data), data[:512].count(b"C"), data[1024:].count(b"C")))
+    assert {0, 1500} <= {size for size, _, _ in seen}
+    assert {0, 512} <= {first for _, first, _ in seen}
+    assert len(seen) >= 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("stop", range(7))
+def test_atomic_write_is_old_or_new(seed: int, stop: int) -> None:
+    class Stop(BaseException):
+        pass
+
+    def crash() -> None:
+        raise Stop
+
+    disk = new_disk(seed)
+    files, path = SimFiles(disk), Path("/m/a")
+    files.make_directory(path.parent)
+    write_atomically(files, path, b"old")
+    disk.on_crash = crash
+    disk.faults.crash_in = stop
+    done = True
+    try:
+        write_atomically(files, path, b"new")
+    except Stop:
+        done = False
+    disk.lose_power()
+    found = files.read_file(path)
+    assert found in (b"old", b"new")
+    if done:
+        assert found == b"new"
+
+
+def test_faults_of_the_device() -> None:
+    disk = new_disk()
+    files = SimFiles(disk)
+    files.make_directory(Path("/m"))
+    fd = files.open(Path("/m/a"), CREATE)
+    disk.faults.free_bytes = 100
+    files.write_at(fd, [bytes(90)], 0)
+    files.write_at(fd, [bytes(90)], 0)  # over what is there: no new room
+    with pytest.raises(OSError, match="No space") as full:
+        files.write_at(fd, [bytes(20)], 90)
+    assert full.value.errno == errno.ENOSPC
+    assert files.space(Path("/m")).free_bytes == 10
+    disk.faults.free_bytes = None
+    disk.faults.sync_error_share = 1.0
+    with pytest.raises(OSError, match="error"):
+        files.sync(fd)
+    disk.faults.read_error_share = 1.0
+    with pytest.raises(OSError, match="error"):
+        files.read_at(fd, 1, 0)
+    disk.faults.read_error_share = 0.0
+    before = disk.tree()["/m/a"]
+    assert disk.flip(".log") is None
+    assert disk.flip("a", old_only=False) is not None
+    after = disk.tree()["/m/a"]
+    assert sum((a ^ b).bit_count() for a, b in zip(before, after, strict=True)) == 1
