@@ -1,35 +1,107 @@
 """Which bookies a ledger gets, and which take the place of failed ones.
 
-One object per client: it is told of failures, so that the next choice can avoid who failed lately.
+The I/O beside `placement_policy`'s decisions: it brings the registered bookies, where they stand,
+what they did wrong lately, and chance. One object per client, told of failures as they happen.
 """
 
-from collections.abc import Collection, Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from random import Random
+from typing import TypeAlias
 
 from core.errors import NotEnoughBookies
+from core.ledger.arrangement import Candidate, Member
 from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.placement import choose_ensemble
+from core.ledger.disk_weights import capped_weights, weighted_order
+from core.ledger.network_location import NetworkLocation
+from core.ledger.network_topology import NetworkTopology
+from core.ledger.outcomes import BLAMELESS, UNREACHED
+from core.ledger.placement_config import PlacementConfig, QuarantineConfig
+from core.ledger.placement_policy import Quorums, choose, replace
+from core.ledger.quarantine import AVOIDED, QUARANTINED, Quarantine
+from core.metadata.store import MetadataStore
+from protocol.bookkeeper.messages import (
+    BookieInfo,
+    BookieInfoRequest,
+    BookieInfoResponse,
+    Response,
+    StatusCode,
+)
 from protocol.ids import BookieId
+
+logger = logging.getLogger(__name__)
+
+AckRule: TypeAlias = Callable[[Collection[BookieId]], bool]
+"""Tells whether an entry that these bookies acknowledged is in enough fault domains."""
 
 
 class Ensembles:
     """Chooses bookies among those that are registered as writable."""
 
-    def __init__(self, bookies: BookieRegistry, rng: Random | None = None) -> None:
-        """`rng`: makes the choices; seeded by the system unless given."""
+    def __init__(
+        self,
+        bookies: BookieRegistry,
+        rng: Random | None = None,
+        *,
+        placement: PlacementConfig | None = None,
+        quarantine: QuarantineConfig | None = None,
+        store: MetadataStore | None = None,
+    ) -> None:
+        """`rng`: makes the choices; seeded by the system unless given.
+
+        `store`: where the rack mapping lies; without it only the configuration says who is where.
+        """
         self._bookies = bookies
         self._rng = rng or Random()
+        self._placement = placement or PlacementConfig()
+        health = quarantine or QuarantineConfig()
+        self._spared_ratio = 1 - health.ratio
+        self._quarantine = Quarantine(
+            avoid_s=health.avoid_s,
+            interval_s=health.interval_s,
+            errors_max=health.errors_max if health.enabled else 0,
+            quarantine_s=health.quarantine_s,
+        )
+        self._policy = self._placement.make_policy()
+        self._topology = NetworkTopology(
+            self._placement.table(), store, self._placement.rack_mapping_path
+        )
+        self._free_bytes: dict[BookieId, int] = {}
+        self._next_disk_check_s = float("-inf")
 
     async def new_ensemble(
         self, size: int, write_quorum: int, ack_quorum: int, *, exclude: Collection[BookieId] = ()
     ) -> tuple[BookieId, ...]:
         """Return `size` different bookies in their striping order, none of `exclude`.
 
-        Errors: NotEnoughBookies.
+        Errors: NotEnoughBookies says how many there are and why others are left out.
+        Cost: nothing once the lists of bookies and racks are known.
         """
-        available = await self._bookies.available()
-        candidates = [bookie for bookie in available if bookie not in exclude]
-        return choose_ensemble(candidates, size, self._rng)
+        quorums = Quorums(size, write_quorum, ack_quorum)
+        problem = self._policy.problem(quorums)
+        if problem is not None:
+            raise NotEnoughBookies(f"{self._placement.policy.value}: {problem}")
+        available = await self._available()
+        found = choose(self._policy, self._candidates(available, exclude), quorums)
+        if found is None:
+            raise NotEnoughBookies(f"{size} bookies are needed{self._why(available, exclude)}")
+        return found
+
+    async def new_ensemble_up_to(
+        self, size: int, write_quorum: int, ack_quorum: int, *, exclude: Collection[BookieId] = ()
+    ) -> tuple[BookieId, ...]:
+        """Return the largest ensemble of `size` down to Qw bookies (opportunisticStriping).
+
+        Errors: NotEnoughBookies when not even a write quorum can be placed.
+        """
+        for smaller in range(size, write_quorum, -1):
+            try:
+                return await self.new_ensemble(smaller, write_quorum, ack_quorum, exclude=exclude)
+            except NotEnoughBookies as error:
+                logger.info("ensemble_shrinks size=%d %s", smaller, error)
+        return await self.new_ensemble(write_quorum, write_quorum, ack_quorum, exclude=exclude)
 
     async def replace(
         self,
@@ -44,19 +116,105 @@ class Ensembles:
         place is given to a member of the ensemble, failed or not.
         Errors: NotEnoughBookies when not one place could be given.
         """
-        available = await self._bookies.available()
-        candidates = [bookie for bookie in available if bookie not in ensemble]
-        places = sorted(failed)
-        chosen = self._rng.sample(candidates, min(len(candidates), len(places)))
-        if places and not chosen:
-            raise NotEnoughBookies(
-                f"{len(places)} of {len(ensemble)} bookies failed, and of the {len(available)}"
-                " available ones none is outside the ensemble"
-            )
-        changed = list(ensemble)
-        for place, bookie in zip(places, chosen, strict=False):
-            changed[place] = bookie
-        return tuple(changed)
+        quorums = Quorums(len(ensemble), write_quorum, ack_quorum)
+        available = await self._available()
+        gone = {*ensemble, *failed.values()}
+        candidates = self._candidates(available, gone)
+        members = [Member(bookie, self.location(bookie)) for bookie in ensemble]
+        found = replace(self._policy, candidates, quorums, members, sorted(failed))
+        if found is None:
+            wanted = f"{len(failed)} of {len(ensemble)} bookies are to be replaced"
+            raise NotEnoughBookies(wanted + self._why(available, gone))
+        return found
 
-    def report_failure(self, bookie: BookieId) -> None:
-        """Take note that a bookie failed an add or a read."""
+    def report_failure(self, bookie: BookieId, status: StatusCode | None = None) -> None:
+        """Take note that a bookie failed an add or a read; `status`: how, if that is known.
+
+        It is chosen only after others for a while; if it does so often, it is quarantined.
+        """
+        if status in BLAMELESS:
+            return
+        now_s = asyncio.get_running_loop().time()
+        is_error = status not in UNREACHED
+        spare = self._rng.random() < self._spared_ratio
+        if self._quarantine.on_failure(bookie, now_s, is_error=is_error, spare=spare):
+            logger.warning("bookie_quarantined bookie=%s", bookie)
+
+    def location(self, bookie: BookieId) -> NetworkLocation:
+        """Return where a bookie stands as far as is known."""
+        return self._topology.location(bookie)
+
+    @property
+    def own_location(self) -> NetworkLocation | None:
+        """Where this process stands, if the configuration says so."""
+        return self._placement.own()
+
+    def ack_rule(self, write_quorum: int) -> AckRule | None:
+        """Return what acknowledgements need beside their number; None: nothing more.
+
+        For who counts acknowledgements (enforceMinNumFaultDomainsForWrite). A ledger whose
+        ensemble has too few fault domains is never confirmed, so enforce the placement as well.
+        """
+        if not self._placement.enforce_fault_domains:
+            return None
+        policy, locate = self._policy, self._topology.location
+        return lambda acked: policy.acks_suffice([locate(b) for b in acked], write_quorum)
+
+    # -- inside ---
+
+    async def _available(self) -> list[BookieId]:
+        available = await self._bookies.available()
+        await self._topology.refresh()
+        return available
+
+    def _candidates(
+        self, available: Collection[BookieId], exclude: Collection[BookieId]
+    ) -> list[Candidate]:
+        now_s = asyncio.get_running_loop().time()
+        pool = sorted(
+            b for b in available if b not in exclude and self._policy.admits(self.location(b))
+        )
+        if self._placement.weighted:
+            self._ask_for_free_disk(available, now_s)
+        weights = capped_weights(pool, self._free_bytes, self._placement.weight_multiple_max)
+        order = weighted_order(pool, weights, [self._rng.random() for _ in pool])
+        return [
+            Candidate(Member(b, self.location(b)), self._quarantine.rank(b, now_s)) for b in order
+        ]
+
+    def _why(self, available: Collection[BookieId], exclude: Collection[BookieId]) -> str:
+        """Return what is there and what is left out, for the operator."""
+        now_s = asyncio.get_running_loop().time()
+        excluded = sorted(b for b in available if b in exclude)
+        free = sorted(b for b in available if b not in exclude)
+        refused = [b for b in free if not self._policy.admits(self.location(b))]
+        parts = [f"; writable: {len(available)}"]
+        for what, bookies in (
+            ("in use or excluded", excluded),
+            (f"refused by {self._placement.policy.value}", refused),
+            ("quarantined", [b for b in free if self._rank(b, now_s) == QUARANTINED]),
+            ("failed lately", [b for b in free if self._rank(b, now_s) == AVOIDED]),
+        ):
+            if bookies:
+                parts.append(f"{what}: {', '.join(bookies)}")
+        racks = {self.location(b).rack for b in available}
+        return "; ".join([*parts, f"racks: {', '.join(sorted(racks)) or 'none'}"])
+
+    def _rank(self, bookie: BookieId, now_s: float) -> int:
+        return self._quarantine.rank(bookie, now_s)
+
+    def _ask_for_free_disk(self, available: Collection[BookieId], now_s: float) -> None:
+        """Ask all bookies if it is time; the answers serve later choices."""
+        if now_s < self._next_disk_check_s:
+            return
+        self._next_disk_check_s = now_s + self._placement.free_disk_interval_s
+        self._free_bytes = {b: free for b, free in self._free_bytes.items() if b in available}
+        request = BookieInfoRequest(BookieInfo.FREE_DISK_SPACE)
+        for bookie in sorted(available):
+            self._bookies.client(bookie).submit(request, partial(self._on_free_disk, bookie))
+
+    def _on_free_disk(self, bookie: BookieId, response: Response) -> None:
+        if isinstance(response, BookieInfoResponse) and response.free_disk_space is not None:
+            self._free_bytes[bookie] = response.free_disk_space
+        else:
+            logger.info("free_disk_unknown bookie=%s status=%s", bookie, response.status.name)

@@ -26,6 +26,12 @@ ABSENT: Final = frozenset({StatusCode.ENOENTRY, StatusCode.ENOLEDGER})
 UNRECOVERABLE_ADD: Final = frozenset({StatusCode.EFENCED, StatusCode.EUA})
 """Answers to an add that no other bookie can make good."""
 
+BLAMELESS: Final = ABSENT | {StatusCode.EFENCED, StatusCode.EUA}
+"""Answers that say nothing against the bookie that gave them."""
+
+UNREACHED: Final = frozenset({StatusCode.LOCAL_UNAVAILABLE, StatusCode.EREADONLY})
+"""Answers that make another bookie the better choice, and are no error of this one."""
+
 _ERRORS: Final[dict[StatusCode, type[CoreError]]] = {
     StatusCode.ENOENTRY: EntryNotFound,
     StatusCode.ENOLEDGER: LedgerNotFound,
