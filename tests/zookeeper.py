@@ -114,7 +114,7 @@ class ZooKeeperServer:
                 [
                     tool("java"),
                     *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-                    # What a killed process wrote is in the page cache: no test pulls the machine's plug.
+                    # What a killed process wrote stays in the page cache: no plug is pulled.
                     *("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512"),
                     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                     *("-cp", os.pathsep.join(map(str, jars("zookeeper")))),

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from core.errors import MetadataConflict, NoNode, OverCapacity, Unavailable
+from core.metadata.node_path import check_ops, check_size
 from core.metadata.sqlite_tree import (
     SqliteTree,
     open_tree,
     open_tree_read_only,
     sqlite_failure,
 )
-from core.metadata.store import ANY_VERSION, Node, Op, Watch
+from core.metadata.store import ANY_VERSION, Node, Op, SessionListener, Watch
 from core.metadata.watches import Fired, WatchTable
 from core.runtime.clock import Clock
 from core.runtime.metrics import counter, gauge
@@ -96,6 +97,9 @@ class SqliteStore:
         """The session of this open; 0 when read-only."""
         return self._tree.session_id
 
+    def on_session(self, listener: SessionListener) -> None:
+        """Do nothing: the session of an embedded store is there for as long as the store is."""
+
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """Return the node. Errors: NoNode. The watch fires on CHANGED or DELETED."""
 
@@ -136,6 +140,7 @@ class SqliteStore:
         parents: bool = False,
     ) -> str:
         """Create a node and return its path. Errors: NodeExists, NoNode."""
+        check_size(path, data)
 
         def run(tree: SqliteTree) -> str:
             now_ms = self._clock.now_ms()
@@ -152,6 +157,7 @@ class SqliteStore:
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
         """Replace the data and return the new version. Errors: NoNode, BadVersion."""
+        check_size(path, data)
         return await self._submit_write(
             lambda tree: tree.set(path, data, version, self._clock.now_ms())
         )
@@ -163,6 +169,7 @@ class SqliteStore:
     async def multi(self, ops: Sequence[Op]) -> list[int]:
         """Do all or nothing; return each op's new version. Errors: the first failing op's."""
         ops = tuple(ops)
+        check_ops(ops)
         return await self._submit_write(lambda tree: tree.multi(ops, self._clock.now_ms()))
 
     async def close(self) -> None:

@@ -23,6 +23,7 @@ from core.errors import (
     NotEmpty,
     Unavailable,
 )
+from core.metadata.node_path import split_path
 from core.metadata.store import (
     ANY_VERSION,
     Create,
@@ -62,16 +63,6 @@ class Change(NamedTuple):
 
     path: str
     event: WatchEvent
-
-
-def split_path(path: str) -> tuple[str, str]:
-    """Return (parent, name) of a path; the root is ("", "/"). Errors: ValueError is our own bug."""
-    if path == "/":
-        return "", "/"
-    parent, _, name = path.rpartition("/")
-    if not path.startswith("/") or not name or "//" in path or "\0" in path:
-        raise ValueError(f"not a node path: {path!r}")
-    return parent or "/", name
 
 
 class SqliteTree:

@@ -8,9 +8,12 @@ that made them. A `multi` happens whole or not at all.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 ANY_VERSION = -1
+
+NODE_BYTES_MAX: Final = 1_000_000
+"""Data of one node, and of all ops of one `multi` together: ZooKeeper refuses frames of 1 MiB."""
 
 
 class WatchEvent(Enum):
@@ -21,6 +24,17 @@ class WatchEvent(Enum):
     DELETED = "deleted"
     CHILDREN = "children"
     SESSION_LOST = "session lost"
+
+
+class SessionEvent(Enum):
+    """What happened to the session that ephemeral nodes and watches belong to."""
+
+    LOST = "lost"
+    """Nobody answers: whether the session lives on is known with the next event."""
+    RESTORED = "restored"
+    """The same session answers again: ephemeral nodes and watches are what they were."""
+    NEW_SESSION = "new session"
+    """The former session is over: its ephemeral nodes are gone, its watches got SESSION_LOST."""
 
 
 class Node(NamedTuple):
@@ -71,19 +85,29 @@ class Check:
 
 Op: TypeAlias = Create | SetData | Delete | Check
 Watch: TypeAlias = Callable[[str, WatchEvent], None]
-"""Called once on the loop, with the path and the reason."""
+"""Called once on the loop, with the path and the reason; perhaps for nothing: so read again."""
+
+SessionListener: TypeAlias = Callable[[SessionEvent], None]
+"""Called on the loop; each LOST is followed by one RESTORED or NEW_SESSION, or by nothing more."""
 
 
 class MetadataStore(Protocol):
     """A tree of versioned nodes. All paths are absolute and have no trailing slash.
 
-    Errors: the `MetadataConflict` family where a method says so; `Unavailable` after close or
-    while the session is lost. Cancel: the operation may still happen.
+    Errors: the `MetadataConflict` family where a method says so; ValueError for what is no path;
+    OverCapacity for more than `NODE_BYTES_MAX`; `Unavailable` after close, or when no answer came
+    in time. After `Unavailable` a write may have happened, and may still happen until the session
+    is over: read before you write again, and let a create carry something to know it by (a ledger's
+    cToken). One thing is cleaned up by the store: an ephemeral sequential node whose name nobody
+    was told is deleted as soon as the session answers. Cancel: as Unavailable.
     """
 
     @property
     def session_id(self) -> int:
-        """The session that this process' ephemeral nodes belong to."""
+        """The session that this process' ephemeral nodes belong to; changes with NEW_SESSION."""
+
+    def on_session(self, listener: SessionListener) -> None:
+        """Tell `listener` of each change of the session from now on."""
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """Return the node. Errors: NoNode. The watch fires on CHANGED or DELETED."""

@@ -9,8 +9,9 @@ import pytest
 
 from core.errors import CorruptData, NodeExists, OverCapacity, Unavailable
 from core.metadata import sqlite
+from core.metadata.node_path import split_path
 from core.metadata.sqlite import SqliteStore
-from core.metadata.sqlite_tree import open_tree, split_path
+from core.metadata.sqlite_tree import open_tree
 from core.metadata.store import Create, MetadataStore, SetData
 from core.runtime.clock import ManualClock
 from tests.unit.core.metadata.store_contract import MetadataStoreContract, WatchLog

@@ -1,0 +1,38 @@
+"""What is a node's path, and how much a request may carry: the same in every store."""
+
+from collections.abc import Sequence
+
+from core.errors import OverCapacity
+from core.metadata.store import NODE_BYTES_MAX, Create, Op, SetData
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Return (parent, name) of a path; the root is ("", "/"). Errors: ValueError is our own bug."""
+    if path == "/":
+        return "", "/"
+    parent, _, name = path.rpartition("/")
+    if not path.startswith("/") or not name or not _is_plain(path):
+        raise ValueError(f"not a node path: {path!r}")
+    return parent or "/", name
+
+
+def _is_plain(path: str) -> bool:
+    """Refuse what ZooKeeper refuses: empty and relative names, and the null character."""
+    return "//" not in path and "\0" not in path and not {".", ".."} & set(path.split("/"))
+
+
+def check_size(path: str, data: bytes) -> None:
+    """Refuse data that a node cannot hold. Errors: OverCapacity."""
+    if len(data) > NODE_BYTES_MAX:
+        raise OverCapacity(f"{path}: {len(data)} bytes, a node holds at most {NODE_BYTES_MAX}")
+
+
+def check_ops(ops: Sequence[Op]) -> None:
+    """Refuse a `multi` that no store takes. Errors: ValueError (a path), OverCapacity."""
+    size = 0
+    for op in ops:
+        split_path(op.path)
+        if isinstance(op, Create | SetData):
+            size += len(op.data)
+    if size > NODE_BYTES_MAX:
+        raise OverCapacity(f"{size} bytes in one multi of {len(ops)}, at most {NODE_BYTES_MAX}")

@@ -1,0 +1,287 @@
+"""The one place that knows kazoo: its thread's callbacks become calls on the loop, in wire order.
+
+kazoo runs one thread per client that sends, receives and reconnects; its own worker threads for
+callbacks are not used (`_LoopHandler`), because two of them would part the order of answers and
+watch events. Every answer, watch event and change of state is posted to the loop by that thread, so
+the loop sees them as they came over the wire. Nothing here decides what is done about any of it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient, KazooState, KeeperState
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+from core.errors import (
+    BadVersion,
+    CoreError,
+    MetadataConflict,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Unavailable,
+)
+from core.metadata.store import Check, Create, Delete, Node, Op, SetData, WatchEvent
+
+logger = logging.getLogger(__name__)
+# What kazoo has to say per connection attempt is told by us, once per change of state.
+_kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_logger.setLevel(logging.ERROR)
+
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
+
+
+class LinkState(Enum):
+    """What is known of the session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+    """kazoo has given up: by `stop`, or after something it did not expect."""
+
+
+class Seen(NamedTuple):
+    """A node as one answer told of it. `exists` leaves its data empty."""
+
+    node: Node
+    data_zxid: int
+    """Transaction that last made or set the node."""
+    children_zxid: int
+    """Transaction that last changed the list of children."""
+
+
+Done: TypeAlias = Callable[[Any], None]
+"""Takes an answer or a CoreError, on the loop, in the order in which answers came."""
+
+_CONFLICTS: Final[dict[type[Exception], type[MetadataConflict]]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.NoChildrenForEphemeralsError: MetadataConflict,
+}
+_EVENTS: Final = {
+    "CREATED": WatchEvent.CREATED,
+    "CHANGED": WatchEvent.CHANGED,
+    "DELETED": WatchEvent.DELETED,
+    "CHILD": WatchEvent.CHILDREN,
+}
+_NOT_AT_FAULT: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+
+class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads without its callback workers: callbacks run where they arise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Callable[[Any], None] | None = None
+        """Linked to the next result, so that it is there before any answer can come."""
+
+    @property
+    def running(self) -> bool:
+        """Tell kazoo to call back at once."""
+        return False
+
+    def start(self) -> None:
+        """Start no workers."""
+
+    def stop(self) -> None:
+        """Stop no workers."""
+
+    def async_result(self) -> Any:
+        """Return a result that already knows whom to tell."""
+        result = super().async_result()
+        first, self.first = self.first, None
+        if first is not None:
+            result.rawlink(first)
+        return result
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Call a watch."""
+        callback.func(*callback.args)
+
+
+class ZookeeperLink:
+    """One kazoo client, made and used on one loop. Requests are sent in the order of their calls.
+
+    `on_state(state, session_id)` and `on_event(path, event)` are called on the loop. A request that
+    is made while nobody is connected may be sent later: look at `is_live` first.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        on_state: Callable[[LinkState, int], None],
+        on_event: Callable[[str, WatchEvent], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_state = on_state
+        self._on_event = on_event
+        self._handler = _LoopHandler()
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=self._handler,
+            connection_retry=_RECONNECT,
+            logger=_kazoo_logger,
+        )
+        self._client.add_listener(self._state_changed)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a server answers just now, as far as kazoo knows."""
+        return bool(self._client.connected)
+
+    @property
+    def client_id(self) -> tuple[int, bytes] | None:
+        """Session id and password, while connected."""
+        found: tuple[int, bytes] | None = self._client.client_id
+        return found
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._client.start_async()
+
+    def stop(self) -> "asyncio.Future[None]":
+        """End the session, in a thread of its own: kazoo waits for the server's answer."""
+        ended: asyncio.Future[None] = self._loop.create_future()
+
+        def settle() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def run() -> None:
+            try:
+                self._client.stop()
+                self._client.close()
+            except Exception as error:  # noqa: BLE001 - the thread's own boundary
+                # The server ends the session by itself when it hears no more of us.
+                logger.warning("zookeeper_close_failed error=%s", error)
+            self._post(settle)
+
+        threading.Thread(target=run, name="zookeeper close", daemon=True).start()
+        return ended
+
+    def get(self, path: str, done: Done, *, watch: bool) -> None:
+        """Answer a Seen. Errors: NoNode."""
+        self._ask(path, done, lambda answer: _seen(*answer))
+        self._client.get_async(path, watch=self._fired if watch else None)
+
+    def exists(self, path: str, done: Done, *, watch: bool) -> None:
+        """Answer a Seen without data, or None."""
+        self._ask(path, done, lambda stat: stat and _seen(b"", stat))
+        self._client.exists_async(path, watch=self._fired if watch else None)
+
+    def children(self, path: str, done: Done, *, watch: bool) -> None:
+        """Answer (names in any order, Seen without data). Errors: NoNode."""
+        self._ask(path, done, lambda answer: (answer[0], _seen(b"", answer[1])))
+        self._client.get_children_async(
+            path, watch=self._fired if watch else None, include_data=True
+        )
+
+    def create(
+        self, path: str, data: bytes, done: Done, *, ephemeral: bool, sequential: bool
+    ) -> None:
+        """Answer the path that was made. Errors: NodeExists, NoNode."""
+        self._ask(path, done, str)
+        self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential)
+
+    def set(self, path: str, data: bytes, version: int, done: Done) -> None:
+        """Answer the new version. Errors: NoNode, BadVersion."""
+        self._ask(path, done, lambda stat: stat.version)
+        self._client.set_async(path, data, version)
+
+    def delete(self, path: str, version: int, done: Done) -> None:
+        """Answer None. Errors: NoNode, BadVersion, NotEmpty."""
+        self._ask(path, done, lambda _: None)
+        self._client.delete_async(path, version)
+
+    def multi(self, ops: Sequence[Op], done: Done) -> None:
+        """Answer each op's new version. Errors: the first failing op's."""
+        transaction = self._client.transaction()
+        for op in ops:
+            _ADD[type(op)](transaction, op)
+        self._ask("multi", done, partial(_versions, ops))
+        transaction.commit_async()
+
+    def _ask(self, path: str, done: Done, convert: Callable[[Any], Any]) -> None:
+        """Make the next request's result call `done` on the loop."""
+        self._handler.first = partial(self._answered, path, done, convert)
+
+    # From here on: kazoo's thread.
+
+    def _answered(self, path: str, done: Done, convert: Callable[[Any], Any], result: Any) -> None:
+        error = result.exception
+        answer = core_error(error, path) if error is not None else convert(result.value)
+        self._post(done, answer)
+
+    def _fired(self, event: Any) -> None:
+        kind = _EVENTS.get(event.type)
+        if kind is not None:  # else kazoo's word for a lost connection: `on_state` tells of it
+            self._post(self._on_event, event.path, kind)
+
+    def _state_changed(self, state: str) -> None:
+        client = self._client
+        if state == KazooState.CONNECTED:
+            self._post(self._on_state, LinkState.CONNECTED, client.client_id[0])
+        elif state == KazooState.SUSPENDED:
+            self._post(self._on_state, LinkState.SUSPENDED, 0)
+        elif client.client_state == KeeperState.EXPIRED_SESSION:
+            self._post(self._on_state, LinkState.EXPIRED, 0)
+        else:
+            self._post(self._on_state, LinkState.CLOSED, 0)
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+_ADD: Final[dict[type[Any], Callable[[Any, Any], None]]] = {
+    Create: lambda transaction, op: transaction.create(op.path, op.data),
+    SetData: lambda transaction, op: transaction.set_data(op.path, op.data, op.version),
+    Delete: lambda transaction, op: transaction.delete(op.path, op.version),
+    Check: lambda transaction, op: transaction.check(op.path, op.version),
+}
+
+
+def core_error(error: Exception, path: str) -> CoreError:
+    """Return what to raise for an error of kazoo's."""
+    for theirs, ours in _CONFLICTS.items():
+        if isinstance(error, theirs):
+            return ours(path)
+    return Unavailable(f"{path}: ZooKeeper: {type(error).__name__} {error}".rstrip())
+
+
+def _seen(data: bytes, stat: Any) -> Seen:
+    node = Node(
+        data=data,
+        version=stat.version,
+        ctime_ms=stat.ctime,
+        mtime_ms=stat.mtime,
+        ephemeral_owner=stat.ephemeralOwner,
+        cversion=stat.cversion,
+    )
+    return Seen(node, stat.mzxid, stat.pzxid)
+
+
+def _versions(ops: Sequence[Op], results: Sequence[Any]) -> Any:
+    """Return the new versions, or the error of the op that was at fault."""
+    for at, result in enumerate(results):
+        if isinstance(result, Exception) and not isinstance(result, _NOT_AT_FAULT):
+            op = ops[at]
+            return core_error(result, f"{op.path} (op {at}: {type(op).__name__})")
+    if any(isinstance(result, Exception) for result in results):
+        return Unavailable("multi: ZooKeeper: refused without a reason")
+    return [
+        0 if isinstance(op, Create) else result.version if isinstance(op, SetData) else -1
+        for op, result in zip(ops, results, strict=True)
+    ]

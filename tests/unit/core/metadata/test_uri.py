@@ -1,0 +1,65 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from core.errors import Unavailable
+from core.metadata.sqlite import SqliteStore
+from core.metadata.uri import MetadataUri, ledgers_root, open_store, parse_uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("zk://h1:2181/ledgers", MetadataUri("/ledgers", "h1:2181")),
+        ("zk://h1,h2:2182/a/b", MetadataUri("/a/b", "h1:2181,h2:2182")),
+        ("zk+hierarchical://h1:1;h2:2/ledgers", MetadataUri("/ledgers", "h1:1,h2:2")),
+        ("zk+null://127.0.0.1:1", MetadataUri("/ledgers", "127.0.0.1:1")),
+        ("zk://[::1]:2181/l", MetadataUri("/l", "[::1]:2181")),
+        ("sqlite:a/b.db", MetadataUri("/ledgers", path=Path("a/b.db"))),
+        ("sqlite:/a:b", MetadataUri("/ledgers", path=Path("/a:b"))),
+    ],
+)
+def test_uris_are_read(uri: str, expected: MetadataUri) -> None:
+    assert parse_uri(uri) == expected
+    assert ledgers_root(uri) == expected.ledgers_root
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *("", "zk", "zk:h1:2181", "sqlite:", "http://h1/ledgers", "zk:///ledgers", "zk://h1:2181/"),
+        *(
+            "zk://h1:0/l",
+            "zk://h1:65536/l",
+            "zk://h1:x/l",
+            "zk://h1,/l",
+            "zk://h1:1/l/",
+            "zk://h 1/l",
+        ),
+        *(
+            "zk+flat://h1/ledgers",
+            "zk+longhierarchical://h1/ledgers",
+            "zk://h1//l",
+            "zk://h1/a/../b",
+        ),
+    ],
+)
+def test_what_is_no_uri_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_uri(uri)
+
+
+def test_sqlite_opens(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(f"sqlite:{tmp_path / 'm'}")
+        assert isinstance(store, SqliteStore)
+        await store.create("/a")
+        beside = await open_store(f"sqlite:{tmp_path / 'm'}", read_only=True)
+        assert await beside.exists("/a") is not None
+        await beside.close()
+        await store.close()
+        with pytest.raises(Unavailable):
+            await open_store(f"sqlite:{tmp_path / 'none'}", read_only=True)
+
+    asyncio.run(story(), debug=True)
