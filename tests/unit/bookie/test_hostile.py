@@ -61,7 +61,9 @@ async def watched(directory: Path) -> AsyncIterator[BookieProcess]:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Let the loop turn until something holds; the story's own limit ends this."""
-    while not holds():
+    while True:
+        if holds():
+            return
         await asyncio.sleep(0)
 
 
