@@ -78,8 +78,8 @@ class InFlight:
         self.deadline_s = float("inf")
         self.task: asyncio.Task[None] | None = None
 
-    def on_done(self, future: "asyncio.Future[Any]") -> None:
-        """Answer now: the future of a `Deferred` is done."""
+    def on_done(self, _done: object) -> None:
+        """Make the answer: what a `Deferred` waits for is done."""
         build = self.build
         if build is not None:
             self.connection.answer(self, build)
@@ -102,6 +102,8 @@ class KafkaConnection:
         self._channel: FrameChannel | None = None
         self._unsent = 0  # counted in the broker's budget of unsent bytes
         self._full = False  # more is in flight than the limits allow: not read
+        self._flushing = False  # `_flush` is called soon
+        self._loop = asyncio.get_running_loop()
         self._draining = False  # `_run_waiting` runs: its loop takes whatever comes, no recursion
         self._stopping = False
 
@@ -290,26 +292,35 @@ class KafkaConnection:
             )
         if item is self._serial:
             self._serial = None
-        self._flush()
-        if self._waiting:
-            self._run_waiting()
+            self._flush()
+            if self._waiting:
+                self._run_waiting()
+        elif not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        """Send what may leave: of produces all that one step of the loop answered, at once."""
+        self._flushing = False
         channel = self._channel
         if channel is None:
             return
         size = 0
+        parts: list[Buffer] = []
         for item in self._pipeline.take_ready():
             size += item.size
             if item.parts:
-                channel.send(item.parts)
-        if size:
-            self._bytes -= size
-            self._owner.requests.give(size)
-            if self._full:
-                self._read_again(channel)
-            if channel.write_blocked:
-                self._count_unsent(channel)
+                parts += item.parts
+        if not size:
+            return
+        if parts:
+            channel.send(parts)
+        self._bytes -= size
+        self._owner.requests.give(size)
+        if self._full:
+            self._read_again(channel)
+        if channel.write_blocked:
+            self._count_unsent(channel)
 
     def _run_waiting(self) -> None:
         """Start the next request, unless one runs or the client does not drain."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol
 
 from broker.coordinator.records import CoordinatorRecord, Update, read_record
@@ -21,6 +21,16 @@ RECORD_OVERHEAD_BYTES = 32
 """Upper bound for what a batch needs for one record beside its key and value."""
 
 
+class Appended(Protocol):
+    """What becomes of an append: `broker.partition.Append` is one, a future is too."""
+
+    def result(self) -> object:
+        """Return an ErrorCode if it failed."""
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
+        """Have `callback` called with this once it is done, at once or later."""
+
+
 class OffsetsLog(Protocol):
     """A partition of `__consumer_offsets`; `broker.partition.PartitionLog` is one."""
 
@@ -32,7 +42,7 @@ class OffsetsLog(Protocol):
     def log_end_offset(self) -> Offset:
         """Next offset to be written."""
 
-    def append(self, batch: memoryview, /) -> "asyncio.Future[Any]":
+    def append(self, batch: memoryview, /) -> "Appended":
         """Append in order of calls; done when it is confirmed. Fails by an ErrorCode as result."""
 
     async def read(self, offset: Offset, max_bytes: int, /) -> Sequence[Buffer]:

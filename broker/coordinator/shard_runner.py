@@ -11,14 +11,20 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import Any, TypeAlias
 
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.effects import NEVER, Effects, Now, Reply, Ticket, Write
 from broker.coordinator.metrics import GroupMetrics
-from broker.coordinator.offsets_log import OffsetsLog, OffsetsLogs, read_updates, size_of, to_batch
+from broker.coordinator.offsets_log import (
+    Appended,
+    OffsetsLog,
+    OffsetsLogs,
+    read_updates,
+    size_of,
+    to_batch,
+)
 from broker.coordinator.shard import GroupShard
 from broker.errors import KafkaError, error_code
 from core.errors import CoreError
@@ -184,13 +190,14 @@ class ShardRunner:
             self._confirm(shard, writes)
             return
         self._in_flight.append(writes)
-        future = self._log.append(to_batch(records, self._around.clock.now_ms()))
-        future.add_done_callback(partial(self._on_appended, shard))
+        appended = self._log.append(to_batch(records, self._around.clock.now_ms()))
+        soon = asyncio.get_running_loop().call_soon  # not now: it may have failed at once
+        appended.add_done_callback(lambda each: soon(self._on_appended, shard, each))
 
-    def _on_appended(self, shard: GroupShard, appended: Answer) -> None:
+    def _on_appended(self, shard: GroupShard, appended: Appended) -> None:
         if shard is not self.shard:
             return
-        outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER if appended.cancelled() else appended.result()
+        outcome = appended.result()
         if isinstance(outcome, ErrorCode):
             self._fail(outcome)
         else:

@@ -4,15 +4,14 @@ A handler is `@handles(API) def name(ctx, request)`. What must happen in request
 produce) it does before it returns; what it waits for is in what it returns:
   - a response message: sent now;
   - a coroutine of one (`async def` handlers): a task runs it;
-  - a `Deferred`: a future, and a function that makes the answer when it is done. No task, one
-    callback: the hot path.
+  - a `Deferred`: what it waits for, and a function that makes the answer when that is done. No
+    task, one callback: the hot path.
 Handlers never import each other. Errors are values in the response. A `KafkaError` or `CoreError`
 that escapes becomes the response's top-level `error_code`, or ends the connection if it has none.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from broker.context import RequestContext
 from protocol.kafka.apis import Api
@@ -20,15 +19,22 @@ from protocol.kafka.apis import Api
 R = TypeVar("R")
 
 
+class Completion(Protocol):
+    """What an answer waits for: a future, or what stands for one. Never cancelled from here."""
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
+        """Have `callback` called once it is done, at once or later."""
+
+
 class Deferred(NamedTuple, Generic[R]):
-    """An answer that a future completes.
+    """An answer that something else completes.
 
     `build` is called once: when `future` is done (however it went), or when `timeout_s` has passed;
     it looks at the future itself. None means that nothing is sent (acks=0). It may raise
-    `CloseConnection`. The future is never cancelled by the connection.
+    `CloseConnection`.
     """
 
-    future: asyncio.Future[Any]
+    future: Completion
     build: Callable[[], R | None]
     timeout_s: float | None = None
 

@@ -15,7 +15,8 @@ from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import CloseConnection
 from broker.handlers import Deferred, handles
-from broker.partition.partition_log import AppendOutcome, AppendResult, PartitionLog
+from broker.partition.appends import Append, AppendOutcome, AppendResult
+from broker.partition.partition_log import PartitionLog
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import PRODUCE
 from protocol.kafka.messages.produce import (
@@ -35,9 +36,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 LateOutcome: TypeAlias = AppendOutcome | PartitionProduceResponse
 """Of an append that waited for its partition to open: its refusal says all that it has to say."""
-Appending: TypeAlias = asyncio.Future[AppendOutcome] | asyncio.Future[LateOutcome]
-
-
+Appending: TypeAlias = Append | asyncio.Future[LateOutcome]
 State: TypeAlias = Appending | PartitionProduceResponse
 """One partition of a request: its append, or its answer if it was refused at once."""
 States: TypeAlias = list[tuple[str, list[tuple[int, State]]]]

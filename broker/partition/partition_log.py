@@ -4,17 +4,17 @@ Invariants: offsets are dense and follow the order of `append` calls; the high w
 when the log confirms, and never back; what a consumer reads lies below it. An append that was in
 flight when the log failed is answered as unknown (NOT_LEADER_OR_FOLLOWER, which clients retry), and
 the object is dead: `PartitionLogs` opens a new one.
-Flow: Produce -> check -> append -> LogWriter -> on_confirmed -> futures, tail cache, waiters.
+Flow: Produce -> check -> append -> LogWriter -> on_confirmed -> tail cache, waiters, outcomes.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from broker.cluster.settings import TopicSettings
 from broker.errors import error_code
+from broker.partition.appends import Append, AppendResult
 from broker.partition.found import NOTHING, Found
 from broker.partition.leader_epochs import LeaderEpochs
 from broker.partition.producers import SeenBatch
@@ -35,29 +35,6 @@ from protocol.records.batch import BatchHeader, read_header, stamp, stamp_log_ap
 from protocol.records.validate import ProduceRules, check_batch
 
 logger = logging.getLogger(__name__)
-
-
-class AppendResult(NamedTuple):
-    """A batch that is confirmed."""
-
-    base_offset: Offset
-    log_append_time: int
-    """-1 if the topic keeps the client's times. Unit: ms."""
-    log_start_offset: Offset
-
-
-AppendOutcome: TypeAlias = AppendResult | ErrorCode
-"""What an append's future holds; it never holds an exception."""
-
-
-class _Pending(NamedTuple):
-    """A batch that is on its way to the bookies."""
-
-    last_offset: Offset
-    base_offset: Offset
-    log_append_time: int
-    batch: memoryview
-    future: asyncio.Future[AppendOutcome]
 
 
 class SharedParts(NamedTuple):
@@ -96,9 +73,8 @@ class PartitionLog:
         """Called once, when `failure` is set for good."""
         self._clock = shared.clock
         self._readers = shared.readers
-        self._loop = asyncio.get_running_loop()
         self._writer: LogWriter | None = None
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[Append] = deque()
         self._start_claimed: Offset = 0
         self._producers = self.state.producers
         self.use_settings(settings)
@@ -138,9 +114,7 @@ class PartitionLog:
         rules = self._rules if zstd_allowed else self._rules_before_zstd
         return check_batch(batch, rules, self._clock.now_ms())
 
-    def append(
-        self, batch: memoryview, header: BatchHeader | None = None
-    ) -> asyncio.Future[AppendOutcome]:
+    def append(self, batch: memoryview, header: BatchHeader | None = None) -> Append:
         """Put a batch at the end of the log: order is decided by the order of calls.
 
         `header`: of a checked batch of a client. Without it the batch is the broker's own: it is
@@ -148,7 +122,7 @@ class PartitionLog:
         Errors: none, the outcome says what went wrong. Cancel: the append happens anyway.
         """
         if self.failure is not None:
-            return self._answered(self.failure)
+            return Append.answered(self.failure)
         if header is None:
             header = read_header(batch)
             batch = memoryview(bytearray(batch)) if batch.readonly else batch
@@ -169,28 +143,30 @@ class PartitionLog:
             self._writer.append(last, (batch,), len(batch))
         except CoreError as error:
             logger.warning("append failed partition=%s error=%r", self.partition, error)
-            return self._answered(error_code(error))
+            return Append.answered(error_code(error))
         if header.producer_id >= 0:
             self._producers.record(header, base, now_ms, time_ms)
-        future: asyncio.Future[AppendOutcome] = self._loop.create_future()
-        self._pending.append(_Pending(last, base, time_ms, batch, future))
+        append = Append(batch, base, last, time_ms)
+        self._pending.append(append)
         self.log_end_offset = last + 1
-        return future
+        return append
 
     def on_confirmed(self, txid: TxId) -> None:
         """Make everything up to offset `txid` readable: called by the log."""
         pending = self._pending
-        start = self.log_start_offset
+        confirmed = []
         size = 0
         while pending and pending[0].last_offset <= txid:
-            last, base, time_ms, batch, future = pending.popleft()
-            size += len(batch)
-            self.tail.append(last, batch)
-            if not future.done():
-                future.set_result(AppendResult(base, time_ms, start))
+            append = pending.popleft()
+            confirmed.append(append)
+            size += len(append.batch)
+            self.tail.append(append.last_offset, append.batch)
         if txid >= self.high_watermark:
             self.high_watermark = txid + 1
             self.waiters.on_bytes(size)
+        start = self.log_start_offset
+        for append in confirmed:  # last: they call back, and find everything as it is now
+            append.settle(AppendResult(append.base_offset, append.log_append_time, start))
 
     def on_failed(self, error: CoreError) -> None:
         """Answer everything in flight as unknown: called by the log, at most once."""
@@ -293,32 +269,26 @@ class PartitionLog:
 
     # -- odds and ends ----------------------------------------------------------------------------
 
-    def _repeated(self, verdict: SeenBatch | ErrorCode) -> asyncio.Future[AppendOutcome]:
+    def _repeated(self, verdict: SeenBatch | ErrorCode) -> Append:
         """Answer a batch that is no news: a duplicate gets what the original gets."""
         if isinstance(verdict, ErrorCode):
-            return self._answered(verdict)
-        for pending in self._pending:  # still in flight: both wait for the same confirmation
-            if pending.base_offset == verdict.base_offset:
-                return pending.future
-        return self._answered(
+            return Append.answered(verdict)
+        for append in self._pending:  # still in flight: both wait for the same confirmation
+            if append.base_offset == verdict.base_offset:
+                return append
+        return Append.answered(
             AppendResult(verdict.base_offset, verdict.log_append_time, self.log_start_offset)
         )
-
-    def _answered(self, outcome: AppendOutcome) -> asyncio.Future[AppendOutcome]:
-        future: asyncio.Future[AppendOutcome] = self._loop.create_future()
-        future.set_result(outcome)
-        return future
 
     def _end(self, code: ErrorCode) -> None:
         self.failure = code
         pending, self._pending = self._pending, deque()
-        for each in pending:
-            if not each.future.done():
-                each.future.set_result(code)
         self.tail.clear()
         self.waiters.wake_all()
         on_dead, self.on_dead = self.on_dead, _nobody
         on_dead(self)
+        for append in pending:
+            append.settle(code)
 
 
 def _nobody(_log: PartitionLog) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from broker.config import BrokerConfig, NetworkConfig
 from broker.errors import KafkaError
-from broker.partition.partition_log import AppendResult, PartitionLog
+from broker.partition.appends import AppendResult
+from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.retained import RetainedPartition
 from broker.partition.timestamps import first_at, newest

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from broker import connection
 from broker.handlers import HANDLERS, Handler
+from core.runtime.net import FrameChannel
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE, encode_request
 from protocol.kafka.header import RequestHeader, request_frame
@@ -90,6 +91,28 @@ async def test_answers_come_in_request_order_though_produces_run_side_by_side() 
         assert [each[0] for each in got] == sent[:3]
         assert [codes(each[1]) for each in got] == [[(0, 0)], [(0, 0)], [(0, 1)]]
         assert (await client.receive(METADATA, 1))[0] == sent[3]
+
+
+@in_loop
+async def test_all_that_one_confirmation_answers_leaves_in_one_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Served(auto=False) as served:
+        served.world.topics.add("t")
+        log = await served.world.open("t")
+        client = await served.client()
+        sent = [client.send(PRODUCE, V, produce_of(0)) for _ in range(20)]
+        await until(lambda: log.log_end_offset == 20)
+        writes: list[int] = []
+        send = FrameChannel.send
+        monkeypatch.setattr(
+            FrameChannel, "send", lambda self, parts: (writes.append(1), send(self, parts))
+        )
+        writer = served.world.log("t").writer
+        assert writer is not None
+        writer.confirm()
+        assert [(await client.receive(PRODUCE, V))[0] for _ in sent] == sent
+        assert len(writes) == 1
 
 
 @in_loop

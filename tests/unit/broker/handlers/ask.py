@@ -29,7 +29,9 @@ async def ask(world: World, api: Api[Q, R], version: int, request: Q, client: st
     """Return the response as a client of this version reads it."""
     answer = call(world, api, version, request, client)
     if isinstance(answer, Deferred):
-        await asyncio.wait([answer.future])
+        done = asyncio.Event()
+        answer.future.add_done_callback(lambda _: done.set())
+        await done.wait()
         answer = answer.build()
     elif asyncio.iscoroutine(answer):
         answer = await answer

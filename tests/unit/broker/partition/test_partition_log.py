@@ -1,10 +1,9 @@
 """A partition over a log in memory: order, watermark, duplicates, failure, restart."""
 
-import asyncio
-
 import pytest
 
-from broker.partition.partition_log import AppendResult, PartitionLog
+from broker.partition.appends import Append, AppendResult
+from broker.partition.partition_log import PartitionLog
 from broker.partition.producers import BATCHES_KEPT
 from core.errors import CorruptData, LedgerFenced, LogTruncated, OverCapacity
 from protocol.errors import ErrorCode
@@ -29,7 +28,7 @@ def writer_of(world: World) -> FakeWriter:
     return writer
 
 
-def produce(log: PartitionLog, data: memoryview) -> asyncio.Future[AppendResult | ErrorCode]:
+def produce(log: PartitionLog, data: memoryview) -> Append:
     """Append as the produce handler does."""
     return log.append(data, log.check(data))
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from broker.errors import KafkaError
-from broker.partition.partition_log import AppendResult, PartitionLog
+from broker.partition.appends import AppendResult
+from broker.partition.partition_log import PartitionLog
 from core.errors import BookieUnavailable, LedgerFenced
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
