@@ -23,6 +23,24 @@ class LedgerConfig:
     unconfirmed_bytes_max: int = 256 * 1024 * 1024
     """Payload added and not confirmed; once it is reached, adds are refused with OverCapacity."""
 
+    delay_ensemble_change: bool = False
+    """Replace a failed bookie only when an entry could not reach Qa otherwise, or when the bookie
+    is read-only. BookKeeper: delayEnsembleChange."""
+    ensemble_changes_max: int = 2**31 - 1
+    """One more change fails the ledger. BookKeeper: maxNumEnsembleChanges."""
+    opportunistic_striping: bool = False
+    """Take a smaller ensemble, down to the write quorum, if there are too few bookies for E.
+    BookKeeper: opportunisticStriping."""
+    deferred_sync: bool = False
+    """Bookies answer adds before they sync; `force` syncs and confirms. The first bookie that fails
+    an add ends such a ledger. BookKeeper: WriteFlag.DEFERRED_SYNC."""
+    explicit_lac_interval_ms: int = 0
+    """Tell bookies the LAC after so long without an add; 0: never.
+    BookKeeper: explicitLacInterval."""
+    add_entry_quorum_timeout_ms: int = 0
+    """Fail the ledger when an add waits for its ack quorum between one and one and a half times so
+    long; 0: wait for the bookies' own time-outs. BookKeeper: addEntryQuorumTimeoutSec."""
+
     def __post_init__(self) -> None:
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ValueError(
@@ -30,6 +48,12 @@ class LedgerConfig:
             )
         if self.unconfirmed_entries_max < 1 or self.unconfirmed_bytes_max < 1:
             raise ValueError("a ledger needs room for one unconfirmed entry")
+        if min(
+            self.ensemble_changes_max,
+            self.explicit_lac_interval_ms,
+            self.add_entry_quorum_timeout_ms,
+        ) < 0:  # fmt: skip
+            raise ValueError("a negative number of changes, or a negative time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +81,66 @@ class BookieClientConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadConfig:
+    """How entries are read from their replicas."""
+
+    speculative_timeout_ms: int = setting(
+        "speculativeReadTimeout",
+        2_000,
+        "Silence of a replica before the next one is asked as well, in ms; 0: never",
+    )
+    speculative_timeout_ms_max: int = setting(
+        "maxSpeculativeReadTimeout", 5_000, "Longest such time, as it grows, in ms"
+    )
+    speculative_multiplier: float = setting(
+        "speculativeReadTimeoutBackoffMultiplier", 2.0, "Growth of it with each replica asked"
+    )
+    long_poll_speculative_timeout_ms: int = setting(
+        "firstSpeculativeReadLACTimeout",
+        1_500,
+        "The same for a reader that waits at the tail, in ms; 0: never",
+    )
+    long_poll_speculative_timeout_ms_max: int = setting(
+        "maxSpeculativeReadLACTimeout", 5_000, "Longest such time, as it grows, in ms"
+    )
+    long_poll_speculative_multiplier: float = setting(
+        "speculativeReadLACTimeoutBackoffMultiplier", 2.0, "Growth of it with each bookie asked"
+    )
+    long_poll_parallel: bool = setting(
+        "longPollParallel",
+        False,
+        "Ask the whole ensemble at once at the tail: less delay with E > Qw, more requests",
+    )
+    reorder: bool = setting(
+        "reorderReadSequenceEnabled",
+        True,
+        "Ask near replicas first, and those last that failed or were slow of late",
+    )
+    failure_history_ms: int = setting(
+        "bookieFailureHistoryExpirationMSec",
+        60_000,
+        "How long a failed or slow read counts against a bookie, in ms",
+    )
+    sticky: bool = setting(
+        "stickyReadSEnabled",
+        False,
+        "Read a ledger from one bookie while it works, if each has all entries (E = Qw)",
+    )
+
+    def __post_init__(self) -> None:
+        if min(self.speculative_timeout_ms, self.long_poll_speculative_timeout_ms) < 0:
+            raise ValueError("a speculative timeout cannot be negative")
+        if self.speculative_timeout_ms_max < self.speculative_timeout_ms:
+            raise ValueError("maxSpeculativeReadTimeout is below speculativeReadTimeout")
+        if self.long_poll_speculative_timeout_ms_max < self.long_poll_speculative_timeout_ms:
+            raise ValueError("maxSpeculativeReadLACTimeout is below the first one")
+        if min(self.speculative_multiplier, self.long_poll_speculative_multiplier) < 1:
+            raise ValueError("speculative timeouts cannot shrink: multipliers are at least 1")
+        if self.failure_history_ms < 0:
+            raise ValueError("bookieFailureHistoryExpirationMSec cannot be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerClientConfig:
     """What all ledgers of one client share."""
 
@@ -64,10 +148,16 @@ class LedgerClientConfig:
     read_window: int = setting(
         "ledgerReadWindow", 32, "Entries of one range read that are asked for at once."
     )
+    read: ReadConfig = field(default_factory=ReadConfig)
     recovery_read_batch: int = setting(
         "recoveryReadBatchSize",
         4,
         "Entries that recovery reads at once behind the LAC; more when they turn out to be small.",
+    )
+    digest_autodetection: bool = setting(
+        "enableDigestTypeAutodetection",
+        True,
+        "Open a ledger with the digest type of its metadata, whatever the caller names.",
     )
     metadata_update_attempts: int = setting(
         "ledgerMetadataUpdateAttempts",
