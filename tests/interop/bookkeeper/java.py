@@ -1,0 +1,201 @@
+"""Apache BookKeeper 4.17.3 as tests use it: its client behind a pipe, its bookie, its shell."""
+
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tests.java.jars import jars, main_class, tool
+
+ANSWER_WITHIN_S: Final = 60
+READY_WITHIN_S: Final = 60
+STOP_WITHIN_S: Final = 30
+
+_SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xss512k")
+_OPEN: Final = (
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+    "--add-opens=java.base/java.io=ALL-UNNAMED",
+    "--add-opens=java.base/java.util.zip=ALL-UNNAMED",
+)
+
+
+class JavaError(Exception):
+    """An exception of Java's client: `name` is its class, `code` BookKeeper's number or 0."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__(f"{answer['error']}: {answer['message']}")
+        self.name: str = answer["error"]
+        self.code: int = answer["code"]
+        self.answer = answer
+
+
+class JavaClient:
+    """tests/java/bookkeeper/LedgerPeer.java: commands in, answers as dictionaries."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log.open("ab")
+        java, *rest = main_class("bookkeeper", "LedgerPeer")
+        command = [java, "-Xmx192m", "-XX:MaxDirectMemorySize=256m", *_SMALL, *_OPEN, *rest]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        self._asked: dict[int, Future[dict[str, Any]]] = {}
+        self._last = 0
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def start(self, op: str, **fields: Any) -> "Future[dict[str, Any]]":
+        """Begin a command; its future has the answer, or a JavaError."""
+        future: Future[dict[str, Any]] = Future()
+        assert self._child.stdin is not None
+        with self._lock:
+            self._last = number = self._last + 1
+            self._asked[number] = future
+            self._child.stdin.write(json.dumps({"id": number, "op": op, **fields}) + "\n")
+            self._child.stdin.flush()
+        return future
+
+    def call(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Do a command. Errors: JavaError."""
+        return self.start(op, **fields).result(ANSWER_WITHIN_S)
+
+    def close(self) -> None:
+        """End it as it is told to: by the end of its input."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._child.wait(STOP_WITHIN_S)
+        self._reader.join(STOP_WITHIN_S)
+        assert self._child.stdout is not None
+        self._child.stdout.close()
+        self._log.close()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            answer = json.loads(line)
+            future = self._asked.pop(answer["id"])
+            if "error" in answer:
+                future.set_exception(JavaError(answer))
+            else:
+                future.set_result(answer)
+        for future in self._asked.values():
+            future.set_exception(AssertionError("Java's client ended"))
+
+
+_BOOKIE_CONF: Final = """\
+bookiePort={port}
+metadataServiceUri={uri}
+journalDirectories={path}/journal
+ledgerDirectories={path}/ledgers
+allowLoopback=true
+advertisedAddress=127.0.0.1
+listeningInterface=lo
+diskUsageThreshold=0.99
+diskUsageWarnThreshold=0.98
+minUsableSizeForEntryLogCreation=1
+minUsableSizeForIndexFileCreation=1
+httpServerEnabled=false
+enableStatistics=false
+autoRecoveryDaemonEnabled=false
+journalSyncData=true
+journalPreAllocSizeMB=1
+journalMaxSizeMB=16
+entryLogFilePreallocationEnabled=false
+skipListSizeLimit=8388608
+numAddWorkerThreads=1
+numReadWorkerThreads=2
+numHighPriorityWorkerThreads=1
+serverNumIOThreads=2
+gcWaitTime=60000
+zkTimeout={zk_timeout_ms}
+"""
+
+
+class JavaBookie:
+    """A bookie of Apache BookKeeper in a process of its own; its files outlive `kill`."""
+
+    def __init__(self, path: Path, uri: str, *, zk_timeout_ms: int = 4_000) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self.port = _free_port()
+        self.bookie_id = f"127.0.0.1:{self.port}"
+        self.conf = path / "bookie.conf"
+        self.conf.write_text(
+            _BOOKIE_CONF.format(port=self.port, uri=uri, path=path, zk_timeout_ms=zk_timeout_ms)
+        )
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Start it and return once its port takes connections."""
+        classpath = os.pathsep.join(map(str, jars("bookkeeper")))
+        command = [tool("java"), "-Xmx256m", "-XX:MaxDirectMemorySize=256m", *_SMALL, *_OPEN]
+        command += ["-cp", classpath, "org.apache.bookkeeper.server.Main", "--conf", str(self.conf)]
+        with (self._path / "log").open("ab") as log:
+            self._child = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not _takes_connections(self.port):
+            assert self._child.poll() is None, self._say()
+            assert time.monotonic() < deadline, self._say()
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._child is not None
+        self._child.kill()
+        self._child.wait(STOP_WITHIN_S)
+
+    def stop(self) -> None:
+        """SIGTERM, as a service manager would. Idempotent."""
+        if self._child is not None and self._child.poll() is None:
+            self._child.terminate()
+            self._child.wait(STOP_WITHIN_S)
+
+    def _say(self) -> str:
+        return (self._path / "log").read_text(errors="replace")[-5000:]
+
+
+def shell(uri: str, path: Path, *command: str) -> str:
+    """Run BookKeeper's shell and return its output; its exit code must be 0."""
+    conf = path / "shell.conf"
+    conf.write_text(
+        _BOOKIE_CONF.format(port=_free_port(), uri=uri, path=path, zk_timeout_ms=10_000)
+    )
+    classpath = os.pathsep.join(map(str, jars("bookkeeper")))
+    levels = ("-Dorg.slf4j.simpleLogger.log.org.apache.bookkeeper.bookie=info",
+              "-Dorg.slf4j.simpleLogger.log.org.apache.bookkeeper.tools=info")  # fmt: skip
+    done = subprocess.run(
+        [
+            *(tool("java"), "-Xmx128m", *_SMALL, *_OPEN, *levels, "-cp", classpath),
+            *("org.apache.bookkeeper.bookie.BookieShell", "-conf", str(conf), *command),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def _takes_connections(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        time.sleep(0.05)  # not a wait for anything: only the pace of the attempts
+        return False
