@@ -4,7 +4,7 @@ Order at start: lock -> cookie -> recovery -> listening -> registration (so nobo
 before there is an answer). Order at end: the other way round. kill -9 is safe at any point.
 """
 
-import contextlib
+import asyncio
 
 from typing_extensions import override
 
@@ -14,9 +14,10 @@ from bookie.identity import check_cookies, lock_directories, unlock_directories
 from bookie.requests import Bookie
 from bookie.server import BookieServer
 from bookie.storage import Storage
-from core.errors import NoNode
-from core.metadata.bookie_service_info import encode_service_info, rpc_service_info
+from core.errors import NodeExists
+from core.metadata.bookie_service_info import rpc_service_info
 from core.metadata.layout import LedgerPaths
+from core.metadata.registration import STALE_WAIT_MS, BookieRegistration
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from core.runtime.files import Files
@@ -118,21 +119,40 @@ async def list_ledgers(store: MetadataStore, paths: LedgerPaths) -> set[LedgerId
 class BookieProcess:
     """A bookie of its own: open, listening and, with a store, registered."""
 
-    def __init__(
-        self, bookie: OpenBookie, server: BookieServer, store: MetadataStore | None, path: str
-    ) -> None:
+    def __init__(self, bookie: OpenBookie, server: BookieServer) -> None:
         self.bookie = bookie
         self.server = server
-        self._store = store
-        self._path = path
+        self.registration: BookieRegistration | None = None
+        """None without a store."""
+        self.refused: asyncio.Future[NodeExists] = asyncio.get_running_loop().create_future()
+        """Done when another process has taken this bookie's id: this one must end."""
+
+    async def register(
+        self, store: MetadataStore, config: BookieConfig, stale_wait_ms: int
+    ) -> BookieRegistration:
+        """Tell clients where this bookie is, and go on telling them. Errors: NodeExists."""
+        host = config.advertised_host or config.host
+        self.registration = BookieRegistration(
+            store,
+            LedgerPaths(config.ledgers_root),
+            self.bookie.bookie_id,
+            rpc_service_info(host, self.server.port),
+            stale_wait_ms=stale_wait_ms,
+            on_refused=self._refuse,
+        )
+        await self.registration.register(read_only=False)
+        return self.registration
 
     async def close(self) -> None:
         """Sign off, stop listening, close the bookie."""
-        if self._store is not None:
-            with contextlib.suppress(NoNode):  # the session ended before
-                await self._store.delete(self._path)
+        if self.registration is not None:
+            await self.registration.close()
         await self.server.close()
         await self.bookie.close()
+
+    def _refuse(self, error: NodeExists) -> None:
+        if not self.refused.done():
+            self.refused.set_result(error)
 
 
 async def start_bookie(
@@ -141,19 +161,23 @@ async def start_bookie(
     clock: Clock,
     files: Files,
     metrics: Metrics | None = None,
+    *,
+    stale_wait_ms: int = STALE_WAIT_MS,
 ) -> BookieProcess:
-    """Open a bookie, listen and register. Errors: as open_bookie; NodeExists (id in use)."""
+    """Open a bookie, listen and register.
+
+    `stale_wait_ms`: how long the node of a killed process may stay, which is its session timeout.
+    Errors: as open_bookie; NodeExists (another process runs under this id), Unavailable.
+    """
     bookie = await open_bookie(config, store, clock, files, metrics)
-    server = BookieServer(bookie, config)
-    path = LedgerPaths(config.ledgers_root).bookie(bookie.bookie_id)
+    process = BookieProcess(bookie, BookieServer(bookie, config))
     try:
-        await server.start()
+        await process.server.start()
         if store is not None:
-            host = config.advertised_host or config.host
-            info = encode_service_info(rpc_service_info(host, server.port))
-            await store.create(path, info, ephemeral=True)
+            registration = await process.register(store, config, stale_wait_ms)
+            if metrics is not None:
+                metrics.register("bookie_registration", registration.metrics)
     except BaseException:
-        await server.close()
-        await bookie.close()
+        await process.close()
         raise
-    return BookieProcess(bookie, server, store, path)
+    return process

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from core.errors import Unavailable
-from core.metadata.store import ANY_VERSION, MetadataStore, Node, Op, Watch
+from core.metadata.store import ANY_VERSION, MetadataStore, Node, Op, SessionListener, Watch
 
 
 class FaultyStore:
@@ -42,6 +42,9 @@ class FaultyStore:
     @property
     def session_id(self) -> int:
         return self._inner.session_id
+
+    def on_session(self, listener: SessionListener) -> None:
+        self._inner.on_session(listener)
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         self._check()

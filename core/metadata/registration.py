@@ -1,0 +1,197 @@
+"""A bookie's registration: the ephemeral node by which clients find it, kept there.
+
+Invariant: after `register`, the node of the wanted mode is there whenever the session answers; the
+node of the other mode goes only after it. When a session is over, the node is made again in the new
+one, with growing pauses while the store does not answer.
+
+A node of another session is waited out for one session timeout: it is the trace of a process that
+was killed. If it stays, another process lives under this id, and one of the two must end.
+Source: BookKeeper ZKRegistrationManager.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from core.errors import CoreError, NodeExists, NoNode
+from core.metadata.bookie_service_info import BookieServiceInfo, encode_service_info
+from core.metadata.layout import LedgerPaths
+from core.metadata.store import MetadataStore, SessionEvent, WatchEvent
+from core.runtime.metrics import counter, gauge
+from core.runtime.tasks import Tasks
+from protocol.ids import BookieId
+
+logger = logging.getLogger(__name__)
+
+STALE_WAIT_MS: Final = 10_000
+"""How long a node of another session may take to go: BookKeeper's zkTimeout."""
+
+RETRY_S_FIRST: Final = 0.1
+RETRY_S_MAX: Final = 5.0
+"""Pauses between attempts to register again; each is twice the one before, up to this."""
+
+
+@dataclass(slots=True)
+class RegistrationMetrics:
+    """Numbers of one registration. Register them as `bookie_registration`."""
+
+    registered: int = gauge("1 while this bookie's node is there, as far as is known")
+    registrations_total: int = counter("times that the node was made or found")
+    failures_total: int = counter("attempts to register again that failed")
+
+
+class BookieRegistration:
+    """The registration of one bookie. All calls come from the loop.
+
+    `on_refused` hears once of a node of another session that stays when this bookie has to register
+    again: it must stop serving, because clients are sent to somebody else.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        paths: LedgerPaths,
+        bookie_id: BookieId,
+        service_info: BookieServiceInfo,
+        *,
+        stale_wait_ms: int = STALE_WAIT_MS,
+        on_refused: Callable[[NodeExists], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._bookie_id = bookie_id
+        self._data = encode_service_info(service_info)
+        self._nodes = {False: paths.bookie(bookie_id), True: paths.read_only_bookie(bookie_id)}
+        self._stale_wait_ms = stale_wait_ms
+        self._on_refused = on_refused
+        self._read_only: bool | None = None
+        # The caller's changes of mode and our own re-registration take turns: each is several
+        # operations, and two of them interleaved could delete the node that the other has made.
+        self._turn = asyncio.Lock()
+        self._tasks = Tasks("registration")
+        self._is_retrying = False
+        self.metrics = RegistrationMetrics()
+        store.on_session(self._on_session)
+
+    @property
+    def read_only(self) -> bool | None:
+        """The mode that is wanted; None before `register` and after `close`."""
+        return self._read_only
+
+    async def register(self, *, read_only: bool) -> None:
+        """Make the node of a mode, waiting out one of another session.
+
+        Errors: NodeExists (another process has this id), NoNode (no cluster there), Unavailable.
+        Cancel and errors: the mode stays wanted.
+        """
+        self._read_only = read_only
+        async with self._turn:
+            await self._make_so()
+
+    async def set_read_only(self, value: bool) -> None:  # noqa: FBT001 - as it is spoken
+        """Change the mode: the new node comes before the old one goes. Errors: as `register`."""
+        if value != self._read_only:
+            await self.register(read_only=value)
+
+    async def close(self) -> None:
+        """Sign off. Idempotent. A store that does not answer drops the node by itself."""
+        self._read_only = None
+        await self._tasks.close()
+        async with self._turn:
+            self.metrics.registered = 0
+            for path in self._nodes.values():
+                try:
+                    await self._remove_own(path)
+                except CoreError as error:
+                    logger.warning("bookie_sign_off_failed path=%s error=%s", path, error)
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.NEW_SESSION:
+            self.metrics.registered = 0
+        if event is SessionEvent.LOST or self._read_only is None or self._is_retrying:
+            return
+        self._is_retrying = True
+        self._tasks.start(self._register_again(), "register again")
+
+    async def _register_again(self) -> None:
+        """Make the node again until it is there; the pauses bound the load, not the time."""
+        pause_s = RETRY_S_FIRST
+        try:
+            while self._read_only is not None:
+                try:
+                    async with self._turn:
+                        await self._make_so()
+                except NodeExists as error:
+                    self._refuse(error)
+                    return
+                except CoreError as error:
+                    self.metrics.failures_total += 1
+                    logger.warning("bookie_not_registered id=%s error=%s", self._bookie_id, error)
+                else:
+                    return
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_S_MAX)
+        finally:
+            self._is_retrying = False
+
+    def _refuse(self, error: NodeExists) -> None:
+        logger.error("bookie_id_taken id=%s error=%s", self._bookie_id, error)
+        if self._on_refused is not None:
+            self._on_refused(error)
+
+    async def _make_so(self) -> None:
+        read_only = self._read_only
+        if read_only is None:
+            return
+        await self._make(self._nodes[read_only])
+        await self._remove_own(self._nodes[not read_only])
+        self.metrics.registrations_total += 1
+        self.metrics.registered = 1
+        logger.info("bookie_registered id=%s read_only=%s", self._bookie_id, read_only)
+
+    async def _make(self, path: str) -> None:
+        try:
+            async with asyncio.timeout(self._stale_wait_ms / 1000):
+                while not await self._is_made(path):
+                    pass
+        except TimeoutError:
+            raise NodeExists(
+                f"{path} belongs to another session that lives: another process runs as "
+                f"{self._bookie_id}"
+            ) from None
+
+    async def _is_made(self, path: str) -> bool:
+        """Make the node or find it made by us; else wait until it changes."""
+        try:
+            # An old cluster may have no parent for read-only bookies yet.
+            is_below = path == self._nodes[True]
+            await self._store.create(path, self._data, ephemeral=True, parents=is_below)
+        except NodeExists:
+            return await self._is_ours(path)
+        return True
+
+    async def _is_ours(self, path: str) -> bool:
+        changed = asyncio.Event()
+
+        def fired(_path: str, _event: WatchEvent) -> None:
+            changed.set()
+
+        node = await self._store.exists(path, fired)
+        if node is None:
+            return False
+        if node.ephemeral_owner == self._store.session_id:
+            if node.data != self._data:
+                await self._store.set(path, self._data)
+            return True
+        await changed.wait()
+        return False
+
+    async def _remove_own(self, path: str) -> None:
+        node = await self._store.exists(path)
+        if node is None or node.ephemeral_owner != self._store.session_id:
+            return
+        try:
+            await self._store.delete(path)
+        except NoNode:
+            return  # the session ended meanwhile
