@@ -1,8 +1,9 @@
 """Sends entries to their write sets and counts the answers: what writer and recovery share.
 
-Invariant: entries are confirmed in order (`WriteQuorumTracker` decides); after the first failure
+Invariant: entries are confirmed in order (`WriteQuorumTracker` decides); after the first error
 nothing is confirmed any more and every later add raises the same error. What was not confirmed by
-then is of unknown fate.
+then is of unknown fate. A bookie that fails is the `FailureListener`'s matter; a bookie that
+refuses the writer (fenced, wrong password) ends it.
 """
 
 import asyncio
@@ -10,18 +11,27 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from core.errors import CoreError, LogRecordTooLong
+from core.ledger.bookie_client import ask_all
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.metadata_update import StoredLedger
 from core.ledger.metrics import LedgerMetrics
-from core.ledger.outcomes import UNRECOVERABLE_ADD, add_error_of
+from core.ledger.outcomes import UNRECOVERABLE_ADD, add_error_of, error_of
 from core.ledger.quorum import WriteQuorumTracker
 from core.ledger.schedule import Schedule
 from protocol.bookkeeper.digest import Digest, ledger_master_key
-from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES, pack_entry
-from protocol.bookkeeper.messages import HIGH_PRIORITY, AddRequest, Response, StatusCode
+from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES, pack_entry, pack_lac
+from protocol.bookkeeper.messages import (
+    HIGH_PRIORITY,
+    AddRequest,
+    ForceLedgerRequest,
+    Response,
+    StatusCode,
+    WriteFlag,
+    WriteLacRequest,
+)
 from protocol.ids import NO_ENTRY, BookieId, Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
@@ -45,6 +55,25 @@ class LedgerListener(Protocol):
         """
 
 
+class AddFailure(NamedTuple):
+    """An add that a member of the present ensemble failed."""
+
+    entry_id: EntryId
+    bookie: BookieId
+    status: StatusCode
+    is_stuck: bool
+    """Whether the entry waits and cannot reach Qa with the present ensemble."""
+    error: CoreError
+    """What the ledger's owner hears if nothing can be done about it."""
+
+
+class FailureListener(Protocol):
+    """Who decides what becomes of an ensemble with a failed bookie. Called on the loop."""
+
+    def on_add_failed(self, failure: AddFailure) -> None:
+        """Take note; may call `EntryAdder.fail`."""
+
+
 class EntryAdder:
     """The adds of one ledger, from a given end on. Not closed: it owns nothing but its counts.
 
@@ -53,10 +82,14 @@ class EntryAdder:
     """
 
     __slots__ = (
-        "_clients", "_digest", "_drained", "_failing", "_lengths", "_listener", "_master_key",
-        "_metrics", "_payload_max", "_priority", "_recovery", "_tracker", "confirmed_length",
-        "error", "last_add_pushed", "ledger_id", "length",
+        "_bookies", "_clients", "_digest", "_failing", "_flags", "_listener", "_master_key",
+        "_metrics", "_pending", "_priority", "_recovery", "_tracker", "_waiting",
+        "confirmed_length", "error", "failures", "forced_lac", "last_add_pushed", "ledger_id",
+        "length", "payload_max",
     )  # fmt: skip
+
+    failures: FailureListener
+    """Set before the first add."""
 
     def __init__(
         self,
@@ -66,8 +99,12 @@ class EntryAdder:
         metrics: LedgerMetrics,
         *,
         recover_from: tuple[EntryId, int] | None = None,
+        deferred_sync: bool = False,
     ) -> None:
-        """`recover_from`: (last entry, length) that recovery found confirmed; passes the fence."""
+        """`recover_from`: (last entry, length) that recovery found confirmed; passes the fence.
+
+        `deferred_sync`: bookies answer before they sync; entries tell `forced_lac` as their LAC.
+        """
         metadata = stored.metadata
         self.ledger_id: LedgerId = stored.ledger_id
         self.last_add_pushed, self.length = recover_from or (NO_ENTRY, 0)
@@ -77,16 +114,21 @@ class EntryAdder:
         self._metrics = metrics
         self._digest = Digest(metadata.digest, metadata.password)
         self._master_key = ledger_master_key(metadata.password)
-        self._payload_max = MAX_ENTRY_BYTES - HEADER_SIZE - self._digest.size
+        self.payload_max = MAX_ENTRY_BYTES - HEADER_SIZE - self._digest.size
         self._recovery = recover_from is not None
         self._priority = HIGH_PRIORITY if self._recovery else 0
         ensemble = metadata.fragments[-1].ensemble
         schedule = Schedule(ensemble, metadata.write_quorum, metadata.ack_quorum)
         self._tracker = WriteQuorumTracker(schedule, self.last_add_pushed)
+        self._bookies = bookies
         self._clients = {bookie: bookies.client(bookie) for bookie in ensemble}
-        self._lengths: deque[int] = deque()  # cumulative length at each unconfirmed entry
+        self._flags = WriteFlag.DEFERRED_SYNC.value if deferred_sync else 0
+        self.forced_lac: EntryId | None = NO_ENTRY if deferred_sync else None
+        """The LAC that entries tell of a ledger with deferred sync; None: the confirmed one."""
+        self._pending: deque[tuple[int, AddRequest]] = deque()
+        """(cumulative length, request) of each unconfirmed entry: another bookie may need it."""
         self._failing: set[BookieId] = set()
-        self._drained: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[None] | None = None
 
     @property
     def lac(self) -> EntryId:
@@ -94,9 +136,24 @@ class EntryAdder:
         return self._tracker.lac
 
     @property
+    def schedule(self) -> Schedule:
+        """Which bookies entries go to now."""
+        return self._tracker.schedule
+
+    @property
+    def ensemble(self) -> tuple[BookieId, ...]:
+        """The bookies that entries go to now."""
+        return self._tracker.schedule.ensemble
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether an entry waits that cannot reach Qa with the present ensemble."""
+        return self._tracker.is_stuck()
+
+    @property
     def unconfirmed_entries(self) -> int:
         """How many entries were pushed and not confirmed."""
-        return len(self._lengths)
+        return len(self._pending)
 
     @property
     def unconfirmed_bytes(self) -> int:
@@ -116,16 +173,18 @@ class EntryAdder:
         size = 0
         for part in payload:
             size += len(part)
-        if size > self._payload_max:
-            raise LogRecordTooLong(f"entry of {size} bytes, at most {self._payload_max} fit")
+        if size > self.payload_max:
+            raise LogRecordTooLong(f"entry of {size} bytes, at most {self.payload_max} fit")
         tracker = self._tracker
         self.last_add_pushed = entry_id = self.last_add_pushed + 1
         self.length = length = self.length + size
-        self._lengths.append(length)
-        body = pack_entry(self.ledger_id, entry_id, tracker.lac, length, payload, self._digest)
+        lac = tracker.lac if self.forced_lac is None else self.forced_lac
+        body = pack_entry(self.ledger_id, entry_id, lac, length, payload, self._digest)
         request = AddRequest(
-            self.ledger_id, entry_id, self._master_key, body, self._recovery, 0, self._priority
-        )
+            self.ledger_id, entry_id, self._master_key, body,
+            self._recovery, self._flags, self._priority,
+        )  # fmt: skip
+        self._pending.append((length, request))
         for bookie in tracker.begin_add(entry_id):
             self._clients[bookie].submit(request, partial(self._on_reply, request, bookie, 0))
         metrics = self._metrics
@@ -133,14 +192,69 @@ class EntryAdder:
         metrics.add_bytes_total += size
         return entry_id
 
+    def freeze(self) -> None:
+        """Confirm nothing until `install`: the place of the entries above the LAC is changing."""
+        self._tracker.freeze()
+
+    def failed_bookies(self) -> tuple[BookieId, ...]:
+        """Return the bookies of the ensemble that failed an entry which still waits, in order."""
+        return self._tracker.failed_bookies()
+
+    def install(self, ensemble: tuple[BookieId, ...]) -> None:
+        """Use this ensemble from the entry behind the LAC on, and confirm again.
+
+        What its new bookies should have of the unconfirmed entries is sent to them. Answers of
+        bookies that are not in it any more count no longer, also those that came before.
+        """
+        tracker = self._tracker
+        before = tracker.schedule
+        self._clients = {bookie: self._bookies.client(bookie) for bookie in ensemble}
+        self._failing.intersection_update(ensemble)
+        schedule = Schedule(ensemble, before.write_quorum, before.ack_quorum)
+        confirmed = tracker.on_ensemble_changed(schedule)
+        for _ in confirmed:
+            self.confirmed_length = self._pending.popleft()[0]
+        for _, request in self._pending:
+            known = before.write_bookies(request.entry_id)
+            for bookie in schedule.write_bookies(request.entry_id):
+                if bookie not in known:
+                    self._send(request, bookie, 0)
+        if confirmed:
+            self._tell(confirmed[-1])
+
     async def drained(self) -> None:
         """Wait until everything pushed is confirmed. Errors: the sticky error."""
-        while self._lengths and self.error is None:
-            if self._drained is None or self._drained.done():
-                self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._drained])
+        while self._pending and self.error is None:
+            await self._moved()
         if self.error is not None:
             raise self.error.with_traceback(None)
+
+    async def reached(self, entry_id: EntryId) -> None:
+        """Wait until this entry is confirmed. Errors: the sticky error, if that came first."""
+        while self.lac < entry_id:
+            if self.error is not None:
+                raise self.error.with_traceback(None)
+            await self._moved()
+
+    def send_lac(self, lac: EntryId) -> None:
+        """Tell the write set of entry `lac` that it is confirmed; nobody waits for the answers."""
+        packet = pack_lac(self.ledger_id, lac, self._digest)
+        request = WriteLacRequest(self.ledger_id, lac, self._master_key, packet)
+        self._metrics.explicit_lacs_total += 1
+        for bookie in self.schedule.write_bookies(lac):
+            self._clients[bookie].submit(request, _ignore)
+
+    async def force(self) -> None:
+        """Make all bookies of the ensemble sync what they answered.
+
+        Errors: the first bookie's that did not; what it holds of the ledger may not be on its disk.
+        """
+        self._metrics.forces_total += 1
+        answers = ask_all(list(self._clients.values()), ForceLedgerRequest(self.ledger_id))
+        for _ in range(len(self._clients)):
+            bookie, response = await answers.get()
+            if response.status is not StatusCode.EOK:
+                raise error_of(response.status, f"force ledger {self.ledger_id} at {bookie}")
 
     def fail(self, error: CoreError) -> None:
         """Stop for good; the first error counts."""
@@ -160,12 +274,15 @@ class EntryAdder:
         confirmed = self._tracker.on_ack(request.entry_id, bookie)
         if not confirmed or self.error is not None:
             return
-        lengths = self._lengths
+        pending = self._pending
         for _ in confirmed:
-            self.confirmed_length = lengths.popleft()
-        if self._drained is not None and not lengths:
+            self.confirmed_length = pending.popleft()[0]
+        self._tell(confirmed[-1])
+
+    def _tell(self, lac: EntryId) -> None:
+        if self._waiting is not None:
             self._wake()
-        self._listener.on_confirmed(confirmed[-1])
+        self._listener.on_confirmed(lac)
 
     def _on_add_failed(
         self, request: AddRequest, bookie: BookieId, retries: int, status: StatusCode
@@ -176,17 +293,23 @@ class EntryAdder:
         if status is StatusCode.ETOOMANYREQUESTS and retries < RETRIES_MAX:
             self._retry_later(request, bookie, retries + 1)
             return
-        entry_id = request.entry_id
-        hopeless = self._tracker.on_failure(entry_id, bookie) or status in UNRECOVERABLE_ADD
-        if hopeless or bookie not in self._failing:  # one line for a bookie, not one per entry
+        self._on_bookie_failed(request.entry_id, bookie, status)
+
+    def _on_bookie_failed(self, entry_id: EntryId, bookie: BookieId, status: StatusCode) -> None:
+        if status not in UNRECOVERABLE_ADD and bookie not in self._clients:
+            return  # it was replaced, and nothing depends on it any more
+        stuck = self._tracker.on_failure(entry_id, bookie)
+        if stuck or bookie not in self._failing:  # one line for a bookie, not one per entry
             self._failing.add(bookie)
             logger.warning(
-                "add_failed ledger=%d entry=%d bookie=%s status=%s lac=%d writer_fails=%s",
-                self.ledger_id, entry_id, bookie, status.name, self.lac, hopeless,
+                "add_failed ledger=%d entry=%d bookie=%s status=%s lac=%d stuck=%s",
+                self.ledger_id, entry_id, bookie, status.name, self.lac, stuck,
             )  # fmt: skip
-        if hopeless:
-            what = f"add {entry_id} to ledger {self.ledger_id} at bookie {bookie}"
-            self.fail(add_error_of(status, what))
+        error = add_error_of(status, f"add {entry_id} to ledger {self.ledger_id} at {bookie}")
+        if status in UNRECOVERABLE_ADD:
+            self.fail(error)
+        else:
+            self.failures.on_add_failed(AddFailure(entry_id, bookie, status, stuck, error))
 
     def _retry_later(self, request: AddRequest, bookie: BookieId, retries: int) -> None:
         """Send it again: the bookie said that it did nothing, and that it will have room."""
@@ -194,11 +317,24 @@ class EntryAdder:
         asyncio.get_running_loop().call_later(delay_s, self._resend, request, bookie, retries)
 
     def _resend(self, request: AddRequest, bookie: BookieId, retries: int) -> None:
-        if self.error is None:
+        if self.error is None and bookie in self._clients:
             self._metrics.add_retries_total += 1
-            reply = partial(self._on_reply, request, bookie, retries)
-            self._clients[bookie].submit(request, reply)
+            self._send(request, bookie, retries)
+
+    def _send(self, request: AddRequest, bookie: BookieId, retries: int) -> None:
+        reply = partial(self._on_reply, request, bookie, retries)
+        self._clients[bookie].submit(request, reply)
+
+    async def _moved(self) -> None:
+        """Wait until something was confirmed or failed."""
+        if self._waiting is None or self._waiting.done():
+            self._waiting = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._waiting])
 
     def _wake(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+def _ignore(response: Response) -> None:
+    """Whatever became of it, nothing depends on it."""

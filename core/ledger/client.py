@@ -1,34 +1,32 @@
 """The door to ledgers: create, open, delete.
 
-Flow: an id from BookKeeper's generator (an ephemeral sequential node), an ensemble from the bookies
-that are available, then one `multi` that makes the ledger's node and takes the id's away. No bookie
-hears of a ledger before its first entry.
+Flow: an ensemble from the bookies that are available, then the ledger's node (`ledger_nodes`). No
+bookie hears of a ledger before its first entry.
 """
 
-import contextlib
 import logging
 from random import Random
-from typing import Final
 
-from core.errors import MetadataConflict, NodeExists, NoNode, NotEmpty
+from core.errors import DigestMismatch, NoNode, NotEmpty, UnauthorizedAccess
 from core.ledger.adder import LedgerListener
+from core.ledger.adv_writer import AdvLedgerWriter
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.config import LedgerClientConfig, LedgerConfig
+from core.ledger.context import LedgerContext
+from core.ledger.ensembles import Ensembles
+from core.ledger.ledger_creation import LedgerCreator
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
 from core.ledger.metrics import LedgerMetrics
-from core.ledger.placement import choose_ensemble
 from core.ledger.reader import LedgerReader
 from core.ledger.recover import recover_ledger
 from core.ledger.writer import LedgerWriter
-from core.metadata.layout import SHORT_LEDGER_ID_MAX, LedgerPaths
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
-from core.metadata.store import Create, Delete, MetadataStore, Op
-from protocol.ids import LedgerId
+from core.metadata.layout import LedgerPaths
+from core.metadata.ledger_metadata import Fragment, LedgerMetadata
+from core.metadata.store import MetadataStore
+from protocol.bookkeeper.digest import DigestType
+from protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
-
-_CREATE_ATTEMPTS_MAX: Final = 16
-_LONG_ID_LOW_BITS: Final = 32
 
 
 class LedgerClient:
@@ -40,8 +38,9 @@ class LedgerClient:
         bookies: BookieRegistry,
         config: LedgerClientConfig | None = None,
         rng: Random | None = None,
+        ensembles: Ensembles | None = None,
     ) -> None:
-        """`rng`: chooses ensembles; seeded by the system unless given."""
+        """`rng`: create tokens, and ensembles unless `ensembles` chooses; seeded by the system."""
         self._store = store
         self._bookies = bookies
         self._config = config or LedgerClientConfig()
@@ -51,39 +50,52 @@ class LedgerClient:
         self._nodes = LedgerNodes(
             store, self._paths, self._config.metadata_update_attempts, self.metrics
         )
+        self._context = LedgerContext(
+            self._nodes, bookies, ensembles or Ensembles(bookies, self._rng)
+        )
+        self._creator = LedgerCreator(store, self._paths)
 
-    async def create_ledger(self, config: LedgerConfig, listener: LedgerListener) -> LedgerWriter:
-        """Make a new ledger and return its writer.
+    async def create_ledger(
+        self, config: LedgerConfig, listener: LedgerListener, *, ledger_id: LedgerId | None = None
+    ) -> LedgerWriter:
+        """Make a new ledger and return its writer; `ledger_id`: the caller's choice.
 
-        Errors: NotEnoughBookies. Cost: two metadata commits.
+        Errors: NotEnoughBookies; LedgerExists when the caller chose the id; Unavailable when the
+        metadata store is. Cost: two metadata commits, one with a chosen id.
         Cancel: a ledger without entries may stay behind; nobody will ever write to it.
         """
-        available = await self._bookies.available()
-        metadata = LedgerMetadata(
-            ensemble_size=config.ensemble_size,
-            write_quorum=config.write_quorum,
-            ack_quorum=config.ack_quorum,
-            fragments=(Fragment(0, choose_ensemble(available, config.ensemble_size, self._rng)),),
-            digest=config.digest,
-            password=config.password,
-            custom=config.custom,
-            ctoken=self._rng.getrandbits(63),
-        )
-        stored = await self._create_node(metadata)
-        logger.debug("ledger_created ledger=%d", stored.ledger_id)
-        return LedgerWriter(stored, self._nodes, self._bookies, listener, config)
+        stored = await self._create(config, ledger_id)
+        return LedgerWriter(stored, self._context, listener, config)
 
-    async def open_ledger(self, ledger_id: LedgerId, *, recover: bool) -> LedgerReader:
+    async def create_ledger_adv(
+        self, config: LedgerConfig, listener: LedgerListener, *, ledger_id: LedgerId | None = None
+    ) -> AdvLedgerWriter:
+        """Make a new ledger whose entry ids the caller chooses; as create_ledger."""
+        stored = await self._create(config, ledger_id)
+        return AdvLedgerWriter(stored, self._context, listener, config)
+
+    async def open_ledger(
+        self,
+        ledger_id: LedgerId,
+        *,
+        recover: bool,
+        password: bytes | None = None,
+        digest: DigestType | None = None,
+    ) -> LedgerReader:
         """Open a ledger for reading.
 
         `recover`: first stop its writer and fix its end, which takes a quorum of its bookies; a
         closed ledger is left alone. Without it, the reader of an open ledger knows the LAC of now.
-        Errors: LedgerNotFound; BookieUnavailable, CorruptData when too few bookies answer.
+        `password`, `digest`: None takes what the metadata says.
+        Errors: LedgerNotFound; UnauthorizedAccess for another password than the ledger's, with
+        nothing done to it; DigestMismatch, unless digest types are detected; BookieUnavailable,
+        CorruptData when too few bookies answer.
         """
         stored = await self._nodes.read(ledger_id)
+        self._check_access(stored, password, digest)
         if recover:
             batch = self._config.recovery_read_batch
-            stored = await recover_ledger(stored, self._nodes, self._bookies, batch)
+            stored = await recover_ledger(stored, self._context, batch)
         reader = LedgerReader(stored, self._nodes, self._bookies, self._config.read_window)
         if not reader.is_closed:
             await reader.read_last_confirmed()
@@ -112,58 +124,36 @@ class LedgerClient:
                 return
             directory = directory.rpartition("/")[0]
 
-    async def _create_node(self, metadata: LedgerMetadata) -> StoredLedger:
-        data = encode_ledger(metadata)
-        for _ in range(_CREATE_ATTEMPTS_MAX):
-            ledger_id, id_node = await self._next_id()
-            try:
-                await self._create_at(self._paths.ledger(ledger_id), data, id_node)
-            except NodeExists:
-                continue  # an id that somebody chose by hand; take the next one
-            return StoredLedger(ledger_id, metadata, 0)
-        raise MetadataConflict(f"{_CREATE_ATTEMPTS_MAX} ledger ids in a row are taken")
+    def _check_access(
+        self, stored: StoredLedger, password: bytes | None, digest: DigestType | None
+    ) -> None:
+        metadata = stored.metadata
+        if password is not None and password != metadata.password:
+            raise UnauthorizedAccess(f"the password is not that of ledger {stored.ledger_id}")
+        if digest not in (None, metadata.digest) and not self._config.digest_autodetection:
+            raise DigestMismatch(
+                f"ledger {stored.ledger_id} has {metadata.digest.name} digests, not {digest}"
+            )
 
-    async def _create_at(self, path: str, data: bytes, id_node: str) -> None:
-        """Make the ledger's node and drop the id's, whole or not at all."""
-        directory = path.rpartition("/")[0]
-        ops: list[Op] = [Create(path, data), Delete(id_node)]
-        for _ in range(_CREATE_ATTEMPTS_MAX):
-            try:
-                await self._store.multi(ops)
-            except NoNode:
-                await self._make_directory(directory)  # new, or pruned under our hands
-            else:
-                return
-        raise MetadataConflict(f"{directory} vanished {_CREATE_ATTEMPTS_MAX} times")
+    async def _create(self, config: LedgerConfig, ledger_id: LedgerId | None) -> StoredLedger:
+        ensemble = await self._choose(config)
+        metadata = LedgerMetadata(
+            ensemble_size=len(ensemble),
+            write_quorum=config.write_quorum,
+            ack_quorum=config.ack_quorum,
+            fragments=(Fragment(0, ensemble),),
+            digest=config.digest,
+            password=config.password,
+            custom=config.custom,
+            ctoken=self._rng.getrandbits(63),
+        )
+        stored = await self._creator.create(metadata, ledger_id)
+        logger.debug("ledger_created ledger=%d", stored.ledger_id)
+        return stored
 
-    async def _make_directory(self, path: str) -> None:
-        with contextlib.suppress(NodeExists):
-            await self._store.create(path, parents=True)
-
-    async def _next_id(self) -> tuple[LedgerId, str]:
-        """Return an id that was never given before, and the node that reserves it."""
-        node = await self._sequential(f"{self._paths.idgen}/ID-")
-        number = int(node.rpartition("-")[2])
-        if number <= SHORT_LEDGER_ID_MAX:
-            return LedgerId(number), node
-        await self._store.delete(node)
-        return await self._next_long_id()
-
-    async def _next_long_id(self) -> tuple[LedgerId, str]:
-        """BookKeeper's generator for ids beyond 31 bits: directory number, then sequence."""
-        root = self._paths.idgen_long
-        try:
-            directories = await self._store.children(root)
-        except NoNode:
-            directories = []
-        high = max((int(name.removeprefix("HOB-")) for name in directories), default=1)
-        while True:
-            node = await self._sequential(f"{root}/HOB-{high:010d}/ID-")
-            low = int(node.rpartition("-")[2])
-            if low < 2**31 - 1:
-                return LedgerId(high << _LONG_ID_LOW_BITS | low), node
-            await self._store.delete(node)
-            high += 1
-
-    async def _sequential(self, prefix: str) -> str:
-        return await self._store.create(prefix, ephemeral=True, sequential=True, parents=True)
+    async def _choose(self, config: LedgerConfig) -> tuple[BookieId, ...]:
+        ensembles = self._context.ensembles
+        choose = ensembles.new_ensemble
+        if config.opportunistic_striping:
+            choose = ensembles.new_ensemble_up_to
+        return await choose(config.ensemble_size, config.write_quorum, config.ack_quorum)

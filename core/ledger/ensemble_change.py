@@ -7,7 +7,7 @@ decided until the fragment is installed; so each confirmed entry lies where it w
 Source: BookKeeper LedgerHandle.handleBookieFailure, EnsembleUtils, LedgerRecoveryOp (its #2615).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from core.metadata.ledger_metadata import Fragment
 from protocol.ids import BookieId, EntryId
@@ -16,12 +16,12 @@ from protocol.ids import BookieId, EntryId
 class FailedBookies:
     """Which bookies of the present ensemble failed, and whether to replace them now.
 
-    Shape: places are indices of the ensemble. A failure is urgent when an entry waits that cannot
-    reach Qa without another bookie, or when the bookie takes no entries at all (read-only).
+    Shape: places are indices of the ensemble.
     """
 
     __slots__ = (
-        "_attempted", "_delay", "_failed", "_paused", "changes", "changing", "ensemble", "urgent",
+        "_attempted", "_delay", "_failed", "_paused", "_stuck", "changes", "changing",
+        "ensemble",
     )  # fmt: skip
 
     def __init__(self, ensemble: tuple[BookieId, ...], *, delay: bool) -> None:
@@ -29,32 +29,35 @@ class FailedBookies:
         self.ensemble = ensemble
         self.changing = False
         """A change is on its way; it begins and ends with `begin` and `on_installed`."""
-        self.urgent = False
         self.changes = 0
         """How many changes were installed."""
         self._delay = delay
         self._paused = False
+        self._stuck = False
         self._failed: set[BookieId] = set()
         self._attempted: frozenset[BookieId] = frozenset()
 
-    def on_failure(
-        self, bookie: BookieId, *, urgent: bool, others: Collection[BookieId] = ()
-    ) -> None:
-        """Note that an add failed at a bookie; `others` failed entries that still wait.
+    def on_failure(self, bookie: BookieId, *, urgent: bool = False, stuck: bool = False) -> None:
+        """Note that an add failed at a bookie; one that is not in the ensemble any more is nothing.
 
-        One that is not in the ensemble any more is nothing.
+        `urgent`: the bookie takes no entries at all (read-only); not to be delayed.
+        `stuck`: an entry waits that cannot reach Qa without another bookie; that ends a pause, too.
         """
+        urgent = urgent or stuck
         if bookie not in self.ensemble or (self._delay and not urgent):
             return
         self._failed.add(bookie)
-        if urgent:
-            self.urgent = True
-            self._failed.update(other for other in others if other in self.ensemble)
+        self._stuck |= stuck
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it was noted that an entry waits for a change."""
+        return self._stuck
 
     @property
     def is_due(self) -> bool:
         """Whether a change is to begin now."""
-        return bool(self._failed) and not self.changing and (self.urgent or not self._paused)
+        return bool(self._failed) and not self.changing and (self._stuck or not self._paused)
 
     def begin(self) -> dict[int, BookieId]:
         """Begin a change; return the places to give to other bookies."""
@@ -66,7 +69,7 @@ class FailedBookies:
         """End a change. Who failed and is still a member stays noted, to be replaced next."""
         self.changes += ensemble != self.ensemble
         self.ensemble = ensemble
-        self.changing = self.urgent = False
+        self.changing = self._stuck = False
         self._failed.intersection_update(ensemble)
 
     def on_nothing_replaced(self) -> None:
@@ -75,7 +78,7 @@ class FailedBookies:
         A bookie that came back meanwhile may stay; one that did not fails again. Who failed since
         the change began stays noted.
         """
-        self.changing = self.urgent = False
+        self.changing = self._stuck = False
         self._paused = True
         self._failed -= self._attempted
 

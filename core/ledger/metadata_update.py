@@ -6,11 +6,12 @@
 Source: BookKeeper MetadataUpdateLoop.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from core.errors import BadVersion, LedgerNotFound, MetadataConflict, NoNode
+from core.errors import BadVersion, LedgerNotFound, MetadataConflict, NoNode, Unavailable
 from core.ledger.metrics import LedgerMetrics
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
@@ -20,6 +21,8 @@ from protocol.ids import LedgerId
 logger = logging.getLogger(__name__)
 
 ATTEMPTS_MAX: Final = 16
+UNAVAILABLE_PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Longer than a ZooKeeper session that moves to another server; then nobody waits any more."""
 
 Decide: TypeAlias = Callable[[LedgerMetadata], LedgerMetadata | None]
 """Returns the new metadata, or None when what is there is right. Errors end the update."""
@@ -78,3 +81,17 @@ class LedgerNodes:
             else:
                 return StoredLedger(known.ledger_id, changed, version)
         raise MetadataConflict(f"ledger {known.ledger_id}: lost {self._attempts} races")
+
+    async def insist(self, known: StoredLedger, decide: Decide) -> StoredLedger:
+        """Update, and try again for a while when the store cannot be reached.
+
+        What was tried before may have happened: `decide` must know its own work again.
+        Errors: as `update`; Unavailable when the store does not come back in time.
+        """
+        for pause_s in UNAVAILABLE_PAUSES_S:
+            try:
+                return await self.update(known, decide)
+            except Unavailable as error:
+                logger.warning("ledger_update_waits ledger=%d %s", known.ledger_id, error)
+            await asyncio.sleep(pause_s)
+        return await self.update(known, decide)

@@ -64,11 +64,17 @@ class WriteQuorumTracker:
         """
         if not self.lac < entry_id <= self.last_add:
             return False
-        failures = self._failures.setdefault(entry_id, set())
-        failures.add(bookie)
-        write_set = self.schedule.write_bookies(entry_id)
-        lost = sum(bookie in failures for bookie in write_set)
-        return len(write_set) - lost < self.schedule.ack_quorum
+        self._failures.setdefault(entry_id, set()).add(bookie)
+        return self._is_out_of_reach(entry_id)
+
+    def is_stuck(self) -> bool:
+        """Tell whether any entry cannot reach Qa with the present ensemble."""
+        return any(map(self._is_out_of_reach, self._failures))
+
+    def failed_bookies(self) -> tuple[BookieId, ...]:
+        """Return the bookies of the ensemble that failed an unconfirmed entry, in its order."""
+        failed = set().union(*self._failures.values())
+        return tuple(bookie for bookie in self.schedule.ensemble if bookie in failed)
 
     def freeze(self) -> None:
         """Begin an ensemble change: acknowledgements are counted, nothing is confirmed."""
@@ -111,6 +117,12 @@ class WriteQuorumTracker:
             self._acks.pop(self.lac, None)
             self._failures.pop(self.lac, None)
         return range(first, self.lac + 1)
+
+    def _is_out_of_reach(self, entry_id: EntryId) -> bool:
+        failures = self._failures[entry_id]
+        write_set = self.schedule.write_bookies(entry_id)
+        lost = sum(bookie in failures for bookie in write_set)
+        return len(write_set) - lost < self.schedule.ack_quorum
 
     def _is_acked(self, entry_id: EntryId) -> bool:
         acks = self._acks.get(entry_id)

@@ -5,20 +5,24 @@
     R3 floor: the last fragment's beginning  R6 metadata IN_RECOVERY -> CLOSED
 
 Invariant: it may stop anywhere and be begun again, by anybody, also several at once: the verdicts
-agree, adding again changes nothing, and the first CLOSED counts for all.
+agree, adding again changes nothing, and the first CLOSED counts for all. A bookie that fails while
+entries are added again is replaced in memory; the new fragments come with CLOSED, or never.
 Why add again: an entry seen on one bookie may be in its memory only, or on fewer than Qa bookies;
 before the closed ledger exposes it, it must be safe. Source: BookKeeper LedgerRecoveryOp.
 """
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from core.errors import BookieUnavailable, CoreError, CorruptData, MetadataConflict
 from core.ledger.adder import EntryAdder
 from core.ledger.bookie_client import ask_all
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.metadata_update import LedgerNodes, StoredLedger
+from core.ledger.context import LedgerContext
+from core.ledger.ensemble_change import with_ensemble, with_recovered, without_unwritten
+from core.ledger.ensemble_changer import ChangePolicy, EnsembleChanger, Fragments
+from core.ledger.metadata_update import StoredLedger
 from core.ledger.outcomes import ABSENT, error_of, worse
 from core.ledger.reader import LedgerReader
 from core.ledger.recovery import EntrySearch, LacSearch, Verdict
@@ -40,6 +44,8 @@ from protocol.ids import BookieId, EntryId
 logger = logging.getLogger(__name__)
 
 
+ATTEMPTS_MAX: Final = 8
+"""How often recovery begins anew because somebody replaced bookies under it."""
 BATCH_MAX: Final = 64
 BATCH_BYTES: Final = 1024 * 1024
 """What recovery of one ledger aims to have in memory, if a batch of the given size is not more."""
@@ -63,18 +69,28 @@ class _Asked(NamedTuple):
     answers: asyncio.Queue[tuple[BookieId, Response]]
 
 
+class _EnsembleMoved(MetadataConflict):
+    """The last fragment is not any more what the entries were added to."""
+
+
 async def recover_ledger(
-    stored: StoredLedger, nodes: LedgerNodes, bookies: BookieRegistry, read_batch: int
+    stored: StoredLedger, context: LedgerContext, read_batch: int
 ) -> StoredLedger:
     """Close a ledger at its true end and return its closed metadata.
 
     Errors: BookieUnavailable, CorruptData and their kin when too few bookies answer validly: the
     ledger stays IN_RECOVERY and a later attempt may succeed. Cancel: as if it had stopped there.
     """
-    stored = await nodes.update(stored, _decide_begin)
-    if stored.metadata.is_closed:
-        return stored
-    return await _Recovery(stored, nodes, bookies).run(read_batch)
+    for _ in range(ATTEMPTS_MAX):
+        stored = await context.nodes.update(stored, _decide_begin)
+        if stored.metadata.is_closed:
+            return stored
+        try:
+            return await _Recovery(stored, context).run(read_batch)
+        except _EnsembleMoved as error:
+            logger.info("ledger_recovery_again ledger=%d %s", stored.ledger_id, error)
+            stored = await context.nodes.read(stored.ledger_id)
+    raise MetadataConflict(f"ledger {stored.ledger_id} changed under {ATTEMPTS_MAX} recoveries")
 
 
 def _decide_begin(current: LedgerMetadata) -> LedgerMetadata | None:
@@ -82,12 +98,14 @@ def _decide_begin(current: LedgerMetadata) -> LedgerMetadata | None:
 
 
 class _Recovery:
-    def __init__(self, stored: StoredLedger, nodes: LedgerNodes, bookies: BookieRegistry) -> None:
+    def __init__(self, stored: StoredLedger, context: LedgerContext) -> None:
         metadata = stored.metadata
         self._stored = stored
         self._ledger_id = stored.ledger_id
-        self._nodes = nodes
-        self._bookies = bookies
+        self._context = context
+        self._nodes = context.nodes
+        self._bookies = context.bookies
+        self._fragments = metadata.fragments
         self._digest = Digest(metadata.digest, metadata.password)
         self._master_key = ledger_master_key(metadata.password)
         self._schedules = Schedules(metadata.fragments, metadata.write_quorum, metadata.ack_quorum)
@@ -99,7 +117,7 @@ class _Recovery:
         if last_entry_id == lac:
             length = await self._length_at(lac)
         closed = await self._nodes.update(
-            self._stored, lambda current: _decide_close(current, last_entry_id, length)
+            self._stored, lambda current: self._decide_close(current, last_entry_id, length)
         )
         metrics = self._nodes.metrics
         metrics.recoveries_total += 1
@@ -137,6 +155,17 @@ class _Recovery:
         the entries, because many ledgers recover at once when a broker starts.
         """
         adder = self._new_adder(lac)
+        changer = adder.failures = EnsembleChanger(
+            adder, self._context.ensembles, self._change, ChangePolicy(), self._nodes.metrics
+        )
+        try:
+            await self._add_again(adder, batch)
+            await changer.settled()
+        finally:
+            changer.abort()
+        return adder.last_add_pushed, adder.length
+
+    async def _add_again(self, adder: EntryAdder, batch: int) -> None:
         while True:
             before = adder.length
             next_entry = adder.last_add_pushed + 1
@@ -144,7 +173,7 @@ class _Recovery:
                 entry = await self._decide_entry(asked)
                 if entry is None:
                     await adder.drained()
-                    return adder.last_add_pushed, adder.length
+                    return
                 adder.length = entry.length - len(entry.payload)
                 adder.add((entry.payload,))
             await adder.drained()
@@ -154,6 +183,11 @@ class _Recovery:
     def _new_adder(self, lac: EntryId) -> EntryAdder:
         metrics = self._nodes.metrics
         return EntryAdder(self._stored, self._bookies, _SILENT, metrics, recover_from=(lac, 0))
+
+    async def _change(self, change: Fragments) -> tuple[BookieId, ...]:
+        """Take other bookies from an entry on; the metadata learns it with the end."""
+        self._fragments = with_ensemble(self._fragments, change.first_entry_id, change.ensemble)
+        return change.ensemble
 
     def _ask_entry(self, entry_id: EntryId) -> _Asked:
         schedule = self._schedules.of(entry_id)
@@ -218,12 +252,16 @@ class _Recovery:
         kind = type(self._error) if self._error is not None else BookieUnavailable
         return kind(f"{what}: too few valid answers ({self._error})")
 
-
-def _decide_close(
-    current: LedgerMetadata, last_entry_id: EntryId, length: int
-) -> LedgerMetadata | None:
-    if current.is_closed:
-        return None  # another recoverer was faster, and its end counts
-    if current.state is not LedgerState.IN_RECOVERY:
-        raise MetadataConflict(f"a ledger in recovery became {current.state.name} again")
-    return current.closed(last_entry_id, length)
+    def _decide_close(
+        self, current: LedgerMetadata, last_entry_id: EntryId, length: int
+    ) -> LedgerMetadata | None:
+        if current.is_closed:
+            return None  # another recoverer was faster, and its end counts
+        if current.state is not LedgerState.IN_RECOVERY:
+            raise MetadataConflict(f"a ledger in recovery became {current.state.name} again")
+        known = self._stored.metadata.fragments
+        fragments = with_recovered(current.fragments, known, self._fragments)
+        if fragments is None:
+            raise _EnsembleMoved(f"{known[-1]} became {current.fragments[-1]}")
+        closed = current.closed(last_entry_id, length)
+        return replace(closed, fragments=without_unwritten(fragments, last_entry_id))

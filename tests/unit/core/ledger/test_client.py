@@ -82,11 +82,11 @@ def test_id_that_is_taken_is_passed_over(tmp_path: Path) -> None:
 
 def test_ids_beyond_31_bits_come_from_the_long_generator(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        client = world.client
-        long_id, node = await client._next_long_id()
+        creator = world.client._creator
+        long_id, node = await creator._next_long_id()
         assert (long_id, node) == (1 << 32, "/ledgers/idgen-long/HOB-0000000001/ID-0000000000")
         await world.store.create("/ledgers/idgen-long/HOB-0000000003")
-        assert (await client._next_long_id())[0] == 3 << 32
+        assert (await creator._next_long_id())[0] == 3 << 32
 
     run_world(tmp_path, story)
 

@@ -94,11 +94,11 @@ def test_a_fragment_that_somebody_added_is_not_overwritten() -> None:
 
 def test_failures_gather_while_a_change_runs() -> None:
     failed = FailedBookies(names(0, 1, 2), delay=False)
-    failed.on_failure(BookieId("b1"), urgent=False)
+    failed.on_failure(BookieId("b1"))
     assert failed.is_due
     assert failed.begin() == {1: "b1"}
-    failed.on_failure(BookieId("b1"), urgent=False)
-    failed.on_failure(BookieId("b2"), urgent=False)
+    failed.on_failure(BookieId("b1"))
+    failed.on_failure(BookieId("b2"))
     assert not failed.is_due
     failed.on_installed(names(0, 5, 2))
     assert failed.is_due
@@ -110,43 +110,45 @@ def test_failures_gather_while_a_change_runs() -> None:
 
 def test_late_failure_of_a_replaced_bookie_is_nothing() -> None:
     failed = FailedBookies(names(0, 1), delay=False)
-    failed.on_failure(BookieId("b0"), urgent=False)
+    failed.on_failure(BookieId("b0"))
     failed.begin()
     failed.on_installed(names(5, 1))
-    failed.on_failure(BookieId("b0"), urgent=True, others=names(0))
+    failed.on_failure(BookieId("b0"), stuck=True)
     assert not failed.is_due
 
 
-def test_delayed_until_urgent_and_then_all_that_failed() -> None:
+def test_delayed_until_an_entry_waits_or_a_bookie_refuses_all() -> None:
     failed = FailedBookies(names(0, 1, 2), delay=True)
-    failed.on_failure(BookieId("b0"), urgent=False)
+    failed.on_failure(BookieId("b0"))
     assert not failed.is_due
-    failed.on_failure(BookieId("b2"), urgent=True, others=names(0, 2, 9))
+    failed.on_failure(BookieId("b0"), stuck=True)
+    failed.on_failure(BookieId("b2"), urgent=True)
     assert failed.begin() == {0: "b0", 2: "b2"}
 
 
 def test_nobody_to_replace_with_pauses_unless_it_is_urgent() -> None:
     failed = FailedBookies(names(0, 1, 2), delay=False)
-    failed.on_failure(BookieId("b0"), urgent=False)
+    failed.on_failure(BookieId("b0"))
     failed.begin()
     failed.on_nothing_replaced()
     assert not failed.is_due
-    failed.on_failure(BookieId("b0"), urgent=False)
+    failed.on_failure(BookieId("b0"), urgent=True)
     assert not failed.is_due
     failed.on_pause_over()
     assert failed.is_due
     failed.begin()
-    failed.on_failure(BookieId("b1"), urgent=True)
+    failed.on_failure(BookieId("b1"), stuck=True)
     failed.on_nothing_replaced()
     assert not failed.is_due
-    failed.on_failure(BookieId("b1"), urgent=True)
+    failed.on_failure(BookieId("b1"), stuck=True)
     assert failed.is_due
     assert failed.begin() == {1: "b1"}
 
 
 def test_partly_replaced_goes_on_with_the_rest() -> None:
     failed = FailedBookies(names(0, 1, 2), delay=False)
-    failed.on_failure(BookieId("b0"), urgent=True, others=names(1))
+    failed.on_failure(BookieId("b0"), stuck=True)
+    failed.on_failure(BookieId("b1"), stuck=True)
     assert failed.begin() == {0: "b0", 1: "b1"}
     failed.on_installed(names(7, 1, 2))
     assert failed.is_due

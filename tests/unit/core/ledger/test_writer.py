@@ -10,6 +10,7 @@ from core.errors import (
     LogRecordTooLong,
     NotEnoughBookies,
     OverCapacity,
+    UnauthorizedAccess,
     Unavailable,
 )
 from core.ledger import adder
@@ -138,11 +139,11 @@ def test_one_lost_bookie_of_three_is_survived(tmp_path: Path) -> None:
         (StatusCode.EREADONLY, NotEnoughBookies),
         (StatusCode.EIO, NotEnoughBookies),
         (StatusCode.EFENCED, LedgerFenced),
-        (StatusCode.EUA, CoreError),
+        (StatusCode.EUA, UnauthorizedAccess),
         (StatusCode.EBADREQ, CoreError),
     ],
 )
-def test_failed_add_fails_the_writer_for_good(
+def test_failed_add_without_another_bookie_fails_the_writer_for_good(
     tmp_path: Path, status: StatusCode, error: type[CoreError]
 ) -> None:
     async def story(world: World) -> None:
@@ -165,7 +166,7 @@ def test_failed_add_fails_the_writer_for_good(
         metadata = await world.client.ledger_metadata(writer.ledger_id)
         assert metadata.state is LedgerState.OPEN
 
-    run_world(tmp_path, story)
+    run_world(tmp_path, story, bookies=1)
 
 
 def test_unrecoverable_answer_fails_at_once_though_others_acked(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_failed_writer_tells_its_error_and_not_its_limit(tmp_path: Path) -> None
         with pytest.raises(BookieUnavailable):
             writer.add((b"",))
 
-    run_world(tmp_path, story)
+    run_world(tmp_path, story, bookies=1)
 
 
 def test_entry_that_no_bookie_takes_is_refused(tmp_path: Path) -> None:
@@ -321,7 +322,7 @@ def test_bookie_that_stays_busy_fails_the_writer(
             await writer.close()
         assert world.client.metrics.failed_writers_total == 1
 
-    run_world(tmp_path, story)
+    run_world(tmp_path, story, bookies=1)
 
 
 def test_aborted_writer_sends_nothing_again(tmp_path: Path) -> None:

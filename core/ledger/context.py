@@ -1,0 +1,15 @@
+"""What all writers and recoverers of one client share."""
+
+from typing import NamedTuple
+
+from core.ledger.bookie_registry import BookieRegistry
+from core.ledger.ensembles import Ensembles
+from core.ledger.metadata_update import LedgerNodes
+
+
+class LedgerContext(NamedTuple):
+    """Where ledgers are described, where their bookies are, and which ones to take."""
+
+    nodes: LedgerNodes
+    bookies: BookieRegistry
+    ensembles: Ensembles
