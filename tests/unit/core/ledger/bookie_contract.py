@@ -13,12 +13,14 @@ from protocol.bookkeeper.entry import pack_entry, pack_lac, read_entry, read_lac
 from protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
+    ForceLedgerRequest,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
     ReadResponse,
     Response,
     StatusCode,
+    WriteFlag,
     WriteLacRequest,
 )
 from protocol.ids import LedgerId
@@ -197,6 +199,32 @@ class BookieContract:
             assert isinstance(response, ReadLacResponse)
             assert response.lac_body is not None
             assert read_lac(response.lac_body, L7, DIGEST) == 1
+
+        self.run(story)
+
+    def test_forcing_needs_nothing_to_be_there(self) -> None:
+        async def story(client: BookieClient) -> None:
+            for request in (
+                ForceLedgerRequest(L7),
+                add_request(0)._replace(write_flags=WriteFlag.DEFERRED_SYNC),
+                ForceLedgerRequest(L7),
+            ):
+                assert (await ask(client, request)).status is StatusCode.EOK
+            assert payload_of(await ask(client, ReadRequest(L7, 0)), 0) == b"payload"
+
+        self.run(story)
+
+    def test_recovery_may_add_again_what_is_there_and_what_is_not(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0, b"here"))
+            await ask(client, fence_request())
+            for entry_id, payload in ((0, b"here"), (1, b"elsewhere")):
+                response = await ask(client, add_request(entry_id, payload, recovery=True))
+                assert response.status is StatusCode.EOK
+                read = await ask(client, fence_request(entry_id))
+                assert payload_of(read, entry_id) == payload
+            response = await ask(client, add_request(2, key=OTHER_KEY, recovery=True))
+            assert response.status is StatusCode.EUA
 
         self.run(story)
 

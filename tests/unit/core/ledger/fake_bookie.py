@@ -12,7 +12,11 @@ from protocol.bookkeeper.entry import HEADER_SIZE, read_ids
 from protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
     ErrorResponse,
+    ForceLedgerRequest,
+    ForceLedgerResponse,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
@@ -20,6 +24,7 @@ from protocol.bookkeeper.messages import (
     Request,
     Response,
     StatusCode,
+    WriteFlag,
     WriteLacRequest,
     WriteLacResponse,
     operation_of,
@@ -39,6 +44,7 @@ class FakeLedger:
     def __init__(self, master_key: bytes) -> None:
         self.master_key = master_key
         self.entries: dict[EntryId, bytes] = {}
+        self.unsynced: set[EntryId] = set()
         self.fenced = False
         self.explicit_lac: bytes | None = None
         self.lac = NO_ENTRY
@@ -58,6 +64,8 @@ class FakeBookie:
         """A LOCAL_* status replaces the answer after the bookie did what was asked."""
         self.requests: list[Request] = []
         self.closed = False
+        self.reads_batches = False
+        self.batch_bytes_max = 1 << 20
         self._held: list[Callable[[], None]] | None = None
 
     def submit(self, request: Request, reply: Reply) -> None:
@@ -83,6 +91,13 @@ class FakeBookie:
     def held_count(self) -> int:
         return len(self._held or [])
 
+    def crash(self) -> None:
+        """Lose what was not synced, and be back at once."""
+        for ledger in self.ledgers.values():
+            for entry_id in ledger.unsynced:
+                del ledger.entries[entry_id]
+            ledger.unsynced.clear()
+
     def _arrive(self, request: Request, reply: Reply) -> None:
         if self._held is not None:
             self._held.append(lambda: self._answer(request, reply))
@@ -103,10 +118,14 @@ class FakeBookie:
             return self._add(request)
         if isinstance(request, ReadRequest):
             return self._fence(request) if request.fence else self._read(request)
+        if isinstance(request, BatchReadRequest):
+            return self._read_batch(request)
         if isinstance(request, ReadLacRequest):
             return self._read_lac(request)
         if isinstance(request, WriteLacRequest):
             return self._write_lac(request)
+        if isinstance(request, ForceLedgerRequest):
+            return self._force(request)
         return ErrorResponse(StatusCode.EBADREQ, operation_of(request))
 
     def _add(self, request: AddRequest) -> Response:
@@ -120,6 +139,10 @@ class FakeBookie:
             status = StatusCode.EFENCED
         else:
             ledger.entries[entry_id] = body
+            if request.write_flags & WriteFlag.DEFERRED_SYNC:
+                ledger.unsynced.add(entry_id)
+            else:
+                ledger.unsynced.discard(entry_id)
             ledger.lac = max(ledger.lac, int.from_bytes(body[16:24], "big", signed=True))
         return AddResponse(status, ledger_id, entry_id)
 
@@ -148,6 +171,20 @@ class FakeBookie:
             return ReadResponse(StatusCode.ENOENTRY, request.ledger_id, request.entry_id)
         return ReadResponse(StatusCode.EOK, request.ledger_id, request.entry_id, body, max_lac)
 
+    def _read_batch(self, request: BatchReadRequest) -> Response:
+        ledger = self.ledgers.get(request.ledger_id)
+        entries = ledger.entries if ledger else {}
+        bodies: list[bytes] = []
+        for entry_id in range(request.entry_id, request.entry_id + request.count_max):
+            body = entries.get(entry_id)
+            if body is None or (bodies and sum(map(len, bodies)) > self.batch_bytes_max):
+                break
+            bodies.append(body)
+        status = StatusCode.EOK if bodies else StatusCode.ENOENTRY
+        if ledger is None:
+            status = StatusCode.ENOLEDGER
+        return BatchReadResponse(status, request.ledger_id, request.entry_id, tuple(bodies))
+
     def _read_lac(self, request: ReadLacRequest) -> Response:
         ledger = self.ledgers.get(request.ledger_id)
         last = ledger.entries.get(ledger.last_entry) if ledger else None
@@ -163,6 +200,11 @@ class FakeBookie:
         ledger.explicit_lac = bytes(request.body)
         ledger.lac = max(ledger.lac, request.lac)
         return WriteLacResponse(StatusCode.EOK, request.ledger_id)
+
+    def _force(self, request: ForceLedgerRequest) -> Response:
+        if request.ledger_id in self.ledgers:
+            self.ledgers[request.ledger_id].unsynced.clear()
+        return ForceLedgerResponse(StatusCode.EOK, request.ledger_id)
 
     def flip_bit(self, ledger_id: LedgerId, entry_id: EntryId) -> None:
         """Spoil a stored entry's payload or digest, as a bad disk would."""
