@@ -114,19 +114,20 @@ class FakeBookie:
         reply(ErrorResponse(lost, operation_of(request)) if lost is not None else response)
 
     def _serve(self, request: Request) -> Response:
-        if isinstance(request, AddRequest):
-            return self._add(request)
-        if isinstance(request, ReadRequest):
-            return self._fence(request) if request.fence else self._read(request)
-        if isinstance(request, BatchReadRequest):
-            return self._read_batch(request)
-        if isinstance(request, ReadLacRequest):
-            return self._read_lac(request)
-        if isinstance(request, WriteLacRequest):
-            return self._write_lac(request)
-        if isinstance(request, ForceLedgerRequest):
-            return self._force(request)
+        served_by: dict[type, Callable[..., Response]] = {
+            AddRequest: self._add,
+            ReadRequest: self._read_or_fence,
+            BatchReadRequest: self._read_batch,
+            ReadLacRequest: self._read_lac,
+            WriteLacRequest: self._write_lac,
+            ForceLedgerRequest: self._force,
+        }
+        if type(request) in served_by:
+            return served_by[type(request)](request)
         return ErrorResponse(StatusCode.EBADREQ, operation_of(request))
+
+    def _read_or_fence(self, request: ReadRequest) -> Response:
+        return self._fence(request) if request.fence else self._read(request)
 
     def _add(self, request: AddRequest) -> Response:
         body = b"".join(request.body)
