@@ -35,7 +35,9 @@ logger = logging.getLogger(__name__)
 _kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_logger.setLevel(logging.ERROR)
 
-_RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2}
+_RECONNECT_S_MAX: Final = 2.0
+"""Longest pause between attempts; a fifth of the session timeout if that is less."""
 
 
 class LinkState(Enum):
@@ -74,6 +76,7 @@ _EVENTS: Final = {
     "DELETED": WatchEvent.DELETED,
     "CHILD": WatchEvent.CHILDREN,
 }
+_BROKEN: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.SessionExpiredError)
 _NOT_AT_FAULT: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
 
@@ -95,6 +98,19 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
 
     def stop(self) -> None:
         """Stop no workers."""
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
+        """Start kazoo's thread. What it does not expect ends it; its last word is a state."""
+
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the thread's own boundary
+                logger.error("zookeeper_client_failed error=%s", error)  # noqa: TRY400 - kazoo's log has the trace
+
+        thread = threading.Thread(target=run, name="zookeeper", daemon=True)
+        thread.start()
+        return thread
 
     def async_result(self) -> Any:
         """Return a result that already knows whom to tell."""
@@ -126,12 +142,13 @@ class ZookeeperLink:
         self._loop = asyncio.get_running_loop()
         self._on_state = on_state
         self._on_event = on_event
+        timeout_s = session_timeout_ms / 1000
         self._handler = _LoopHandler()
         self._client = KazooClient(
             hosts=hosts,
-            timeout=session_timeout_ms / 1000,
+            timeout=timeout_s,
             handler=self._handler,
-            connection_retry=_RECONNECT,
+            connection_retry={**_RECONNECT, "max_delay": min(_RECONNECT_S_MAX, timeout_s / 5)},
             logger=_kazoo_logger,
         )
         self._client.add_listener(self._state_changed)
@@ -258,6 +275,8 @@ def core_error(error: Exception, path: str) -> CoreError:
     for theirs, ours in _CONFLICTS.items():
         if isinstance(error, theirs):
             return ours(path)
+    if isinstance(error, _BROKEN):
+        return Unavailable(f"{path}: lost ZooKeeper ({type(error).__name__}); it may have happened")
     return Unavailable(f"{path}: ZooKeeper: {type(error).__name__} {error}".rstrip())
 
 

@@ -177,7 +177,7 @@ class ZookeeperSession:
         """Fail everything that was sent: whether it happened is not known."""
         sent, self._sent = self._sent, {}
         for asked in sent:
-            self._settle(asked, Unavailable(f"{reason}: what was sent may have happened"))
+            self._settle(asked, Unavailable(f"{reason}: it may have happened"))
         self._count()
 
     def _settle(self, asked: _Asked, answer: Any) -> None:
