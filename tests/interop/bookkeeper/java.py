@@ -127,7 +127,7 @@ class JavaBookie:
     def __init__(self, path: Path, uri: str, *, zk_timeout_ms: int = 4_000) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self.port = _free_port()
+        self.port = free_port()
         self.bookie_id = f"127.0.0.1:{self.port}"
         self.conf = path / "bookie.conf"
         self.conf.write_text(
@@ -167,9 +167,7 @@ class JavaBookie:
 def shell(uri: str, path: Path, *command: str) -> str:
     """Run BookKeeper's shell and return its output; its exit code must be 0."""
     conf = path / "shell.conf"
-    conf.write_text(
-        _BOOKIE_CONF.format(port=_free_port(), uri=uri, path=path, zk_timeout_ms=10_000)
-    )
+    conf.write_text(_BOOKIE_CONF.format(port=free_port(), uri=uri, path=path, zk_timeout_ms=10_000))
     classpath = os.pathsep.join(map(str, jars("bookkeeper")))
     levels = ("-Dorg.slf4j.simpleLogger.log.org.apache.bookkeeper.bookie=info",
               "-Dorg.slf4j.simpleLogger.log.org.apache.bookkeeper.tools=info")  # fmt: skip
@@ -187,7 +185,7 @@ def shell(uri: str, path: Path, *command: str) -> str:
     return done.stdout + done.stderr
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
 
