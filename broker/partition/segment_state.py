@@ -19,9 +19,9 @@ from broker.partition.offsets import SegmentIndex
 from broker.partition.producers import Producers
 from core.errors import CorruptData
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord
+from protocol.distributedlog.record import LogRecord, RecordParts
 from protocol.errors import BadValue, BufferUnderflow, ProtocolError
-from protocol.ids import Buffer, LedgerId, Offset, TxId
+from protocol.ids import Buffer, EntryId, LedgerId, Offset
 from protocol.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
 
 VERSION = 1
@@ -58,9 +58,11 @@ class PartitionState:
         while len(self.indexes) > SEGMENTS_KEPT:
             del self.indexes[next(iter(self.indexes))]
 
-    def observe(self, dlsn: DLSN, txid: TxId, payload: Sequence[Buffer]) -> None:
-        """Count a batch whose position is known now. Errors: CorruptData, which is our bug."""
-        self._take(dlsn, payload[0])
+    def observe(self, lssn: int, entry_id: EntryId, records: Sequence[RecordParts]) -> None:
+        """Count batches whose entry is known now. Errors: CorruptData, which is our bug."""
+        take = self._take
+        for _, payload, _ in records:
+            take(lssn, entry_id, payload[0])
 
     def index(self) -> bytes:
         """Return what the segment that is being written holds."""
@@ -85,24 +87,24 @@ class PartitionState:
         """Count a record that is in the log already. Errors: CorruptData."""
         if dlsn.lssn != self._lssn:
             self.begin_segment(dlsn.lssn, LedgerId(-1))
-        self._take(dlsn, record.payload)
+        self._take(dlsn.lssn, dlsn.entry_id, record.payload)
 
-    def _take(self, dlsn: DLSN, batch: Buffer) -> None:
+    def _take(self, lssn: int, entry_id: EntryId, batch: Buffer) -> None:
         try:
             header = read_header(batch)
         except ProtocolError as error:
-            raise CorruptData(f"record {dlsn} is no record batch: {error}") from error
+            where = f"segment {lssn} entry {entry_id}"
+            raise CorruptData(f"{where} holds no record batch: {error}") from error
         base, last = header.base_offset, header.base_offset + header.last_offset_delta
         if base < self.next_offset:
-            raise CorruptData(f"record {dlsn} has offset {base}, expected {self.next_offset}")
+            where = f"segment {lssn} entry {entry_id}"
+            raise CorruptData(f"{where} has offset {base}, expected {self.next_offset}")
         if header.partition_leader_epoch > self._epoch:
             self._epoch = header.partition_leader_epoch
             self.epochs.begin(self._epoch, base)
         if header.producer_id >= 0:
             self.producers.record(header, base, self.now_ms, append_time(header))
-        self._index.add(
-            base, last, dlsn.entry_id, len(batch), header.max_timestamp, header.record_count
-        )
+        self._index.add(base, last, entry_id, len(batch), header.max_timestamp, header.record_count)
         self.next_offset = last + 1
 
     def _restore(self, snapshot: Buffer) -> None:

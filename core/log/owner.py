@@ -5,8 +5,8 @@ from typing import Protocol
 
 from core.errors import CoreError
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord
-from protocol.ids import Buffer, LedgerId, TxId
+from protocol.distributedlog.record import LogRecord, RecordParts
+from protocol.ids import EntryId, LedgerId, TxId
 
 
 class LogListener(Protocol):
@@ -24,7 +24,7 @@ class SegmentState(Protocol):
 
     The bytes are opaque here. At open: `restore`, then for each segment that was not covered by it
     `begin_segment` and `replay` of its records in order. Afterwards `begin_segment` for each new
-    segment and `observe` for each record. `snapshot` and `index` are asked when a segment ends.
+    segment and `observe` for each entry. `snapshot` and `index` are asked when a segment ends.
 
     `snapshot` must know exactly the records that were replayed or observed, never one that was
     appended and still waits: it is written before that one, and may outlive it.
@@ -36,8 +36,8 @@ class SegmentState(Protocol):
     def begin_segment(self, lssn: int, ledger_id: LedgerId) -> None:
         """Begin a new index: what follows is in this segment."""
 
-    def observe(self, dlsn: DLSN, txid: TxId, payload: Sequence[Buffer]) -> None:
-        """Take note of a record that now has its position; it is not confirmed yet."""
+    def observe(self, lssn: int, entry_id: EntryId, records: Sequence[RecordParts]) -> None:
+        """Take note of all records of an entry; slots count from 0. They are not confirmed yet."""
 
     def index(self) -> bytes:
         """Return the index of the segment that ends; `Log.read_index` finds it."""
@@ -59,7 +59,7 @@ class NoState:
     def begin_segment(self, lssn: int, ledger_id: LedgerId) -> None:
         """Do nothing."""
 
-    def observe(self, dlsn: DLSN, txid: TxId, payload: Sequence[Buffer]) -> None:
+    def observe(self, lssn: int, entry_id: EntryId, records: Sequence[RecordParts]) -> None:
         """Do nothing."""
 
     def index(self) -> bytes:

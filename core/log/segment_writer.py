@@ -8,7 +8,7 @@ log writer hears the highest confirmed txid.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from core.errors import CoreError
 from core.ledger.writer import LedgerWriter
@@ -17,17 +17,9 @@ from core.log.owner import SegmentState
 from core.log.segments import SegmentEnd
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import pack_envelope
+from protocol.distributedlog.envelope import pack_envelope, pack_user_records
 from protocol.distributedlog.record import CONTROL_PAYLOAD, RecordParts, control_record
 from protocol.ids import NO_ENTRY, Buffer, EntryId, TxId
-
-
-class WaitingRecord(NamedTuple):
-    """A record that was appended and has no position yet."""
-
-    txid: TxId
-    payload: Sequence[Buffer]
-    length: int
 
 
 class SegmentListener(Protocol):
@@ -113,20 +105,15 @@ class SegmentWriter:
             self.last_txid, self.records, self.last_user.entry_id, self.last_user.slot
         )
 
-    def add_records(self, records: Sequence[WaitingRecord], size_bytes: int) -> None:
+    def add_records(self, records: Sequence[RecordParts], size_bytes: int) -> None:
         """Send these records as one entry. Errors: CoreError when the ledger has failed."""
         entry_id = self._next_entry
         lssn = self.metadata.lssn
-        position = self.records
-        observe = self._state.observe
-        packed = []
-        for slot, (txid, payload, length) in enumerate(records):
-            position += 1
-            packed.append(RecordParts(txid, payload, length, 0, position))
-            observe(DLSN(lssn, entry_id, slot), txid, payload)
-        self.records = position
-        self.last_txid = txid = packed[-1].txid
-        self.last_user = DLSN(lssn, entry_id, len(packed) - 1)
+        self._state.observe(lssn, entry_id, records)
+        payload = pack_user_records(records, self.records)
+        self.records = position = self.records + len(records)
+        self.last_txid = txid = records[-1].txid
+        self.last_user = DLSN(lssn, entry_id, len(records) - 1)
         self.last_is_control = False
         self.size_bytes += size_bytes
         self.unacked_bytes += size_bytes
@@ -134,9 +121,9 @@ class SegmentWriter:
         self._unacked.append((entry_id, txid, position, size_bytes))
         metrics = self._metrics
         metrics.entries_total += 1
-        metrics.records_total += len(packed)
+        metrics.records_total += len(records)
         metrics.record_bytes_total += size_bytes
-        self._ledger.add(pack_envelope(packed))
+        self._ledger.add(payload)
 
     def add_control(self, payload: Buffer = CONTROL_PAYLOAD) -> None:
         """Send a control record, in an entry of its own. Errors: as `add_records`."""

@@ -27,8 +27,13 @@ from core.log.context import LogContext
 from core.log.owner import LogListener
 from core.log.rolling import RollingPolicy
 from core.log.segment_chain import SegmentChain
-from core.log.segment_writer import SegmentWriter, WaitingRecord
-from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE, INVALID_TXID
+from core.log.segment_writer import SegmentWriter
+from protocol.distributedlog.record import (
+    END_OF_STREAM_TXID,
+    HEADER_SIZE,
+    INVALID_TXID,
+    RecordParts,
+)
 from protocol.ids import Buffer, TxId
 
 logger = logging.getLogger(__name__)
@@ -71,7 +76,7 @@ class LogWriter:
         self._metrics = context.metrics
         self._loop = asyncio.get_running_loop()
         self._is_immediate = config.transmit_policy is TransmitPolicy.IMMEDIATE
-        self._waiting: deque[WaitingRecord] = deque()
+        self._waiting: deque[RecordParts] = deque()
         self._waiting_bytes = 0
         self._is_blocked = False
         """Records wait for room or for a new segment, not for the policy."""
@@ -116,7 +121,7 @@ class LogWriter:
             self._metrics.refused_appends_total += 1
             raise OverCapacity(f"{self._waiting_bytes} bytes wait for the bookies already")
         self._waiting_bytes = waiting_bytes
-        self._waiting.append(WaitingRecord(txid, payload, length))
+        self._waiting.append(RecordParts(txid, payload, length))
         self._appended += 1
         self.last_txid = txid
         if self._transmit_handle is None or not self._is_immediate:

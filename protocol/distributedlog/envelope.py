@@ -14,6 +14,7 @@ from typing import TypeAlias
 from protocol.distributedlog.lz4_block import pack_lz4, unpack_lz4
 from protocol.distributedlog.record import (
     HEADER_SIZE,
+    POSITION_MAX,
     RECORD_SET,
     LogRecord,
     RecordColumns,
@@ -42,14 +43,13 @@ class EnvelopeCodec(IntEnum):
     LZ4 = 1
 
 
-def pack_envelope(
-    records: Sequence[LogRecord | RecordParts], codec: int = EnvelopeCodec.NONE
-) -> list[Buffer]:
+def pack_envelope(records: Sequence[LogRecord], codec: int = EnvelopeCodec.NONE) -> list[Buffer]:
     """Return the parts of an entry's payload; with codec NONE no payload is copied.
 
     Shape: at least one record. Keeping to size limits is the caller's part.
     """
-    parts, size = _pack_records(records)
+    parts = pack_bare(records)
+    size = sum(map(len, parts))
     if codec == EnvelopeCodec.NONE:
         return [_ENVELOPE.pack(_VERSION, 0, size, size), *parts]
     assert codec == EnvelopeCodec.LZ4, codec
@@ -57,29 +57,32 @@ def pack_envelope(
     return [_ENVELOPE.pack(_VERSION, codec, size, len(stored)), stored]
 
 
-def pack_bare(records: Sequence[LogRecord | RecordParts]) -> list[Buffer]:
+def pack_user_records(records: Sequence[RecordParts], position: int) -> list[Buffer]:
+    """Return an entry's payload: user records, of which the segment has `position` before them.
+
+    Shape: at least one record. Keeping to size limits is the caller's part. Cost: 0.4 us a record.
+    """
+    assert position + len(records) <= POSITION_MAX, position
+    parts: list[Buffer] = [b""]
+    size = HEADER_SIZE * len(records)
+    pack = _RECORD.pack
+    for txid, payload, length in records:
+        position += 1
+        size += length
+        parts.append(pack(position << 16, txid, length))
+        parts += payload
+    parts[0] = _ENVELOPE.pack(_VERSION, 0, size, size)
+    return parts
+
+
+def pack_bare(records: Sequence[LogRecord]) -> list[Buffer]:
     """Return an entry's payload as segments of metadata version 3 and older have it."""
-    return _pack_records(records)[0]
-
-
-def _pack_records(records: Sequence[LogRecord | RecordParts]) -> tuple[list[Buffer], int]:
     parts: list[Buffer] = []
-    size = 0
     for record in records:
-        if isinstance(record, RecordParts):
-            length = record.length
-            parts.append(_pack_header(record, length))
-            parts.extend(record.parts)
-        else:
-            length = len(record.payload)
-            parts.append(_pack_header(record, length))
-            parts.append(record.payload)
-        size += HEADER_SIZE + length
-    return parts, size
-
-
-def _pack_header(record: LogRecord | RecordParts, length: int) -> bytes:
-    return _RECORD.pack(pack_metadata(record.flags, record.position), record.txid, length)
+        metadata = pack_metadata(record.flags, record.position)
+        parts.append(_RECORD.pack(metadata, record.txid, len(record.payload)))
+        parts.append(record.payload)
+    return parts
 
 
 def unpack_envelope(payload: Buffer, enveloped: bool = True) -> Slots:  # noqa: FBT001, FBT002  the segment's own word for it

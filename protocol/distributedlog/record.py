@@ -66,14 +66,12 @@ class LogRecord(NamedTuple):
 
 
 class RecordParts(NamedTuple):
-    """A record about to be written whose payload is still in parts, never joined here."""
+    """A user record that has no position yet; its payload is still in parts, never joined here."""
 
     txid: TxId
     parts: Sequence[Buffer]
     length: int
     """Bytes of all parts together."""
-    flags: int = 0
-    position: int = 0
 
 
 def control_record(txid: TxId, position: int, payload: Buffer = CONTROL_PAYLOAD) -> LogRecord:

@@ -23,7 +23,7 @@ from core.log.rolling import RollingPolicy
 from core.runtime.budget import Budget
 from core.runtime.clock import ManualClock
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord, RecordColumns
+from protocol.distributedlog.record import LogRecord, RecordColumns, RecordParts
 from protocol.errors import ErrorCode
 from protocol.ids import Buffer, LedgerId
 from protocol.kafka.header import RequestHeader
@@ -160,7 +160,7 @@ class FakeWriter:
         segment = self.segment
         assert segment is not None
         dlsn = DLSN(segment.lssn, len(segment.records), 0)
-        self._state.observe(dlsn, txid, payload)
+        self._state.observe(dlsn.lssn, dlsn.entry_id, [RecordParts(txid, payload, length)])
         record = LogRecord(txid, payload[0] if len(payload) == 1 else b"".join(payload))
         segment.records.append(LogRecordWithDLSN(dlsn, record))
         self.last_txid = txid

@@ -21,7 +21,7 @@ from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
 from core.runtime.clock import ManualClock
 from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record import LogRecord
+from protocol.distributedlog.record import LogRecord, RecordParts
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.world import hear_assertions
 
@@ -74,10 +74,11 @@ class RecordState:
     def begin_segment(self, lssn: int, ledger_id: int) -> None:
         self.segment = [lssn, ledger_id, []]
 
-    def observe(self, dlsn: DLSN, txid: int, payload: Sequence[Any]) -> None:
-        assert dlsn.lssn == self.segment[0]
-        self.txids.append(txid)
-        self.segment[2].append([dlsn.entry_id, dlsn.slot, txid])
+    def observe(self, lssn: int, entry_id: int, records: Sequence[RecordParts]) -> None:
+        assert lssn == self.segment[0]
+        for slot, record in enumerate(records):
+            self.txids.append(record.txid)
+            self.segment[2].append([entry_id, slot, record.txid])
 
     def index(self) -> bytes:
         return json.dumps(self.segment).encode()

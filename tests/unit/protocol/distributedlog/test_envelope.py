@@ -8,9 +8,10 @@ from protocol.distributedlog.envelope import (
     EnvelopeCodec,
     pack_bare,
     pack_envelope,
+    pack_user_records,
     unpack_envelope,
 )
-from protocol.distributedlog.record import LogRecord, RecordParts
+from protocol.distributedlog.record import POSITION_MAX, LogRecord, RecordParts
 from protocol.distributedlog.record_set import record_set
 from protocol.errors import BadLength, BadValue, DecodeError
 from tests.golden import Vector, vectors
@@ -75,14 +76,26 @@ def test_slots_count_records_and_what_record_sets_hold() -> None:
 def test_payloads_are_the_parts_that_were_given() -> None:
     payload = memoryview(b"batch")
     parts = [b"pa", bytearray(b"rts")]
-    packed = pack_envelope([LogRecord(1, payload, 0, 1), RecordParts(2, parts, 5, 0, 2)])
+    assert pack_envelope([LogRecord(1, payload, 0, 1)])[2] is payload
+    packed = pack_user_records([RecordParts(1, [payload], 5), RecordParts(2, parts, 5)], 40)
     assert packed[2] is payload
     assert packed[4] is parts[0]
     assert packed[5] is parts[1]
-    assert unpack_envelope(b"".join(packed)) == [
-        (0, LogRecord(1, payload, 0, 1)),
-        (1, LogRecord(2, b"parts", 0, 2)),
-    ]
+
+
+@given(log_record_lists, st.integers(0, POSITION_MAX - 1000))
+def test_user_records_are_numbered_and_packed_as_an_envelope_of_them_is(
+    records: list[LogRecord], before: int
+) -> None:
+    numbered = [each._replace(flags=0, position=before + n + 1) for n, each in enumerate(records)]
+    waiting = [RecordParts(each.txid, [each.payload], len(each.payload)) for each in records]
+    packed = pack_user_records(waiting, before)
+    assert b"".join(packed) == b"".join(pack_envelope(numbered))
+
+
+def test_user_records_beyond_what_java_could_number_are_our_bug() -> None:
+    with pytest.raises(AssertionError):
+        pack_user_records([RecordParts(1, [b"x"], 1)], POSITION_MAX)
 
 
 def test_unpacked_payloads_are_views() -> None:

@@ -5,7 +5,6 @@ from protocol.distributedlog.envelope import pack_bare
 from protocol.distributedlog.record import (
     POSITION_MAX,
     LogRecord,
-    RecordParts,
     control_record,
     end_of_stream_record,
     pack_metadata,
@@ -15,7 +14,7 @@ from protocol.errors import BadLength, DecodeError
 from tests.strategies import hostile, log_records
 
 
-def bare(record: LogRecord | RecordParts) -> bytes:
+def bare(record: LogRecord) -> bytes:
     return b"".join(pack_bare([record]))
 
 
