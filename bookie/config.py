@@ -56,10 +56,39 @@ class BookieConfig:
         4 * MIB,
         "One sync covers all that waits, up to this much. Unit: bytes.",
     )
+    flush_when_queue_empty: bool = setting(
+        "journalFlushWhenQueueEmpty",
+        True,
+        "Write and sync what waits as soon as the disk is free. If false, it waits for company, by "
+        "journalMaxGroupWaitMSec and the two thresholds.",
+    )
+    group_wait_ms: int = setting(
+        "journalMaxGroupWaitMSec",
+        2,
+        "How long an add waits for company, without journalFlushWhenQueueEmpty. Unit: ms.",
+    )
+    group_entries_max: int = setting(
+        "journalBufferedEntriesThreshold",
+        0,
+        "So many waiting adds end the wait, without journalFlushWhenQueueEmpty. 0: no such limit.",
+    )
+    journal_backups_max: int = setting(
+        "journalMaxBackups",
+        5,
+        "Journal files kept in each directory beyond those that a replay would need.",
+    )
+    memtable_bytes_max: int = setting(
+        "skipListSizeLimit",
+        64 * MIB,
+        "With journalWriteData: entries kept in memory until they are flushed, sorted, to the "
+        "entry log. Twice this much is held while a flush runs; then adds wait, and are refused "
+        "when journalMaxMemorySizeMb of them do. Unit: bytes.",
+    )
     flush_entry_log_bytes: int = setting(
         "flushEntrylogBytes",
         256 * MIB,
-        "A checkpoint follows this much of new entries: bounds memory and the scan at start.",
+        "A checkpoint follows this much of new entries: bounds memory and the scan at start. "
+        "Unit: bytes.",
     )
     flush_interval_ms: int = setting(
         "flushInterval", 60_000, "A checkpoint follows new entries after this time. Unit: ms."
@@ -99,8 +128,8 @@ class BookieConfig:
                 raise ValueError(f"{name} must name at least one directory, and none twice")
         if not HEADER_SIZE < self.log_size_limit <= POSITION_MAX - GROUP_BYTES_MAX:
             raise ValueError("logSizeLimit must be in 1025..2^31-1 less 16 MiB")
-        if not 0 < self.group_bytes_max <= GROUP_BYTES_MAX - 2 * MAX_FRAME_BYTES:
-            raise ValueError("journalBufferedWritesThreshold must be in 1..6 MiB")
+        if not 0 < self.group_bytes_max <= (GROUP_BYTES_MAX - MAX_FRAME_BYTES) // 2:
+            raise ValueError("journalBufferedWritesThreshold must be in 1..5.5 MiB")
         if self.pending_bytes_max * MIB < MAX_FRAME_BYTES:
             raise ValueError("journalMaxMemorySizeMb must hold one frame")
         if self.frame_bytes_max > MAX_FRAME_BYTES:

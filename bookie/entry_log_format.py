@@ -4,8 +4,9 @@
     header = "BKLO", i32 version 1, i64 offset of the ledgers map, i32 ledgers in it, zeros
     map    = i32 size, i64 -1, i64 -2, i32 count, count * (i64 ledger id, i64 bytes); repeated
 
-Ours: the last 8 of the header's zero bytes say where the log before this one ended (0: unknown),
-so that a damaged end of a log is not taken for one that was cut by a crash.
+Ours: the last 16 of the header's zero bytes: "TAILRACE" (this log is made of groups), and where the
+log before this one ended (i64, 0: unknown), so that a damaged end of a log is not taken for one
+that was cut by a crash. Java never reads them.
 """
 
 import struct
@@ -27,6 +28,8 @@ _HEADER = struct.Struct(">4siqi")
 _I64 = struct.Struct(">q")
 _MAP = struct.Struct(">iqqi")
 _PAIR = struct.Struct(">qq")
+_SIGN = b"TAILRACE"
+_SIGN_AT = HEADER_SIZE - _I64.size - len(_SIGN)
 _PREVIOUS_AT = HEADER_SIZE - _I64.size
 
 
@@ -37,12 +40,15 @@ class LogHeader(NamedTuple):
     ledgers: int = 0
     previous_end: Position = 0
     version: int = 1
+    grouped: bool = False
+    """Whether the log is made of groups: Java's are not."""
 
 
 def pack_header(header: LogHeader) -> bytes:
     """Return the 1024 bytes."""
     head = _HEADER.pack(b"BKLO", header.version, header.map_offset, header.ledgers)
-    return head.ljust(_PREVIOUS_AT, b"\0") + _I64.pack(header.previous_end)
+    sign = _SIGN if header.grouped else bytes(len(_SIGN))
+    return head.ljust(_SIGN_AT, b"\0") + sign + _I64.pack(header.previous_end)
 
 
 def read_header(data: Buffer) -> LogHeader:
@@ -52,7 +58,9 @@ def read_header(data: Buffer) -> LogHeader:
     magic, version, map_offset, ledgers = _HEADER.unpack_from(data)
     if magic != b"BKLO" or version not in (0, 1) or map_offset < 0 or ledgers < 0:
         raise BadValue(f"not the header of an entry log: {bytes(data[: _HEADER.size]).hex()}")
-    return LogHeader(map_offset, ledgers, _I64.unpack_from(data, _PREVIOUS_AT)[0], version)
+    (previous_end,) = _I64.unpack_from(data, _PREVIOUS_AT)
+    grouped = bytes(data[_SIGN_AT:_PREVIOUS_AT]) == _SIGN
+    return LogHeader(map_offset, ledgers, previous_end, version, grouped)
 
 
 def pack_ledgers_map(usage: Mapping[int, int]) -> bytes:

@@ -1,8 +1,8 @@
-"""Group commit: one thread writes and syncs for all that waits.
+"""Group commit into the entry log: one thread writes and syncs for all that waits.
 
-Nothing waits for company: a group is what arrived while the group before it was written and synced
-(so BookKeeper's journalMaxGroupWaitMSec is 0 here, and journalFlushWhenQueueEmpty is on). The loop
-puts one tuple for each add and is called once for each group.
+Nothing waits for company unless it is told to (group_wait): a group is what arrived while the group
+before it was written and synced. The loop puts one tuple for each add and is called once for each
+group.
 
 Order within a group: the journal is synced before the entry log, so that an entry can never be
 found without the master key of its ledger. A failure ends the thread: what was put after it, or was
@@ -10,26 +10,15 @@ in the failed group, is never acknowledged.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING
 
+from bookie.group_wait import GroupRules, GroupThread, Item
 from bookie.grouped_file import EntryLog, Journal
-from bookie.ledger_state import LedgerState
 from bookie.marks import Mark
-from core.runtime.threads import WorkerThread
-from protocol.ids import Buffer, EntryId
 
-logger = logging.getLogger(__name__)
-
-Item: TypeAlias = tuple[
-    int,  # bytes in the entry log, with the size field; 0: a journal record or a barrier
-    tuple[Buffer, ...],  # what is written, size field first
-    LedgerState | None,  # of an entry
-    EntryId,
-    EntryId,  # the entry's LAC
-    Callable[..., Any],  # of an entry: its reply; else called without arguments when durable
-]
+if TYPE_CHECKING:
+    from protocol.ids import Buffer
 
 
 class CommittedGroup:
@@ -57,26 +46,16 @@ class GroupCommit:
         self,
         journal: Journal,
         entry_log: EntryLog,
+        rules: GroupRules,
         done: Callable[[CommittedGroup], None],
         failed: Callable[[Exception], None],
-        *,
-        write_data_to_journal: bool,
-        group_bytes_max: int,
     ) -> None:
         self._journal = journal
         self._entry_log = entry_log
         self._done = done
-        self._failed = failed
-        self._write_data_to_journal = write_data_to_journal
         self._journal_mark = Mark()
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self._thread = WorkerThread[Item](
-            "bookie-writer",
-            self._commit,
-            self._report,
-            weigh=_weigh,
-            weight_max=group_bytes_max,
-        )
+        self._thread = GroupThread("bookie-writer", rules, self._commit, failed)
         self.put: Callable[[Item], None] = self._thread.put
 
     def start(self, journal_mark: Mark) -> None:
@@ -89,16 +68,8 @@ class GroupCommit:
         self._thread.stop()
 
     def join(self) -> None:
-        """Wait for the thread, then close the files. Blocks. Everything durable is so already."""
+        """Wait for the thread. Blocks."""
         self._thread.join()
-        for series in (self._journal, self._entry_log):
-            try:
-                series.close()
-            except OSError as error:
-                logger.warning("close_failed error=%s", error)
-
-    def _report(self, error: Exception) -> None:
-        self._loop.call_soon_threadsafe(self._failed, error)
 
     def _commit(self, items: list[Item]) -> None:
         """Write and sync one group. Cost: one writev and one sync for each file touched."""
@@ -111,17 +82,11 @@ class GroupCommit:
                 size += item[0]
             else:
                 records += item[1]
-        if entries and self._write_data_to_journal:
-            records += entries
         if records:
             self._journal.append(records)
             self._journal_mark = self._journal.mark() or self._journal_mark
         start = Mark()
         if entries:
-            start = self._entry_log.append(entries, size, synced=not self._write_data_to_journal)
+            start = self._entry_log.append(entries, size, synced=True)
         group = CommittedGroup(items, size, start, self._entry_log.mark(), self._journal_mark)
         self._loop.call_soon_threadsafe(self._done, group)
-
-
-def _weigh(item: Item) -> int:
-    return item[0] or 1

@@ -39,10 +39,14 @@ class GroupScan:
 
     def __init__(self, read: Read, name: str, file_id: int, alignment: int = 1) -> None:
         self._read = read
-        self._name = name
+        self.name = name
         self._file_id = file_id
         self._alignment = alignment
         self.end: Position = 0
+
+    def has_group(self, start: Position) -> bool:
+        """Return whether a synced group that verifies begins at or behind `start`."""
+        return self._is_followed(start)
 
     def groups(self, start: Position) -> Iterator[Group]:
         """Yield the groups from `start`, the first byte of one."""
@@ -66,12 +70,11 @@ class GroupScan:
     def _refuse_if_followed(self, position: Position) -> None:
         if self._is_followed(position):
             raise CorruptData(
-                f"{self._name}: damaged at position {position}, and acknowledged records follow; "
+                f"{self.name}: damaged at position {position}, and acknowledged records follow; "
                 "restore the file from a backup, or remove this bookie and let it be rebuilt"
             )
 
     def _is_followed(self, position: Position) -> bool:
-        """Return whether a synced group that verifies begins at or behind `position`."""
         overlap = TRAILER_SIZE - 1
         at = position
         while len(window := self._read(WINDOW_BYTES, at)) >= TRAILER_SIZE:

@@ -4,7 +4,9 @@ A file is reserved ahead in steps, so that a sync has no length to write (ext4, 
 442-460 MB/s against 205-440, p99 0.4-1.0 ms against 0.5-1.3).
 """
 
+import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from bookie import entry_log_format, journal_format
@@ -15,6 +17,8 @@ from bookie.marks import Mark
 from bookie.page_cache import PageCacheWindow
 from core.runtime.files import Files
 from protocol.ids import Buffer, Position
+
+logger = logging.getLogger(__name__)
 
 
 class GroupedFile:
@@ -115,13 +119,14 @@ class Journal:
 class EntryLog:
     """The series of entry logs; goes on where the last one ended."""
 
-    def __init__(self, files: Files, dirs: LedgerDirs, at: Mark | None) -> None:
+    def __init__(self, files: Files, dirs: LedgerDirs, at: Mark | None, last_id: int = -1) -> None:
+        """`at`: where it goes on; `last_id`: no log with an id up to this one is made."""
         self._files = files
         self._dirs = dirs
-        self._last_id = -1
+        self._last_id = last_id
         self._file: GroupedFile | None = None
         if at is not None:
-            self._last_id = at.file_id
+            self._last_id = max(last_id, at.file_id)
             path = dirs.log_path(at.file_id)
             self._file = GroupedFile(files, path, at.file_id, at.position)
         self.size_max = entry_log_format.POSITION_MAX
@@ -142,13 +147,18 @@ class EntryLog:
         """Return where the next group begins; (0, 0) before the first one."""
         return Mark(self._file.file_id, self._file.position) if self._file else Mark()
 
+    def sync(self) -> None:
+        """Return when all that was appended is on disk."""
+        if self._file is not None:
+            self._files.sync(self._file.fd)
+
     def _roll(self, old: GroupedFile | None) -> GroupedFile:
         previous_end = old.position if old else 0
         if old is not None:
             self._files.sync(old.fd)
             old.close()
         self._last_id += 1
-        header = entry_log_format.pack_header(LogHeader(previous_end=previous_end))
+        header = entry_log_format.pack_header(LogHeader(previous_end=previous_end, grouped=True))
         path = self._dirs.for_new_log(self._last_id)
         self._file = GroupedFile.create(self._files, path, self._last_id, header)
         hint = self._files.open(path.with_name("lastId"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -161,3 +171,12 @@ class EntryLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def close_all(series: Sequence[Journal | EntryLog]) -> None:
+    """Close what was written. What is durable is so already: a failure costs reserved room."""
+    for one in series:
+        try:
+            one.close()
+        except OSError as error:
+            logger.warning("close_failed error=%s", error)

@@ -7,6 +7,8 @@ its header (all zeros, or short) counts as absent: its ledger is still in the ta
 import os
 import sys
 from array import array
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,8 +87,13 @@ class IndexFiles:
             page += 1
         return found
 
-    def write(self, ledger_id: LedgerId, header: IndexHeader, locations: LocationTable) -> None:
-        """Write header and locations of one ledger and sync them. Idempotent."""
+    def write(
+        self, ledger_id: LedgerId, header: IndexHeader, tables: Sequence[LocationTable]
+    ) -> None:
+        """Write header and locations of one ledger and sync them. Idempotent.
+
+        Of two locations of an entry the one in the later table stays.
+        """
         path, fd = self._open(ledger_id)
         is_new = fd is None
         if fd is None:
@@ -95,7 +102,7 @@ class IndexFiles:
         try:
             self._files.write_at(fd, [pack_header(header)], 0)
             end = HEADER_SIZE
-            for first, run in locations.runs():
+            for first, run in chain.from_iterable(table.runs() for table in tables):
                 self._files.write_at(fd, [_pack_slots(run)], slot_position(first))
                 end = max(end, slot_position(first + len(run)))
             padded = end + -(end - HEADER_SIZE) % PAGE_SIZE

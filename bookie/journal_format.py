@@ -1,6 +1,7 @@
 """BookKeeper's journal, version 6, byte for byte. Source: reference BookKeeper 5.2.
 
-    file    = header of 512 bytes ("BKLG", i32 version 6, zeros), (record | padding)*
+    file    = header of 512 bytes ("BKLG", i32 version 6, sign, zeros), (record | padding)*
+    sign    = "TAILRACE" where Java has zeros that it never reads: this file is made of groups
     record  = i32 size, body: i64 ledger id, i64 entry id, rest
     padding = i32 -0x100, i32 length, that many zeros
 
@@ -25,6 +26,7 @@ EXPLICIT_LAC = -0x8000
 PADDING = -0x100
 
 _HEADER = struct.Struct(">4si")
+_SIGN = b"TAILRACE"
 _IDS = struct.Struct(">iqq")
 _VALUE = struct.Struct(">iqqi")
 _I32 = struct.Struct(">i")
@@ -47,7 +49,7 @@ def file_name(journal_id: int) -> str:
 
 def pack_header() -> bytes:
     """Return the 512 bytes that a journal begins with."""
-    return _HEADER.pack(b"BKLG", VERSION).ljust(HEADER_SIZE, b"\0")
+    return (_HEADER.pack(b"BKLG", VERSION) + _SIGN).ljust(HEADER_SIZE, b"\0")
 
 
 def check_header(data: Buffer) -> None:
@@ -56,6 +58,11 @@ def check_header(data: Buffer) -> None:
         raise BufferUnderflow(f"a journal of {len(data)} bytes has no header")
     if _HEADER.unpack_from(data) != (b"BKLG", VERSION):
         raise BadValue(f"not the header of a journal version 6: {bytes(data[:8]).hex()}")
+
+
+def is_grouped(header: Buffer) -> bool:
+    """Return whether a header says that its file is made of groups."""
+    return bytes(header[_HEADER.size : _HEADER.size + len(_SIGN)]) == _SIGN
 
 
 def pack_key(ledger_id: LedgerId, key: bytes) -> bytes:

@@ -136,6 +136,13 @@ class LedgerState:
         """Return the location if it is not in the index file yet, else 0."""
         return self.unsaved.get(entry_id) or (self.saving.get(entry_id) if self.saving else 0)
 
+    def note_entry(self, entry_id: EntryId, lac: EntryId) -> None:
+        """Take note of a durable entry; wakes nobody."""
+        if entry_id > self.last_entry:
+            self.last_entry = entry_id
+        if lac > self.lac:
+            self.lac = lac
+
     def header(self) -> IndexHeader:
         """Return what the index file's header should say."""
         return IndexHeader(self.master_key, self.fenced, self.explicit_lac)

@@ -1,65 +1,62 @@
-"""Start: what the journal and the entry logs say since the last checkpoint.
+"""Start: what the entry logs and the journals say since the last checkpoint.
 
-1. The journal is replayed from lastMark: keys, fences, explicit LACs (and entries, if it has any).
-2. The entry logs are scanned from entryLogMark: every whole group is indexed again, the torn end of
+1. The entry logs are scanned from entryLogMark: every whole group is indexed again, the torn end of
    the last log is cut off.
+2. The journals are replayed from their lastMark: keys, fences, explicit LACs, and entries; entries
+   that no entry log has are flushed to one.
 3. What was found is synced, names and bytes: after a kill it may be in memory only, and nothing
    is served that a power loss could still take away.
-4. Entries that only the journal has are given back, to be added again.
-Everything is idempotent: a crash at any point leaves the same to be found. Blocks.
+Everything is idempotent: a crash at any point leaves the same to be found. It does not matter in
+which way (`add_path`) the bookie ran before. Blocks.
 """
 
 import logging
-import os
-import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-from bookie import entry_log_format, journal_format
-from bookie.checkpoint import LogToSeal
-from bookie.entry_log_format import file_ids, pack_location
+from bookie import journal_format
+from bookie.entry_log_format import pack_location
+from bookie.entry_log_scan import EntryLogScan
 from bookie.entry_reader import EntryReader
-from bookie.group_format import Group
-from bookie.group_scan import GroupScan
+from bookie.group_format import Group, Record
+from bookie.grouped_file import EntryLog
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
+from bookie.journal_replay import JournalReplay
 from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
-from bookie.marks import ENTRY_LOG_MARK, JOURNAL_MARK, Mark, read_mark
+from bookie.marks import ENTRY_LOG_MARK, Mark, journal_mark_name, read_mark
+from bookie.memtable import Memtable
+from bookie.sorted_flush import LogToSeal, SortedFlush
 from core.errors import CorruptData
 from core.runtime.files import Files
-from protocol.errors import DecodeError
-from protocol.ids import EntryId, LedgerId, Position
+from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 
+NO_MARK = Mark(-1)
+"""Stands for a mark that is not there."""
 
-class JournalEntry(NamedTuple):
-    """An entry that the journal has and the entry log lost."""
-
-    ledger_id: LedgerId
-    entry_id: EntryId
-    lac: EntryId
-    body: bytes
+OpenEntryLog = Callable[[Mark | None, int], EntryLog]
+"""(where it goes on, highest log id of all) -> the entry log, ready to be appended to."""
 
 
 @dataclass(slots=True)
 class Recovered:
     """What a bookie begins with."""
 
+    flush: SortedFlush
+    """Owns the entry log, ready to be appended to."""
     ledgers: dict[LedgerId, LedgerState] = field(default_factory=dict)
-    entry_log: Mark | None = None
-    """Where the entry log goes on; None: there is none yet."""
-    journal: Mark = field(default_factory=Mark)
-    """Where a replay of the journal would begin once everything here is in the index files."""
-    next_journal_id: int = 0
+    journal_marks: list[Mark] = field(default_factory=list)
+    """Where replays would begin once everything here is in the index files; one a directory."""
+    next_journal_ids: list[int] = field(default_factory=list)
     seals: list[LogToSeal] = field(default_factory=list)
-    only_in_journal: list[JournalEntry] = field(default_factory=list)
-    marks: tuple[Mark, Mark] = (Mark(-1), Mark(-1))
-    """What entryLogMark and lastMark say; (-1) for one that is not there."""
+    marks: tuple[Mark, ...] = ()
+    """What entryLogMark and each lastMark say; NO_MARK for one that is not there."""
     tail_bytes: int = 0
-    """Bytes of groups that no checkpoint covers."""
+    """Bytes of entries that no checkpoint covers."""
 
 
 class Recovery:
@@ -68,86 +65,95 @@ class Recovery:
     def __init__(
         self,
         files: Files,
-        journal_directory: Path,
+        journals: Sequence[Path],
         dirs: LedgerDirs,
         indexes: IndexFiles,
         reader: EntryReader,
     ) -> None:
         self._files = files
-        self._journals = journal_directory
+        self._journals = journals
         self._dirs = dirs
         self._indexes = indexes
         self._reader = reader
-        self._found = Recovered()
-        self._journal_entries: list[JournalEntry] = []
+        self._ledgers: dict[LedgerId, LedgerState] = {}
+        self._seals: list[LogToSeal] = []
+        self._tail_bytes = 0
+        self._memtable = Memtable()
 
-    def run(self, now_ms: int) -> Recovered:
-        """Return what is there; the files are ready to be appended to."""
-        for current in (self._journals, *self._dirs.all):
+    def run(self, now_ms: int, open_entry_log: OpenEntryLog, memtable_bytes_max: int) -> Recovered:
+        """Return what is there. Memory: the locations, and `memtable_bytes_max` of entries."""
+        for current in (*self._journals, *self._dirs.all):
             for directory in (current.parent.parent, current.parent, current):
                 self._files.sync_directory(directory)
-        self._replay_journals(now_ms)
-        self._scan_entry_logs()
-        self._found.only_in_journal = [
-            entry for entry in self._journal_entries if not self._is_indexed(entry)
-        ]
-        return self._found
-
-    # The journal
-
-    def _replay_journals(self, now_ms: int) -> None:
-        found = read_mark(self._files, self._dirs.all, JOURNAL_MARK)
-        self._found.marks = (self._found.marks[0], found or Mark(-1))
-        mark = found or Mark()
-        ids = file_ids(self._files.names(self._journals), journal_format.SUFFIX)
-        if mark.file_id and mark.file_id not in ids:
-            raise CorruptData(
-                f"{self._journals}: journal {mark.file_id:x}, where the replay begins, is missing"
-            )
-        self._found.journal = mark
-        for journal_id in ids:
-            if journal_id >= mark.file_id:
-                start = mark.position if journal_id == mark.file_id else journal_format.HEADER_SIZE
-                self._replay_journal(journal_id, start)
-        self._found.next_journal_id = max([now_ms, *(i + 1 for i in ids)])
-
-    def _replay_journal(self, journal_id: int, start: Position) -> None:
-        path = self._journals / journal_format.file_name(journal_id)
-        fd = self._files.open(path, os.O_RDWR)
+        entry_log_mark = read_mark(self._files, self._dirs.all, ENTRY_LOG_MARK)
+        journal_marks = self._read_journal_marks()
+        scan = EntryLogScan(self._files, self._dirs, self._index_group)
+        end = scan.run(self._dirs.log_ids(), entry_log_mark)
+        self._seals += scan.seals
+        self._tail_bytes += scan.bytes
+        entry_log = open_entry_log(end, max(self._dirs.log_ids(), default=-1))
         try:
-            header = self._files.read_at(fd, journal_format.HEADER_SIZE, 0)
-            if _is_unborn(header, journal_format.HEADER_SIZE, self._files.size(fd)):
-                return
-            journal_format.check_header(header)
-            scan = GroupScan(
-                lambda size, at: self._files.read_at(fd, size, at),
-                str(path),
-                journal_id,
-                journal_format.ALIGNMENT,
+            flush = SortedFlush(entry_log)
+            replays = self._replay(journal_marks, flush, memtable_bytes_max)
+        except BaseException:
+            entry_log.close()
+            raise
+        return Recovered(
+            flush,
+            self._ledgers,
+            [replay.end for replay in replays],
+            [max(now_ms, replay.next_id) for replay in replays],
+            self._seals,
+            tuple(mark or NO_MARK for mark in (entry_log_mark, *journal_marks)),
+            self._tail_bytes,
+        )
+
+    # The journals
+
+    def _read_journal_marks(self) -> list[Mark | None]:
+        count = len(self._journals)
+        further = journal_mark_name(count)
+        if read_mark(self._files, self._dirs.all, further) is not None:
+            raise CorruptData(
+                f"{further} says that journalDirectories had more than {count} directories: what "
+                "is in the others would be lost. Start with the former list and stop cleanly, then "
+                f"remove {further} from all ledger directories"
             )
-            for group in scan.groups(start):
-                if not group.intact:
-                    raise CorruptData(f"{path}: damaged at position {group.start}")
-                self._apply_journal_group(fd, group)
-            self._files.sync(fd)
-            self._found.journal = Mark(journal_id, scan.end)
-        except (DecodeError, struct.error) as error:
-            raise CorruptData(f"{path}: {error}") from error
-        finally:
-            self._files.close(fd)
+        names = [journal_mark_name(index) for index in range(count)]
+        return [read_mark(self._files, self._dirs.all, name) for name in names]
 
-    def _apply_journal_group(self, fd: int, group: Group) -> None:
-        for number, entry_id, lac, position, size in group.records:
-            body = self._files.read_at(fd, size, position)
-            ledger_id = LedgerId(number)
-            if entry_id >= 0:
-                self._journal_entries.append(JournalEntry(ledger_id, entry_id, lac, body))
-                self._state(ledger_id)
-            else:
-                self._apply_special(ledger_id, entry_id, memoryview(body))
+    def _replay(
+        self, marks: list[Mark | None], flush: SortedFlush, memtable_bytes_max: int
+    ) -> list[JournalReplay]:
+        def apply(record: Record, body: bytes) -> None:
+            self._apply(record, body)
+            if self._memtable.size > memtable_bytes_max:
+                self._flush(flush)
 
-    def _apply_special(self, ledger_id: LedgerId, kind: int, body: memoryview) -> None:
-        state = self._state(ledger_id)
+        replays = []
+        for directory, mark in zip(self._journals, marks, strict=True):
+            replay = JournalReplay(self._files, directory, apply)
+            replay.run(mark)
+            replays.append(replay)
+        self._flush(flush)
+        return replays
+
+    def _apply(self, record: Record, body: bytes) -> None:
+        number, entry_id, lac, _, _ = record
+        if number < 0:
+            return
+        state = self._state(LedgerId(number))
+        if entry_id < 0:
+            self._apply_special(state, entry_id, memoryview(body))
+            return
+        location = state.locate(entry_id)
+        if not location:
+            location = self._reader.locate(state.ledger_id, entry_id, generation=0)
+        if not location:
+            self._memtable.put(state.ledger_id, entry_id, body)
+            state.note_entry(entry_id, lac)
+
+    def _apply_special(self, state: LedgerState, kind: int, body: memoryview) -> None:
         if kind == journal_format.KEY:
             state.master_key = journal_format.read_value(body)
         elif kind == journal_format.FENCE:
@@ -155,112 +161,41 @@ class Recovery:
         elif kind == journal_format.EXPLICIT_LAC:
             state.take_explicit_lac(journal_format.read_value(body))
         else:
-            logger.warning("journal_record_skipped ledger=%d kind=%d", ledger_id, kind)
+            logger.warning("journal_record_skipped ledger=%d kind=%d", state.ledger_id, kind)
             return
         state.header_unsaved = True
 
+    def _flush(self, flush: SortedFlush) -> None:
+        memtable, self._memtable = self._memtable, Memtable()
+        if not memtable:
+            return
+        self._tail_bytes += memtable.size
+        flushed = flush.flush(memtable)
+        self._seals += flushed.seals
+        for ledger_id, table in flushed.tables.items():
+            unsaved = self._ledgers[ledger_id].unsaved
+            for first, locations in table.runs():
+                for at, location in enumerate(locations):
+                    unsaved.put(first + at, location)
+
     # The entry logs
 
-    def _scan_entry_logs(self) -> None:
-        mark = read_mark(self._files, self._dirs.all, ENTRY_LOG_MARK)
-        self._found.marks = (mark or Mark(-1), self._found.marks[1])
-        ids = self._dirs.log_ids()
-        if mark and mark != Mark() and mark.file_id not in ids:
-            raise CorruptData(
-                f"{_shown(self._dirs)}: entry log {mark.file_id:x}, where the scan begins, "
-                "is missing"
-            )
-        first = mark.file_id if mark else 0
-        tail = [log_id for log_id in ids if log_id >= first]
-        if tail and self._remove_unborn(tail[-1]):
-            tail.pop()
-        ends: list[LogToSeal] = []
-        for log_id in tail:
-            start = entry_log_format.HEADER_SIZE
-            if mark and mark.position and log_id == first:
-                start = mark.position
-            previous = ends[-1].end if ends and ends[-1].log_id == log_id - 1 else None
-            end = self._scan_entry_log(log_id, start, previous, is_last=log_id == tail[-1])
-            ends.append(LogToSeal(log_id, end, None))
-        if ends:
-            last = ends.pop()
-            self._found.entry_log = Mark(last.log_id, last.end)
-        self._found.seals = ends
-
-    def _remove_unborn(self, log_id: int) -> bool:
-        """Remove a log that a crash left without header or groups."""
-        path = self._dirs.log_path(log_id)
-        fd = self._files.open(path)
-        try:
-            header = self._files.read_at(fd, entry_log_format.HEADER_SIZE, 0)
-            unborn = _is_unborn(header, entry_log_format.HEADER_SIZE, self._files.size(fd))
-        finally:
-            self._files.close(fd)
-        if unborn:
-            self._dirs.remove_log(log_id)
-            self._files.sync_directory(path.parent)
-        return unborn
-
-    def _scan_entry_log(
-        self, log_id: int, start: Position, previous_end: Position | None, *, is_last: bool
-    ) -> Position:
-        path = self._dirs.log_path(log_id)
-        fd = self._files.open(path, os.O_RDWR)
-        try:
-            header = entry_log_format.read_header(
-                self._files.read_at(fd, entry_log_format.HEADER_SIZE, 0)
-            )
-            if previous_end is not None and header.previous_end not in (0, previous_end):
-                raise CorruptData(
-                    f"{self._dirs.log_path(log_id - 1)} ends at {previous_end}, but "
-                    f"{header.previous_end} bytes of it were acknowledged"
-                )
-            if start > self._files.size(fd):
-                raise CorruptData(f"{path}: ends before position {start}, where the scan begins")
-            scan = GroupScan(lambda size, at: self._files.read_at(fd, size, at), str(path), log_id)
-            for group in scan.groups(start):
-                self._index_group(log_id, group, str(path))
-            if is_last and self._files.size(fd) > scan.end:
-                logger.info("entry_log_cut file=%s position=%d", path, scan.end)
-                self._files.truncate(fd, scan.end)
-            self._files.sync(fd)
-        except DecodeError as error:
-            raise CorruptData(f"{path}: {error}") from error
-        finally:
-            self._files.close(fd)
-        self._found.tail_bytes += scan.end - start
-        return scan.end
-
-    def _index_group(self, log_id: int, group: Group, name: str) -> None:
-        if not group.intact:
-            logger.error("group_damaged file=%s position=%d", name, group.start)
-        ledgers = self._found.ledgers
+    def _index_group(self, log_id: int, group: Group) -> None:
+        ledgers = self._ledgers
         first = pack_location(log_id, 0)
         for number, entry_id, lac, position, _ in group.records:
             state = ledgers.get(LedgerId(number)) or self._state(LedgerId(number))
             state.unsaved.put(entry_id, first + position)
-            if entry_id > state.last_entry:
-                state.last_entry = entry_id
-            if lac > state.lac:
-                state.lac = lac
-
-    # Ledgers
+            state.note_entry(entry_id, lac)
 
     def _state(self, ledger_id: LedgerId) -> LedgerState:
-        state = self._found.ledgers.get(ledger_id)
+        state = self._ledgers.get(ledger_id)
         if state is None:
             state = load_state(ledger_id, self._indexes, self._reader)
             if state is None:
                 state = LedgerState(ledger_id, IndexHeader(b""))
-            self._found.ledgers[ledger_id] = state
+            self._ledgers[ledger_id] = state
         return state
-
-    def _is_indexed(self, entry: JournalEntry) -> bool:
-        state = self._state(entry.ledger_id)
-        return bool(
-            state.locate(entry.entry_id)
-            or self._reader.locate(entry.ledger_id, entry.entry_id, generation=0)
-        )
 
 
 def load_state(ledger_id: LedgerId, indexes: IndexFiles, reader: EntryReader) -> LedgerState | None:
@@ -280,12 +215,3 @@ def load_state(ledger_id: LedgerId, indexes: IndexFiles, reader: EntryReader) ->
         except CorruptData:
             logger.exception("last_entry_damaged ledger=%d", ledger_id)
     return state
-
-
-def _shown(dirs: LedgerDirs) -> str:
-    return ", ".join(map(str, dirs.all))
-
-
-def _is_unborn(header: bytes, header_size: int, file_size: int) -> bool:
-    """Return whether a crash left this file before its header and first group were written."""
-    return file_size <= header_size and (len(header) < header_size or not any(header))

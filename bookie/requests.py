@@ -271,7 +271,7 @@ class Bookie:
         match request:
             case ForceLedgerRequest():
                 done = ForceLedgerResponse(StatusCode.EOK, request.ledger_id)
-                self._storage.barrier(functools.partial(reply, done))
+                self._storage.force(request.ledger_id, functools.partial(reply, done))
             case BookieInfoRequest():
                 self._storage.space(functools.partial(_answer_info, request, reply))
             case AuthRequest():

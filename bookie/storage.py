@@ -13,31 +13,36 @@ from collections.abc import Callable
 from typing import Any
 
 from bookie import journal_format
+from bookie.add_path import AddHooks, AddPath
 from bookie.checkpoint import Checkpointer
 from bookie.config import MIB, BookieConfig
-from bookie.entry_log_format import pack_location
+from bookie.direct_adds import DirectAdds
 from bookie.entry_reader import EntryReader
 from bookie.errors import StorageFailed
-from bookie.group_commit import CommittedGroup, GroupCommit, Item
 from bookie.group_format import RECORD_HEAD_SIZE, pack_size
+from bookie.group_wait import GroupRules, Item
 from bookie.grouped_file import EntryLog, Journal
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
+from bookie.journaled_adds import JournaledAdds
+from bookie.known_ledgers import KnownLedgers
 from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
+from bookie.marks import Mark
 from bookie.metrics import BookieMetrics
 from bookie.page_cache import SHARE_OF_MEMORY, PageCacheWindow
-from bookie.recovery import JournalEntry, Recovered, Recovery, load_state
+from bookie.recovery import Recovered, Recovery, load_state
 from bookie.upkeep import Upkeep
 from core.runtime.clock import Clock
 from core.runtime.files import Files, Space
 from core.runtime.threads import JobThread
-from protocol.bookkeeper.messages import AddResponse, StatusCode
+from protocol.bookkeeper.messages import AddResponse
 from protocol.ids import Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 
-EOK = StatusCode.EOK
+BATCH_ENTRIES_MAX = 1024
+"""Entries of one batch read: bounds how long other reads wait behind it."""
 FENCED_AND_REMOVED_MAX = 10_000
 """Removed ledgers whose fence is remembered, until a restart (Java: for seven days)."""
 
@@ -50,7 +55,7 @@ class Storage:
         self._clock = clock
         self._files = files
         self._loop = asyncio.get_running_loop()
-        self.journal_directory = config.journal_directories[0] / "current"
+        self._journals = [directory / "current" for directory in config.journal_directories]
         self.dirs = LedgerDirs(files, config.ledger_directories)
         self.indexes = IndexFiles(files, self.dirs)
         self._reader = EntryReader(
@@ -63,57 +68,58 @@ class Storage:
         self.metrics = BookieMetrics()
         self.failed: asyncio.Future[StorageFailed] = self._loop.create_future()
         """Has a result once nothing may be acknowledged any more: the process should end."""
-        checkpointer = Checkpointer(files, self.journal_directory, self.dirs, self.indexes)
-        self.upkeep = Upkeep(config, checkpointer, self._fail, self.metrics)
+        self.known = KnownLedgers(clock, self.metrics)
+        self.ledgers = self.known.by_id
+        checkpointer = Checkpointer(
+            files, self._journals, self.dirs, self.indexes, config.journal_backups_max
+        )
+        self.upkeep = Upkeep(config, checkpointer, self.known, self._fail)
         self._reads = JobThread("bookie-reader", self._fail)
-        self.ledgers: dict[LedgerId, LedgerState] = {}
         self._fenced_and_removed: dict[LedgerId, None] = {}
-        self._log_id = -1
 
     # Start and end
 
     async def open(self) -> None:
         """Recover what is there and start to serve. Errors: OSError, CorruptData."""
         self._reads.start()
-        recovery = Recovery(
-            self._files, self.journal_directory, self.dirs, self.indexes, self._reader
+        recovery = Recovery(self._files, self._journals, self.dirs, self.indexes, self._reader)
+        recover = functools.partial(
+            recovery.run,
+            self._clock.now_ms(),
+            self._open_entry_log,
+            self._config.memtable_bytes_max,
         )
         try:
-            found = await self._reads.call(functools.partial(recovery.run, self._clock.now_ms()))
+            found = await self._reads.call(recover)
         except BaseException:
             await self._end(self._reads)
             raise
-        self._start_writer(found)
         self.ledgers.update(found.ledgers)
-        self.upkeep.start(found, self.ledgers)
-        try:
-            if found.only_in_journal:
-                await self._add_again(found.only_in_journal)
-            self.upkeep.resume()
-        except BaseException:
-            await self._end_writer()
-            await self._end(self.upkeep.thread, self._reads)
-            raise
+        self._adds = self._new_adds(found)
+        self._put: Callable[[Item], None] = self._adds.put
+        self._adds.start()
+        self.upkeep.start(found, self._adds)
 
-    def _start_writer(self, found: Recovered) -> None:
-        config = self._config
-        journal = Journal(self._files, self.journal_directory, found.next_journal_id)
-        entry_log = EntryLog(self._files, self.dirs, found.entry_log)
-        journal.size_max = config.journal_max_size_mb * MIB
-        entry_log.size_max = config.log_size_limit
-        journal.step = entry_log.step = config.preallocate_mb * MIB
+    def _open_entry_log(self, at: Mark | None, last_id: int) -> EntryLog:
+        entry_log = EntryLog(self._files, self.dirs, at, last_id)
+        entry_log.size_max = self._config.log_size_limit
+        entry_log.step = self._config.preallocate_mb * MIB
         entry_log.page_cache = PageCacheWindow(self._files, self._page_cache_bytes())
-        self._log_id = found.entry_log.file_id if found.entry_log else -1
-        self._commits = GroupCommit(
-            journal,
-            entry_log,
-            self._on_group,
-            self._fail,
-            write_data_to_journal=config.journal_write_data,
-            group_bytes_max=config.group_bytes_max,
-        )
-        self._put: Callable[[Item], None] = self._commits.put
-        self._commits.start(found.journal)
+        return entry_log
+
+    def _new_adds(self, found: Recovered) -> AddPath:
+        config = self._config
+        journals = []
+        for directory, next_id in zip(self._journals, found.next_journal_ids, strict=True):
+            journal = Journal(self._files, directory, next_id)
+            journal.size_max = config.journal_max_size_mb * MIB
+            journal.step = config.preallocate_mb * MIB
+            journals.append(journal)
+        hooks = AddHooks(self.known, self.failed, self._fail, self.upkeep.consider)
+        rules = GroupRules.of(config)
+        if config.journal_write_data:
+            return JournaledAdds(journals, rules, found, hooks, config.memtable_bytes_max)
+        return DirectAdds(journals, rules, found, hooks)
 
     def _page_cache_bytes(self) -> int:
         given = self._config.page_cache_mb
@@ -121,35 +127,21 @@ class Storage:
             return self._files.memory_bytes() // SHARE_OF_MEMORY
         return given * MIB
 
-    async def _add_again(self, entries: list[JournalEntry]) -> None:
-        """Put entries that only the journal has into the entry log, for good."""
-        logger.info("journal_entries_added_again count=%d", len(entries))
-        done: asyncio.Future[None] = self._loop.create_future()
-        for ledger_id, entry_id, lac, body in entries:
-            self.add(self.ledgers[ledger_id], entry_id, lac, (body,), _nobody)
-        self.barrier(lambda: done.set_result(None))
-        await asyncio.wait((done, self.failed), return_when=asyncio.FIRST_COMPLETED)
-        if self.failed.done():
-            raise self.failed.result()
-        await self.upkeep.checkpoint()
-
     async def close(self) -> None:
         """Finish what was put, checkpoint, end the threads. After a failure only the last.
 
         Errors: OSError, when the checkpoint fails: what was acknowledged is safe all the same.
         """
-        await self._end_writer()
+        self._adds.stop()
+        await self._loop.run_in_executor(None, self._adds.join)
         try:
             if not self.failed.done():
                 await self.upkeep.checkpoint()
         finally:
             self.upkeep.hold()
             await self._end(self.upkeep.thread, self._reads)
+            self._adds.close()
             self._reader.close()
-
-    async def _end_writer(self) -> None:
-        self._commits.stop()
-        await self._loop.run_in_executor(None, self._commits.join)
 
     async def _end(self, *threads: JobThread) -> None:
         for thread in threads:
@@ -181,15 +173,17 @@ class Storage:
         """Give a ledger without a key its key. What is put afterwards is durable only with it."""
         state.master_key = master_key
         self._keep_header(state)
-        self.journal(journal_format.pack_key(state.ledger_id, master_key), _nobody)
+        self._journal(state, journal_format.pack_key(state.ledger_id, master_key), _nobody)
 
     def fence(self, state: LedgerState) -> None:
         """Fence a ledger, at once for adds; its waiters are called when that is durable."""
         state.fenced = True
-        wake(state, self._loop)
+        self.known.wake(state)
         self._keep_header(state)
-        self.journal(
-            journal_format.pack_fence(state.ledger_id), functools.partial(_fence_is_durable, state)
+        self._journal(
+            state,
+            journal_format.pack_fence(state.ledger_id),
+            functools.partial(_fence_is_durable, state),
         )
 
     def write_lac(self, state: LedgerState, packet: bytes, durable: Callable[[], Any]) -> None:
@@ -200,11 +194,11 @@ class Storage:
             if state.take_explicit_lac(packet):
                 self._keep_header(state)
                 state.lac_ms = self._clock.now_ms()
-                wake(state, self._loop)
+                self.known.wake(state)
             durable()
 
         state.pending += 1
-        self.journal(journal_format.pack_explicit_lac(state.ledger_id, packet), keep)
+        self._journal(state, journal_format.pack_explicit_lac(state.ledger_id, packet), keep)
 
     def add(
         self,
@@ -222,61 +216,17 @@ class Storage:
         self.metrics.adds_total += 1
         self._put((record_size, (pack_size(size), *body), state, entry_id, lac, reply))
 
-    def journal(self, record: bytes, durable: Callable[[], Any]) -> None:
-        """Write a record to the journal; `durable` is called when all put so far is on disk."""
-        self._put((0, (record,), None, 0, 0, durable))
+    def force(self, ledger_id: LedgerId, durable: Callable[[], Any]) -> None:
+        """Call `durable` when all that was put so far for a ledger is on disk."""
+        self._adds.put_record(ledger_id, b"", durable)
 
-    def barrier(self, durable: Callable[[], Any]) -> None:
-        """Call `durable` when all put so far is on disk."""
-        self._put((0, (), None, 0, 0, durable))
+    def _journal(self, state: LedgerState, record: bytes, durable: Callable[[], Any]) -> None:
+        """Write a record to the journal; `durable` is called when all put so far is on disk."""
+        self._adds.put_record(state.ledger_id, record, durable)
 
     def _keep_header(self, state: LedgerState) -> None:
         state.header_unsaved = True
-        self.upkeep.dirty.add(state)
-
-    def _on_group(self, group: CommittedGroup) -> None:
-        """Publish a durable group. Cost: about 1 us an entry besides its reply."""
-        if self.failed.done():
-            return
-        if group.size and group.start.file_id != self._log_id:
-            self.upkeep.note_roll()
-            self._log_id = group.start.file_id
-        location = pack_location(*group.start) + RECORD_HEAD_SIZE
-        for item in group.items:
-            at, location = location, location + item[0]
-            try:
-                if item[2] is None:
-                    item[5]()
-                    continue
-                self._publish(item, at)
-                item[5](AddResponse(EOK, item[2].ledger_id, item[3]))
-            except Exception:
-                # One entry or reply must not cost the others of the group theirs: it is not
-                # acknowledged, and their locations do not depend on it.
-                logger.exception("reply_failed entry=%d", item[3])
-        metrics = self.metrics
-        metrics.groups_total += 1
-        metrics.add_bytes_total += group.size
-        metrics.pending_bytes -= group.size
-        self.upkeep.note_group(group)
-
-    def _publish(self, item: Item, location: int) -> None:
-        size, _, state, entry_id, lac, _ = item
-        assert state is not None, "an entry has its ledger"
-        state.unsaved.put(entry_id, location)
-        state.pending -= 1
-        state.log_bytes += size
-        self.upkeep.dirty.add(state)
-        if entry_id > state.last_entry:
-            state.last_entry = entry_id
-        if lac > state.lac:
-            self._move_lac(state, lac)
-
-    def _move_lac(self, state: LedgerState, lac: EntryId) -> None:
-        state.lac = lac
-        state.lac_ms = self._clock.now_ms()
-        if state.waiters:
-            wake(state, self._loop)
+        self.known.unsaved.add(state)
 
     # Reads
 
@@ -302,6 +252,10 @@ class Storage:
         then: Callable[[bytes | Exception | None], None],
     ) -> None:
         """Read one durable entry; `then` gets its body, None if there is no such entry."""
+        body = self._adds.find(state.ledger_id, entry_id)
+        if body is not None:
+            self._loop.call_soon(then, body)
+            return
         self._reads.submit(
             functools.partial(
                 self._reader.read,
@@ -313,11 +267,38 @@ class Storage:
             then,
         )
 
+    def read_batch(
+        self,
+        state: LedgerState,
+        first: EntryId,
+        count_max: int,
+        bytes_max: int,
+        then: Callable[[list[Buffer] | Exception], None],
+    ) -> None:
+        """Read durable entries that follow each other; bodies and errors as EntryReader's.
+
+        At most `BATCH_ENTRIES_MAX` of them. `then` gets [] if there is no entry `first`.
+        """
+        count = max(1, min(count_max, BATCH_ENTRIES_MAX, state.last_entry - first + 1))
+        locations = [state.locate(entry_id) for entry_id in range(first, first + count)]
+        self._reads.submit(
+            functools.partial(
+                self._reader.read_batch,
+                state.ledger_id,
+                first,
+                locations,
+                state.generation,
+                bytes_max,
+            ),
+            then,
+        )
+
     def list_entries(
         self, state: LedgerState, then: Callable[[list[EntryId] | Exception], None]
     ) -> None:
         """Find the ids of all durable entries of a ledger, sorted."""
         recent = set(state.unsaved.entry_ids())
+        recent.update(self._adds.entry_ids(state.ledger_id))
         if state.saving is not None:
             recent.update(state.saving.entry_ids())
 
@@ -332,12 +313,13 @@ class Storage:
         """Drop a ledger whose metadata is gone; its entries go with their entry logs."""
         state = self.ledgers.pop(ledger_id, None)
         if state is not None:
-            self.upkeep.dirty.discard(state)
+            self.known.unsaved.discard(state)
+            self._adds.forget(ledger_id)
             if state.fenced:
                 self._fenced_and_removed[ledger_id] = None
                 if len(self._fenced_and_removed) > FENCED_AND_REMOVED_MAX:
                     del self._fenced_and_removed[next(iter(self._fenced_and_removed))]
-            wake(state, self._loop)
+            self.known.wake(state)
         self.metrics.ledgers_removed_total += 1
 
     def forget_log(self, log_id: int) -> None:
@@ -352,13 +334,6 @@ class Storage:
 
 def _nobody(*_: object) -> None:
     """Do nothing: nobody waits for this."""
-
-
-def wake(state: LedgerState, loop: asyncio.AbstractEventLoop) -> None:
-    """Call everybody who waits for this ledger's LAC, soon."""
-    waiters, state.waiters = state.waiters, []
-    for waiter in waiters:
-        loop.call_soon(waiter)
 
 
 def _fence_is_durable(state: LedgerState) -> None:

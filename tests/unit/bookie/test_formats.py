@@ -53,8 +53,12 @@ def test_journal_header() -> None:
     position, data, _ = JOURNAL_LINES[0]
     assert position == 0
     header = journal_format.pack_header()
-    assert header == data.ljust(512, b"\0")
+    assert header[:8] == data
+    assert header[8:].strip(b"\0") == b"TAILRACE"  # where Java has zeros and reads nothing
     journal_format.check_header(header)
+    journal_format.check_header(data.ljust(512, b"\0"))
+    assert journal_format.is_grouped(header)
+    assert not journal_format.is_grouped(data.ljust(512, b"\0"))
     for size in range(512):
         with pytest.raises(DecodeError):
             journal_format.check_header(header[:size])

@@ -5,8 +5,9 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -21,7 +22,7 @@ from tests.unit.bookie.world import L1, add, ask, entry_body, fence, open_small,
 
 if TYPE_CHECKING:
     from bookie.app import OpenBookie
-    from bookie.group_commit import Item
+    from bookie.group_wait import Item
 
 ledgers = st.integers(0, 3).map(LedgerId)
 entries = st.one_of(st.integers(0, 12), st.sampled_from([900, 1023, 1024, 1025, 5000]))
@@ -258,19 +259,22 @@ def test_what_is_found_is_synced_before_it_is_served(tmp_path: Path) -> None:
     run(story)
 
 
-def test_an_entry_that_cannot_be_published_does_not_move_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_an_entry_that_cannot_be_published_does_not_move_the_others(
+    tmp_path: Path, journal_write_data: bool
+) -> None:
     async def story() -> None:
-        bookie = await open_small(tmp_path)
+        bookie = await open_small(tmp_path, journal_write_data=journal_write_data)
         await ask(bookie, add(L1, 0))
-        storage = bookie._storage
-        publish = storage._publish
+        adds: Any = bookie._storage._adds
+        publish = adds._publish
 
-        def fail_odd(item: "Item", location: int) -> None:
+        def fail_odd(item: "Item", place: object) -> None:
             if item[3] % 2:
                 raise MemoryError
-            publish(item, location)
+            publish(item, place)
 
-        storage._publish = fail_odd  # type: ignore[method-assign]
+        adds._publish = fail_odd
         answers = [ask(bookie, add(L1, e, b"%d" % e * 100)) for e in range(1, 21)]
         for number in range(1, 21, 2):  # even entries; odd ones are never acknowledged
             assert (await answers[number]).status is StatusCode.EOK
@@ -278,7 +282,7 @@ def test_an_entry_that_cannot_be_published_does_not_move_the_others(tmp_path: Pa
             found = await ask(bookie, read(L1, entry_id))
             assert found.body == entry_body(L1, entry_id, b"%d" % entry_id * 100)
         assert not any(answers[number].done() for number in range(0, 20, 2))
-        del storage._publish
+        del adds._publish
         await bookie.close()
 
     run(story)

@@ -1,0 +1,118 @@
+"""Scanning the entry logs' tail: what came after entryLogMark, and where the last log goes on."""
+
+import logging
+import os
+from collections.abc import Callable
+
+from bookie import entry_log_format
+from bookie.group_format import Group, read_group
+from bookie.group_scan import WINDOW_BYTES, GroupScan
+from bookie.journal_replay import is_unborn
+from bookie.ledger_dirs import LedgerDirs
+from bookie.marks import Mark
+from bookie.sorted_flush import LogToSeal
+from core.errors import CorruptData
+from core.runtime.files import Files
+from protocol.errors import DecodeError
+from protocol.ids import Position
+
+logger = logging.getLogger(__name__)
+
+
+class EntryLogScan:
+    """One scan of the tail. Blocks. Errors: OSError, CorruptData."""
+
+    def __init__(self, files: Files, dirs: LedgerDirs, index: Callable[[int, Group], None]) -> None:
+        """`index` takes (log id, group) of each group, in the order they were written."""
+        self._files = files
+        self._dirs = dirs
+        self._index = index
+        self.seals: list[LogToSeal] = []
+        """Logs of the tail but the last: they may lack their ledgers map."""
+        self.bytes = 0
+        """How much the tail holds."""
+
+    def run(self, ids: list[int], mark: Mark | None) -> Mark | None:
+        """Scan from `mark` on; return where the last log ends, None if there is none of ours."""
+        if mark and mark != Mark() and mark.file_id not in ids:
+            shown = ", ".join(map(str, self._dirs.all))
+            raise CorruptData(
+                f"{shown}: entry log {mark.file_id:x}, where the scan begins, is missing"
+            )
+        first = mark.file_id if mark else 0
+        tail = [log_id for log_id in ids if log_id >= first]
+        if tail and self._remove_unborn(tail[-1]):
+            tail.pop()
+        tail = [log_id for log_id in tail if self._is_ours(log_id)]
+        ends: list[LogToSeal] = []
+        for log_id in tail:
+            start = entry_log_format.HEADER_SIZE
+            if mark and mark.position and log_id == first:
+                start = mark.position
+            previous = ends[-1].end if ends and ends[-1].log_id == log_id - 1 else None
+            end = self._scan_entry_log(log_id, start, previous, is_last=log_id == tail[-1])
+            ends.append(LogToSeal(log_id, end, None))
+        last = ends.pop() if ends else None
+        self.seals = ends
+        return Mark(last.log_id, last.end) if last else None
+
+    def _is_ours(self, log_id: int) -> bool:
+        """Tell our logs from those that Java's bookie wrote: these are left as they are."""
+        fd = self._dirs.open_log(log_id)
+        try:
+            size = entry_log_format.HEADER_SIZE
+            header = entry_log_format.read_header(self._files.read_at(fd, size, 0))
+            if header.grouped:
+                return True
+            data = self._files.read_at(fd, WINDOW_BYTES, size)
+            return not data or isinstance(read_group(memoryview(data), 0, size, log_id), Group)
+        except DecodeError as error:
+            raise CorruptData(f"{self._dirs.log_path(log_id)}: {error}") from error
+        finally:
+            self._files.close(fd)
+
+    def _remove_unborn(self, log_id: int) -> bool:
+        """Remove a log that a crash left without header or groups."""
+        path = self._dirs.log_path(log_id)
+        fd = self._files.open(path)
+        try:
+            header = self._files.read_at(fd, entry_log_format.HEADER_SIZE, 0)
+            unborn = is_unborn(header, entry_log_format.HEADER_SIZE, self._files.size(fd))
+        finally:
+            self._files.close(fd)
+        if unborn:
+            self._dirs.remove_log(log_id)
+            self._files.sync_directory(path.parent)
+        return unborn
+
+    def _scan_entry_log(
+        self, log_id: int, start: Position, previous_end: Position | None, *, is_last: bool
+    ) -> Position:
+        path = self._dirs.log_path(log_id)
+        fd = self._files.open(path, os.O_RDWR)
+        try:
+            header = entry_log_format.read_header(
+                self._files.read_at(fd, entry_log_format.HEADER_SIZE, 0)
+            )
+            if previous_end is not None and header.previous_end not in (0, previous_end):
+                raise CorruptData(
+                    f"{self._dirs.log_path(log_id - 1)} ends at {previous_end}, but "
+                    f"{header.previous_end} bytes of it were acknowledged"
+                )
+            if start > self._files.size(fd):
+                raise CorruptData(f"{path}: ends before position {start}, where the scan begins")
+            scan = GroupScan(lambda size, at: self._files.read_at(fd, size, at), str(path), log_id)
+            for group in scan.groups(start):
+                if not group.intact:
+                    logger.error("group_damaged file=%s position=%d", path, group.start)
+                self._index(log_id, group)
+            if is_last and self._files.size(fd) > scan.end:
+                logger.info("entry_log_cut file=%s position=%d", path, scan.end)
+                self._files.truncate(fd, scan.end)
+            self._files.sync(fd)
+        except DecodeError as error:
+            raise CorruptData(f"{path}: {error}") from error
+        finally:
+            self._files.close(fd)
+        self.bytes += scan.end - start
+        return scan.end

@@ -1,0 +1,109 @@
+"""Reading a journal directory back, from its mark on: files of ours and of Java's bookie.
+
+In a file of ours what was acknowledged is in groups that prove themselves (group_scan). A file that
+Java's bookie wrote has none: there every whole record counts, and the end is where zeros begin or a
+record is cut, as in its own replay. Which of the two a file is, its header says; one without our
+sign is still ours if one group in it verifies.
+"""
+
+import logging
+import os
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from bookie import journal_format
+from bookie.entry_log_format import file_ids
+from bookie.group_format import Record
+from bookie.group_scan import GroupScan
+from bookie.marks import Mark
+from bookie.record_scan import scan_records
+from core.errors import CorruptData
+from core.runtime.files import Files
+from protocol.errors import DecodeError
+from protocol.ids import Position
+
+logger = logging.getLogger(__name__)
+
+Apply = Callable[[Record, bytes], None]
+"""Takes a record and its body; a DecodeError of it is damage of the file."""
+
+
+class JournalReplay:
+    """Replays the journal files of one directory. Blocks. Errors: OSError, CorruptData."""
+
+    def __init__(self, files: Files, directory: Path, apply: Apply) -> None:
+        self._files = files
+        self._directory = directory
+        self._apply = apply
+        self.end = Mark()
+        """Where a replay would begin once all that was found is in the index files."""
+        self.next_id = 0
+        """Above every file that is there."""
+
+    def run(self, mark: Mark | None) -> None:
+        """Apply all records from `mark` on; what is found is synced then."""
+        ids = file_ids(self._files.names(self._directory), journal_format.SUFFIX)
+        self.end = mark or Mark()
+        if self.end.file_id and self.end.file_id not in ids:
+            raise CorruptData(
+                f"{self._directory}: journal {self.end.file_id:x}, where the replay begins, "
+                "is missing"
+            )
+        first, position = self.end
+        for journal_id in ids:
+            if journal_id >= first:
+                start = position if journal_id == first else journal_format.HEADER_SIZE
+                self._replay(journal_id, max(start, journal_format.HEADER_SIZE))
+        self.next_id = max((journal_id + 1 for journal_id in ids), default=0)
+
+    def _replay(self, journal_id: int, start: Position) -> None:
+        path = self._directory / journal_format.file_name(journal_id)
+        fd = self._files.open(path, os.O_RDWR)
+        try:
+            header = self._files.read_at(fd, journal_format.HEADER_SIZE, 0)
+            if is_unborn(header, journal_format.HEADER_SIZE, self._files.size(fd)):
+                return
+            journal_format.check_header(header)
+            scan = GroupScan(
+                lambda size, at: self._files.read_at(fd, size, at),
+                str(path),
+                journal_id,
+                journal_format.ALIGNMENT,
+            )
+            if journal_format.is_grouped(header) or scan.has_group(journal_format.HEADER_SIZE):
+                end = self._replay_groups(fd, scan, start)
+            else:
+                end = self._replay_records(fd, start, path)
+            self._files.sync(fd)
+            self.end = Mark(journal_id, end)
+        except (DecodeError, struct.error) as error:
+            raise CorruptData(f"{path}: {error}") from error
+        finally:
+            self._files.close(fd)
+
+    def _replay_groups(self, fd: int, scan: GroupScan, start: Position) -> Position:
+        for group in scan.groups(start):
+            if not group.intact:
+                raise CorruptData(f"{scan.name}: damaged at position {group.start}")
+            self._apply_all(fd, group.records)
+        return scan.end
+
+    def _replay_records(self, fd: int, start: Position, path: Path) -> Position:
+        logger.info("journal_of_java file=%s", path)
+        end = start
+        for record in scan_records(
+            lambda size, at: self._files.read_at(fd, size, at), start, str(path)
+        ):
+            self._apply_all(fd, (record,))
+            end = record[3] + record[4]
+        return end
+
+    def _apply_all(self, fd: int, records: Iterable[Record]) -> None:
+        for record in records:
+            self._apply(record, self._files.read_at(fd, record[4], record[3]))
+
+
+def is_unborn(header: bytes, header_size: int, file_size: int) -> bool:
+    """Return whether a crash left a file before its header and first group were written."""
+    return file_size <= header_size and (len(header) < header_size or not any(header))
