@@ -7,6 +7,7 @@ tests/golden/zk-layout.md.
 
 from typing import Final
 
+from core.errors import CorruptData
 from protocol.ids import BookieId, LedgerId
 
 LEDGERS_ROOT: Final = "/ledgers"
@@ -20,6 +21,18 @@ SHORT_LEDGER_ID_MAX: Final = 2**31 - 2
 
 LEDGER_ID_MAX: Final = 2**63 - 1
 DEFAULT_LOG_PARTITION: Final = "<default>"
+
+
+def check_layout(data: bytes) -> None:
+    """Refuse a LAYOUT that is not the hierarchical one. Errors: CorruptData names what it is.
+
+    Nothing may be looked for, let alone removed, under another one: every ledger would be missing.
+    """
+    if data.strip() != LAYOUT_TEXT:
+        found = data[:200].decode(errors="replace").replace("\n", " ")
+        raise CorruptData(
+            f"the ledgers' layout is {found!r}; only hierarchical (version 1) is known"
+        )
 
 
 class LedgerPaths:

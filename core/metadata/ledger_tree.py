@@ -10,8 +10,8 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Final
 
-from core.errors import CorruptData, NodeExists, NoNode
-from core.metadata.layout import LAYOUT_TEXT, LEDGERS_ROOT, LedgerPaths
+from core.errors import NodeExists, NoNode
+from core.metadata.layout import LAYOUT_TEXT, LEDGERS_ROOT, LedgerPaths, check_layout
 from core.metadata.store import Create, MetadataStore
 from protocol.ids import LedgerId
 
@@ -29,10 +29,20 @@ async def initialize_layout(
     paths = LedgerPaths(root)
     if await store.exists(paths.layout) is None:
         await _make_layout(store, paths, instance_id or str(uuid.uuid4()))
-    layout = await store.get(paths.layout)
-    if layout.data != LAYOUT_TEXT:
-        raise CorruptData(f"{paths.layout} is {layout.data!r}, only {LAYOUT_TEXT!r} is known")
+    check_layout((await store.get(paths.layout)).data)
     return (await store.get(paths.instance_id)).data.decode()
+
+
+def new_cluster(paths: LedgerPaths, instance_id: str) -> list[Create]:
+    """Return what a cluster without bookies and ledgers has below its root."""
+    return [
+        Create(paths.available),
+        Create(paths.read_only),
+        Create(paths.cookies),
+        Create(paths.idgen),
+        Create(paths.instance_id, instance_id.encode()),
+        Create(paths.layout, LAYOUT_TEXT),
+    ]
 
 
 async def ledger_ranges(
@@ -74,15 +84,7 @@ async def _make_layout(store: MetadataStore, paths: LedgerPaths, instance_id: st
         with contextlib.suppress(NodeExists):
             await store.create(root, parents=True)
     ops = [] if await store.exists(root) else [Create(root)]
-    ops += [
-        Create(paths.available),
-        Create(paths.read_only),
-        Create(paths.cookies),
-        Create(paths.idgen),
-        Create(paths.instance_id, instance_id.encode()),
-        Create(paths.layout, LAYOUT_TEXT),
-    ]
     try:
-        await store.multi(ops)
+        await store.multi([*ops, *new_cluster(paths, instance_id)])
     except NodeExists:
         return  # somebody else was faster; who calls us looks at what they made
