@@ -161,7 +161,7 @@ def test_a_long_poll_is_answered_by_the_next_add(java: JavaClient, v3: str) -> N
     java.call("add", handle=writer, seed=9, size=10, count=1)
     reader = java.call("open", client=v3, ledger=made["ledger"], recovery=False)["handle"]
     for entry in range(6):
-        poll = java.start("long_poll", handle=reader, entry=entry, timeout_ms=20_000)
+        poll = java.start("long_poll", handle=reader, entry=entry, timeout_ms=4_000)
         java.call("add", handle=writer, seed=9, size=10, count=1)  # its LAC is `entry`
         news = poll.result(60)
         assert (news["lac"], news["entry"]) == (entry, shown(9, entry, entry, 10)[0])
@@ -174,7 +174,7 @@ def test_a_long_poll_over_a_striped_ledger(java: JavaClient, v3: str, parallel: 
     writer = made["handle"]
     java.call("add", handle=writer, seed=9, size=10, count=1)
     reader = java.call("open", client=v3, ledger=made["ledger"], recovery=False)["handle"]
-    how = {"handle": reader, "timeout_ms": 20_000, "parallel": parallel}
+    how = {"handle": reader, "timeout_ms": 4_000, "parallel": parallel}
     for entry in range(3):
         poll = java.start("long_poll", **how, entry=entry)
         java.call("add", handle=writer, seed=9, size=10, count=1)  # its LAC is `entry`
