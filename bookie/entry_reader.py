@@ -5,8 +5,10 @@ damage (CorruptData), never "no such entry". The bytes themselves are judged by 
 """
 
 import struct
+from collections.abc import Sequence
 
 from bookie.entry_log_format import file_name, split_location
+from bookie.entry_spans import LENGTH_SIZE, next_span
 from bookie.group_format import MIN_BODY_SIZE
 from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, unpack_slots
 from bookie.index_format import ENTRY_ID_MAX
@@ -14,7 +16,7 @@ from bookie.ledger_dirs import LedgerDirs
 from core.errors import CorruptData
 from core.runtime.files import Files
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
-from protocol.ids import EntryId, LedgerId
+from protocol.ids import Buffer, EntryId, LedgerId
 
 _SIZE = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
@@ -64,25 +66,102 @@ class EntryReader:
             raise self._damage(ledger_id, entry_id, location, f"ledger and entry {found}")
         return body
 
+    def read_batch(
+        self,
+        ledger_id: LedgerId,
+        first: EntryId,
+        locations: Sequence[int],
+        generation: int,
+        bytes_max: int,
+    ) -> list[Buffer]:
+        """Return the bodies of entries from `first` on, one for each location at most.
+
+        Shape: up to the first that is missing or damaged; together with four bytes each they keep
+        below `bytes_max`, but the first comes whatever its length. They are views of what was read
+        at once. Errors: OSError, CorruptData of the first entry; those behind it just end the list.
+        """
+        places = self._locate_all(ledger_id, first, locations, generation)
+        bodies: list[Buffer] = []
+        used = longest = 0
+        while len(bodies) < len(places) and (not bodies or used < bytes_max):
+            at = len(bodies)
+            span = next_span(places, at, longest)
+            try:
+                some = self._read_span(
+                    ledger_id, first + at, places[at : at + span.entry_count], span.size_bytes
+                )
+            except (OSError, CorruptData):
+                if not bodies:
+                    raise
+                return bodies
+            for body in some:
+                used += len(body) + LENGTH_SIZE
+                if bodies and used > bytes_max:
+                    return bodies
+                bodies.append(body)
+            longest = max(map(len, some))
+        return bodies
+
+    def _read_span(
+        self, ledger_id: LedgerId, first: EntryId, places: Sequence[int], size: int
+    ) -> list[Buffer]:
+        """Read entries that lie together; fewer, but one, if they are longer than guessed."""
+        log_id, position = split_location(places[0])
+        bodies: list[Buffer] = []
+        if size:
+            data = self._files.read_at(self._fd(log_id), size, position - LENGTH_SIZE)
+            view = memoryview(data)
+            for entry_id, place in enumerate(places, first):
+                body = _body_at(view, place - places[0])
+                if body is None or _IDS.unpack_from(body) != (ledger_id, entry_id):
+                    break
+                bodies.append(body)
+        return bodies or [self.read_at(ledger_id, first, places[0])]
+
     def lac_at(self, ledger_id: LedgerId, entry_id: EntryId, location: int) -> EntryId:
         """Return the LAC field of the entry at a location. Errors: OSError, CorruptData."""
         body = self.read_at(ledger_id, entry_id, location)
         lac: EntryId = _LAC.unpack_from(body, 16)[0] if len(body) >= 24 else -1
         return lac
 
+    def _locate_all(
+        self, ledger_id: LedgerId, first: EntryId, locations: Sequence[int], generation: int
+    ) -> list[int]:
+        """Return where entries are, up to the first that is nowhere: `locations`, or the index."""
+        places: list[int] = []
+        if not 0 <= first <= ENTRY_ID_MAX:
+            return places
+        known_page = -1
+        slots: Sequence[int] = ()
+        for entry_id, location in enumerate(locations, first):
+            place = location
+            if not place:
+                page, at = divmod(entry_id, SLOTS_PER_PAGE)
+                if page != known_page:
+                    known_page = page
+                    slots = unpack_slots(self._page(ledger_id, page, generation))
+                place = slots[at] if at < len(slots) else 0
+            if not place:
+                break
+            places.append(place)
+        return places
+
     def locate(self, ledger_id: LedgerId, entry_id: EntryId, generation: int) -> int:
         """Return the location that the index file has for an entry, 0 if none."""
         if not 0 <= entry_id <= ENTRY_ID_MAX:
             return 0
         page, at = divmod(entry_id, SLOTS_PER_PAGE)
+        data = self._page(ledger_id, page, generation)[at * 8 : at * 8 + 8]
+        return unpack_slots(data)[0] if len(data) == 8 else 0
+
+    def _page(self, ledger_id: LedgerId, page: int, generation: int) -> bytes:
         cached = self._pages.pop((ledger_id, page), None)
         if cached is None or cached[0] != generation:
             cached = (generation, self._indexes.read_page(ledger_id, page))
         self._pages[ledger_id, page] = cached  # last: used most recently
         if len(self._pages) > self._pages_max:
             del self._pages[next(iter(self._pages))]
-        data = cached[1][at * 8 : at * 8 + 8]
-        return unpack_slots(data)[0] if len(data) == 8 else 0
+        return cached[1]
 
     def forget_log(self, log_id: int) -> None:
         """Close a log that was removed."""
@@ -112,3 +191,14 @@ class EntryReader:
             f"ledger={ledger_id} entry={entry_id} file={file_name(log_id)} position={position}: "
             f"found {what}"
         )
+
+
+def _body_at(span: memoryview, at: int) -> memoryview | None:
+    """Return the body whose length stands at `at`, None if it is not whole or no body."""
+    start = at + LENGTH_SIZE
+    if start > len(span):
+        return None
+    (size,) = _SIZE.unpack_from(span, at)
+    if not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES or start + size > len(span):
+        return None
+    return span[start : start + size]

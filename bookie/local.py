@@ -25,6 +25,8 @@ Reply: TypeAlias = Callable[[Any], Any]
 class LocalBookieClient:
     """Passes requests to a Bookie as they are; structurally a core.ledger BookieClient."""
 
+    reads_batches = True
+
     def __init__(self, bookie: Bookie, bookie_id: BookieId) -> None:
         self.bookie_id = bookie_id
         self._submit = bookie.submit

@@ -19,12 +19,13 @@ from protocol.bookkeeper.messages import (
     Response,
     StatusCode,
 )
-from protocol.ids import EntryId
+from protocol.ids import Buffer, EntryId
 
 logger = logging.getLogger(__name__)
 
 Reply = Callable[[Any], Any]
 Then = Callable[[bytes | Exception | None], None]
+ThenBatch = Callable[[list[Buffer] | Exception], None]
 
 
 class Reads:
@@ -62,6 +63,18 @@ class Reads:
         if entry_id == LAST_ENTRY:
             entry_id = state.last_entry
         self._storage.read(state, entry_id, functools.partial(self._fetched, then))
+        return True
+
+    def fetch_batch(
+        self, state: LedgerState, first: EntryId, count_max: int, bytes_max: int, then: ThenBatch
+    ) -> bool:
+        """Read entries that follow each other; False if too many reads wait already."""
+        if self.metrics.pending_reads >= self._pending_max:
+            self.metrics.reads_refused_total += 1
+            return False
+        self.metrics.pending_reads += 1
+        came = functools.partial(self._fetched_batch, then)
+        self._storage.read_batch(state, first, count_max, bytes_max, came)
         return True
 
     def read_lac(self, state: LedgerState | None, request: ReadLacRequest, reply: Reply) -> None:
@@ -105,9 +118,21 @@ class Reads:
         self.metrics.pending_reads -= 1
         self.metrics.reads_total += 1
         if isinstance(body, Exception):
-            self.metrics.reads_damaged_total += 1
-            logger.error("read_failed error=%s", body)
+            self._count_damage(body)
         then(body)
+
+    def _fetched_batch(self, then: ThenBatch, bodies: list[Buffer] | Exception) -> None:
+        self.metrics.pending_reads -= 1
+        if isinstance(bodies, Exception):
+            self.metrics.reads_total += 1
+            self._count_damage(bodies)
+        else:
+            self.metrics.reads_total += max(1, len(bodies))
+        then(bodies)
+
+    def _count_damage(self, error: Exception) -> None:
+        self.metrics.reads_damaged_total += 1
+        logger.error("read_failed error=%s", error)
 
     def _read_and_answer(
         self, state: LedgerState, request: ReadRequest, reply: Reply, *, with_lac: bool

@@ -9,7 +9,8 @@ entries since the last checkpoint (8 bytes each), and by the cache limits of the
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import Any
 
 from bookie import journal_format
@@ -18,6 +19,7 @@ from bookie.checkpoint import Checkpointer
 from bookie.config import MIB, BookieConfig
 from bookie.direct_adds import DirectAdds
 from bookie.entry_reader import EntryReader
+from bookie.entry_spans import LENGTH_SIZE
 from bookie.errors import StorageFailed
 from bookie.group_format import RECORD_HEAD_SIZE, pack_size
 from bookie.group_wait import GroupRules, Item
@@ -280,7 +282,14 @@ class Storage:
         At most `BATCH_ENTRIES_MAX` of them. `then` gets [] if there is no entry `first`.
         """
         count = max(1, min(count_max, BATCH_ENTRIES_MAX, state.last_entry - first + 1))
-        locations = [state.locate(entry_id) for entry_id in range(first, first + count)]
+        ids = range(first, first + count)
+        bodies = self._held(state.ledger_id, ids, bytes_max)
+        if bodies:
+            self._loop.call_soon(then, bodies)
+            return
+        find = self._adds.find
+        on_disk = takewhile(lambda entry_id: find(state.ledger_id, entry_id) is None, ids)
+        locations = list(map(state.locate, on_disk))
         self._reads.submit(
             functools.partial(
                 self._reader.read_batch,
@@ -292,6 +301,19 @@ class Storage:
             ),
             then,
         )
+
+    def _held(self, ledger_id: LedgerId, ids: Iterable[EntryId], bytes_max: int) -> list[Buffer]:
+        """Return bodies that have no location yet, up to the first that has one or is too much."""
+        held: list[Buffer] = []
+        for entry_id in ids:
+            body = self._adds.find(ledger_id, entry_id)
+            if body is None:
+                break
+            bytes_max -= len(body) + LENGTH_SIZE
+            if held and bytes_max < 0:
+                break
+            held.append(body)
+        return held
 
     def list_entries(
         self, state: LedgerState, then: Callable[[list[EntryId] | Exception], None]

@@ -45,6 +45,10 @@ class BookieClient(Protocol):
     def bookie_id(self) -> BookieId:
         """Who answers."""
 
+    @property
+    def reads_batches(self) -> bool:
+        """Whether it takes a BatchReadRequest; v3 has none."""
+
     def submit(self, request: Request, reply: Reply) -> None:
         """Send a request; never blocks, never raises for the peer's faults. `reply` runs once."""
 
@@ -86,6 +90,8 @@ def _enqueue(
 class UnreachableBookie:
     """Stands for a bookie that nobody knows here: answers LOCAL_UNAVAILABLE to everything."""
 
+    reads_batches = False
+
     def __init__(self, bookie_id: BookieId) -> None:
         self.bookie_id = bookie_id
 
@@ -111,6 +117,8 @@ class TcpBookieClient:
     unknown. A request without an answer in time fails with LOCAL_TIMEOUT and the connection stays.
     Beyond its limits a request fails at once with ETOOMANYREQUESTS.
     """
+
+    reads_batches = False
 
     def __init__(
         self,

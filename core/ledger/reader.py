@@ -17,8 +17,10 @@ from core.ledger.recovery import LacSearch
 from core.ledger.schedule import Schedules
 from core.metadata.ledger_metadata import LedgerMetadata
 from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import Entry, read_entry, read_lac
+from protocol.bookkeeper.entry import MAX_FRAME_BYTES, Entry, read_entry, read_lac
 from protocol.bookkeeper.messages import (
+    BatchReadRequest,
+    BatchReadResponse,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
@@ -72,7 +74,8 @@ class LedgerReader:
         Shape: the caller bounds the range; payloads are views of what the bookies sent.
         Errors: EntryNotFound beyond the LAC; else when all replicas of an entry failed, the error
         that says most: CorruptData before BookieUnavailable before EntryNotFound.
-        Cost: one round trip per `window` entries.
+        Cost: one round trip per `window` entries, or per batch of up to 5 MiB where the ledger is
+        not striped and its bookies read batches.
         """
         if first < 0 or last > self._last_confirmed:
             raise EntryNotFound(
@@ -139,9 +142,15 @@ class LedgerReader:
 
 
 class _RangeRead:
-    """One range being read: asks ahead within the window, one replica after the other per entry."""
+    """One range being read: by batches from a bookie that has all of it, else entry by entry.
 
-    __slots__ = ("_entries", "_first", "_future", "_last", "_missing", "_next", "_reader")
+    Entry by entry it asks ahead within the window, one replica after the other. A batch that does
+    not begin with the entry that is next says nothing: that entry is asked for by itself.
+    """
+
+    __slots__ = (
+        "_batches", "_entries", "_first", "_future", "_last", "_missing", "_next", "_reader",
+    )  # fmt: skip
 
     def __init__(self, reader: LedgerReader, first: EntryId, last: EntryId) -> None:
         self._reader = reader
@@ -151,16 +160,64 @@ class _RangeRead:
         self._missing = last - first + 1
         self._entries: list[Entry | None] = [None] * self._missing
         self._future: asyncio.Future[list[Entry]] = asyncio.get_running_loop().create_future()
+        self._batches = self._missing > 1 and self._can_batch()
 
     def start(self) -> "asyncio.Future[list[Entry]]":
-        for _ in range(min(self._reader._window, self._missing)):
+        for _ in range(1 if self._batches else min(self._reader._window, self._missing)):
             self._ask_next()
         return self._future
 
+    def _can_batch(self) -> bool:
+        """Whether each bookie of the range's ensemble has all of it and reads batches."""
+        reader = self._reader
+        schedule = reader._schedules.of(self._first)
+        if schedule.write_quorum < len(schedule.ensemble):
+            return False
+        if reader._schedules.of(self._last) is not schedule:
+            return False
+        return all(reader._bookies.client(each).reads_batches for each in schedule.ensemble)
+
+    def _ask_batch(self) -> None:
+        """Ask the bookie that is next in turn for all that is left."""
+        reader, first = self._reader, self._next
+        bookie = reader._schedules.of(first).write_bookies(first)[0]
+        count = self._last - first + 1
+        request = BatchReadRequest(reader.ledger_id, first, count, MAX_FRAME_BYTES)
+        reader._bookies.client(bookie).submit(request, partial(self._on_batch, bookie))
+
+    def _on_batch(self, bookie: BookieId, response: Response) -> None:
+        if self._future.done():
+            return  # cancelled
+        bodies = response.bodies if isinstance(response, BatchReadResponse) else ()
+        reader, first, entry_id = self._reader, self._first, self._next
+        for body in bodies[: self._missing]:
+            try:
+                entry = read_entry(body, reader.ledger_id, entry_id, reader._digest)
+            except DecodeError as error:
+                logger.warning("entry_corrupt bookie=%s %s", bookie, error)
+                break
+            self._entries[entry_id - first] = entry
+            entry_id += 1
+        self._missing -= entry_id - self._next
+        is_news, self._next = entry_id > self._next, entry_id
+        if self._missing == 0:
+            self._finish()
+        elif is_news:
+            self._ask_next()
+        else:
+            self._ask_one()
+
     def _ask_next(self) -> None:
-        if self._next <= self._last:
-            entry_id, self._next = self._next, self._next + 1
-            self._ask(entry_id, self._reader._schedules.of(entry_id).write_bookies(entry_id), None)
+        if self._next > self._last:
+            return
+        if self._batches:
+            self._ask_batch()
+        else:
+            self._ask_one()
+
+    def _ask_one(self) -> None:
+        entry_id, self._next = self._next, self._next + 1
+        self._ask(entry_id, self._reader._schedules.of(entry_id).write_bookies(entry_id), None)
 
     def _ask(
         self, entry_id: EntryId, replicas: tuple[BookieId, ...], error: CoreError | None
@@ -186,9 +243,12 @@ class _RangeRead:
         self._entries[entry_id - self._first] = outcome
         self._missing -= 1
         if self._missing == 0:
-            self._future.set_result([entry for entry in self._entries if entry is not None])
+            self._finish()
         else:
             self._ask_next()
+
+    def _finish(self) -> None:
+        self._future.set_result([entry for entry in self._entries if entry is not None])
 
     def _on_replica_failed(
         self, entry_id: EntryId, replicas: tuple[BookieId, ...], error: CoreError

@@ -1,16 +1,24 @@
 """Batch reads: BookKeeper's limits, held against a plain loop over what is stored."""
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie.batch_read import BatchReads
+from bookie.entry_log_format import file_name, pack_location
+from bookie.entry_reader import EntryReader
+from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
+from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
+from core.errors import CorruptData
+from core.runtime.files import SystemFiles
 from protocol.bookkeeper.messages import (
     LAST_ENTRY,
     BatchReadRequest,
@@ -33,31 +41,14 @@ from tests.unit.bookie.world import (
 )
 
 MANY = 1 << 20
-
-
-class Entries:
-    """Reads of a dictionary, answered one turn later; counts what is asked at once."""
-
-    def __init__(self, entries: dict[int, bytes | Exception], refuse_from: int) -> None:
-        self._entries = entries
-        self._refuse_from = refuse_from
-        self.asked = 0
-
-    def fetch(
-        self, _state: object, entry_id: int, then: Callable[[bytes | Exception | None], None]
-    ) -> bool:
-        self.asked += 1
-        if self.asked > self._refuse_from:
-            return False
-        asyncio.get_running_loop().call_soon(then, self._entries.get(entry_id))
-        return True
+ANSWER_BYTES = 24 + 8 + 4
 
 
 def by_a_loop(
     entries: dict[int, bytes | Exception], first: int, count_max: int, bytes_max: int
 ) -> tuple[StatusCode, list[bytes]]:
     bodies: list[bytes] = []
-    used = 24 + 8 + 4
+    used = ANSWER_BYTES
     while count_max <= 0 or len(bodies) < count_max:
         body = entries.get(first + len(bodies))
         if not isinstance(body, bytes):
@@ -70,55 +61,112 @@ def by_a_loop(
     return StatusCode.EOK, bodies
 
 
-def batch(reads: Entries, request: BatchReadRequest, bytes_max: int) -> BatchReadResponse:
-    async def main() -> BatchReadResponse:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[BatchReadResponse] = loop.create_future()
-        batches = BatchReads(reads, bytes_max, lambda reply, r: reply(r))  # type: ignore[arg-type]
-        batches.read(LedgerState(L1, IndexHeader(KEY)), request, answer.set_result)
-        return await answer
+class Stored(NamedTuple):
+    """One entry of a log that was written by hand."""
 
-    return asyncio.run(main())
+    hole: int
+    """Bytes of others before it."""
+    size: int
+    log_id: int
+    fault: str
 
 
-stored = st.dictionaries(
-    st.integers(0, 25),
-    st.integers(0, 120).map(bytes) | st.just(OSError("damaged")),
-    max_size=26,
+@contextmanager
+def written(
+    entries: list[Stored],
+) -> Iterator[tuple[EntryReader, list[int], dict[int, bytes | Exception]]]:
+    """Write entry logs; yield a reader, where entries are (0: nowhere), and what to find there."""
+    with TemporaryDirectory() as folder:
+        dirs = LedgerDirs(SystemFiles(), [Path(folder)])
+        current = Path(folder) / "current"
+        current.mkdir()
+        logs = {1: bytearray(1024), 2: bytearray(1024)}
+        places: list[int] = []
+        expected: dict[int, bytes | Exception] = {}
+        for entry_id, (hole, size, log_id, fault) in enumerate(entries):
+            log = logs[log_id]
+            log += b"\xff" * hole
+            owner = L2 if fault == "another's" else L1
+            body = entry_body(owner, entry_id, b"x" * size)
+            length = -5 if fault == "no length" else len(body)
+            places.append(0 if fault == "missing" else pack_location(log_id, len(log) + 4))
+            log += length.to_bytes(4, "big", signed=True) + body
+            if fault == "none":
+                expected[entry_id] = body
+            elif fault != "missing":
+                expected[entry_id] = CorruptData(fault)
+        for log_id, log in logs.items():
+            (current / file_name(log_id)).write_bytes(log)
+        indexes = IndexFiles(SystemFiles(), dirs)
+        reader = EntryReader(SystemFiles(), dirs, indexes, files_max=1, pages_max=1)
+        yield reader, places, expected
+        reader.close()
+
+
+stored = st.builds(
+    Stored,
+    st.sampled_from([0, 0, 0, 7, 5000]),
+    st.integers(0, 120) | st.integers(3000, 9000),
+    st.sampled_from([1, 1, 1, 1, 2]),
+    st.sampled_from(["none"] * 12 + ["missing", "another's", "no length"]),
 )
 
 
-@given(stored, st.integers(0, 5), st.integers(-1, 30), st.integers(-5, 900), st.integers(0, 900))
+@given(st.lists(stored, min_size=1, max_size=20), st.integers(0, 5), st.integers(-5, 60_000))
 def test_a_batch_is_what_a_plain_loop_reads(
-    entries: dict[int, bytes | Exception],
-    first: int,
-    count_max: int,
-    asked_bytes: int,
-    bytes_max: int,
+    entries: list[Stored], first: int, bytes_max: int
 ) -> None:
+    with written(entries) as (reader, places, expected):
+        status, bodies = by_a_loop(expected, first, 0, bytes_max + ANSWER_BYTES)
+        if status is StatusCode.EIO:
+            with pytest.raises(CorruptData):
+                reader.read_batch(L1, first, places[first:], 0, bytes_max)
+        else:
+            assert reader.read_batch(L1, first, places[first:], 0, bytes_max) == bodies
+
+
+@given(
+    st.integers(0, 25),
+    st.integers(-1, 30),
+    st.integers(-5, 2500) | st.just(MANY),
+    st.integers(0, 2500),
+)
+def test_the_limits_of_request_and_bookie(
+    first: int, count_max: int, asked_bytes: int, bytes_max: int
+) -> None:
+    bodies: dict[int, bytes | Exception] = {i: entry_body(L1, i, bytes(i * 7)) for i in range(20)}
+    reads = Reads(bodies)
+    answers: list[BatchReadResponse] = []
+    batches = BatchReads(reads, bytes_max, lambda reply, r: reply(r))  # type: ignore[arg-type]
     request = BatchReadRequest(L1, first, count_max, asked_bytes)
-    answer = batch(Entries(entries, 10**6), request, bytes_max)
-    expected = by_a_loop(entries, first, count_max, min(asked_bytes, bytes_max))
-    assert (answer.status, list(answer.bodies)) == expected
-    assert (answer.ledger_id, answer.entry_id) == (L1, first)
+    batches.read(LedgerState(L1, IndexHeader(KEY)), request, answers.append)
+    expected = by_a_loop(bodies, first, count_max, min(asked_bytes, bytes_max))
+    assert [(each.status, list(each.bodies)) for each in answers] == [expected]
+    assert [(each.ledger_id, each.entry_id) for each in answers] == [(L1, first)]
+    reads.is_full = True
+    batches.read(LedgerState(L1, IndexHeader(KEY)), request, answers.append)
+    assert answers[1] == BatchReadResponse(StatusCode.ETOOMANYREQUESTS, L1, first)
 
 
-@given(st.integers(0, 40))
-def test_a_refused_read_ends_the_batch_with_what_is_there(refuse_from: int) -> None:
-    entries: dict[int, bytes | Exception] = {i: bytes((i,)) for i in range(30)}
-    reads = Entries(entries, refuse_from)
-    answer = batch(reads, BatchReadRequest(L1, 0, 0, MANY), MANY)
-    if refuse_from == 0:
-        assert (answer.status, answer.bodies) == (StatusCode.ETOOMANYREQUESTS, ())
-    else:
-        assert answer.status is StatusCode.EOK
-        assert list(answer.bodies) == [bytes((i,)) for i in range(len(answer.bodies))]
-        assert len(answer.bodies) >= min(30, refuse_from) - 8
+class Reads:
+    """Batches of a dictionary, by the same plain loop."""
+
+    def __init__(self, entries: dict[int, bytes | Exception]) -> None:
+        self._entries = entries
+        self.is_full = False
+
+    def fetch_batch(
+        self, _state: object, first: int, count: int, bytes_max: int, then: Callable[[Any], None]
+    ) -> bool:
+        if not self.is_full:
+            then(by_a_loop(self._entries, first, count, bytes_max + ANSWER_BYTES)[1])
+        return not self.is_full
 
 
-def test_of_a_real_bookie(tmp_path: Path) -> None:
+@pytest.mark.parametrize("journal_write_data", [False, True], ids=["direct", "journaled"])
+def test_of_a_real_bookie(tmp_path: Path, journal_write_data: bool) -> None:
     async def story() -> None:
-        bookie = await open_small(tmp_path)
+        bookie = await open_small(tmp_path, journal_write_data=journal_write_data)
         for entry_id in range(20):
             await ask(bookie, add(L1, entry_id, b"%d" % entry_id))
         bodies = tuple(entry_body(L1, i, b"%d" % i) for i in range(20))
@@ -126,10 +174,15 @@ def test_of_a_real_bookie(tmp_path: Path) -> None:
         assert answer == BatchReadResponse(StatusCode.EOK, L1, 3, bodies[3:8])
         answer = await ask(bookie, BatchReadRequest(L1, 10, 0, MANY))
         assert answer.bodies == bodies[10:]
+        await bookie.checkpoint()  # from here on the index file knows where entries are
+        answer = await ask(bookie, BatchReadRequest(L1, 2, 15, MANY))
+        assert answer.bodies == bodies[2:17]
+        assert (await ask(bookie, BatchReadRequest(L1, 0, 100, MANY))).bodies == bodies
         answer = await ask(bookie, BatchReadRequest(L1, LAST_ENTRY, 0, MANY))
         assert answer == BatchReadResponse(StatusCode.EOK, L1, LAST_ENTRY, bodies[-1:])
-        answer = await ask(bookie, BatchReadRequest(L1, 20, 5, MANY))
-        assert answer == BatchReadResponse(StatusCode.ENOENTRY, L1, 20)
+        for nowhere in (20, 2**31 - 1, 2**31, 2**63 - 1):
+            answer = await ask(bookie, BatchReadRequest(L1, nowhere, 5, MANY))
+            assert answer == BatchReadResponse(StatusCode.ENOENTRY, L1, nowhere)
         answer = await ask(bookie, BatchReadRequest(L2, 0, 5, MANY))
         assert answer == BatchReadResponse(StatusCode.ENOLEDGER, L2, 0)
         answer = await ask(bookie, BatchReadRequest(L1, -2, 5, MANY))

@@ -13,6 +13,8 @@ from protocol.bookkeeper.entry import pack_entry, pack_lac, read_entry, read_lac
 from protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
     ForceLedgerRequest,
     ReadLacRequest,
     ReadLacResponse,
@@ -237,5 +239,29 @@ class BookieContract:
             response = await ask(client, add_request(1, ledger_id=other, key=OTHER_KEY))
             assert response.status is StatusCode.EOK
             assert payload_of(await ask(client, ReadRequest(L7, 0)), 0) == b"seven"
+
+        self.run(story)
+
+    def test_a_batch_is_the_entries_up_to_the_first_that_is_not_there(self) -> None:
+        async def story(client: BookieClient) -> None:
+            if not client.reads_batches:
+                return
+            for entry_id in (0, 1, 2, 3, 5):
+                await ask(client, add_request(entry_id, b"%d" % entry_id))
+            response = await ask(client, BatchReadRequest(L7, 1, 10, 1 << 20))
+            assert isinstance(response, BatchReadResponse)
+            assert response.status is StatusCode.EOK
+            payloads = [
+                bytes(read_entry(body, L7, entry_id, DIGEST).payload)
+                for entry_id, body in enumerate(response.bodies, 1)
+            ]
+            assert payloads == [b"1", b"2", b"3"]
+            response = await ask(client, BatchReadRequest(L7, 0, 2, 1 << 20))
+            assert isinstance(response, BatchReadResponse)
+            assert len(response.bodies) == 2
+            missing = await ask(client, BatchReadRequest(L7, 4, 10, 1 << 20))
+            assert missing == BatchReadResponse(StatusCode.ENOENTRY, L7, 4)
+            nowhere = await ask(client, BatchReadRequest(LedgerId(8), 0, 10, 1 << 20))
+            assert nowhere == BatchReadResponse(StatusCode.ENOLEDGER, LedgerId(8), 0)
 
         self.run(story)

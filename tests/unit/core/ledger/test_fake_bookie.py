@@ -5,4 +5,6 @@ from tests.unit.core.ledger.fake_bookie import FakeBookie
 
 class TestFakeBookie(BookieContract):
     async def open_client(self) -> BookieClient:
-        return FakeBookie("b1")
+        bookie = FakeBookie("b1")
+        bookie.reads_batches = True
+        return bookie
