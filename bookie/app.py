@@ -5,11 +5,12 @@ before there is an answer). Order at end: the other way round. kill -9 is safe a
 """
 
 import asyncio
+from functools import partial
 
 from typing_extensions import override
 
 from bookie.config import BookieConfig
-from bookie.gc import GarbageCollector, Removed
+from bookie.gc import GarbageCollector, ListLedgers, Removed
 from bookie.identity import check_cookies, lock_directories, unlock_directories
 from bookie.requests import Bookie
 from bookie.server import BookieServer
@@ -17,12 +18,13 @@ from bookie.storage import Storage
 from core.errors import NodeExists
 from core.metadata.bookie_service_info import rpc_service_info
 from core.metadata.layout import LedgerPaths
+from core.metadata.ledger_tree import all_ledgers
 from core.metadata.registration import STALE_WAIT_MS, BookieRegistration
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from core.runtime.files import Files
 from core.runtime.metrics import Metrics
-from protocol.ids import BookieId, LedgerId
+from protocol.ids import BookieId
 
 
 async def open_bookie(
@@ -38,13 +40,16 @@ async def open_bookie(
     """
     locks = lock_directories(config, files)
     try:
-        await check_cookies(config, store, files)
+        instance_id = await check_cookies(config, store, files)
         storage = Storage(config, clock, files)
         await storage.open()
     except BaseException:
         unlock_directories(locks, files)
         raise
-    bookie = OpenBookie(config, storage, store, files, locks)
+    list_ledgers = None
+    if store is not None:
+        list_ledgers = partial(all_ledgers, store, config.ledgers_root, instance_id)
+    bookie = OpenBookie(config, storage, list_ledgers, files, locks)
     if metrics is not None:
         metrics.register("bookie", bookie.metrics, bookie=config.identity)
     return bookie
@@ -57,17 +62,15 @@ class OpenBookie(Bookie):
         self,
         config: BookieConfig,
         storage: Storage,
-        store: MetadataStore | None,
+        list_ledgers: ListLedgers | None,
         files: Files,
         locks: list[int],
     ) -> None:
         super().__init__(config, storage)
         self.bookie_id = BookieId(config.identity)
-        self._store = store
-        self._paths = LedgerPaths(config.ledgers_root)
         self._locks = locks
         self._files = files
-        self._collector = GarbageCollector(storage, files, self._list_ledgers)
+        self._collector = list_ledgers and GarbageCollector(storage, files, list_ledgers)
         self._upkeep = storage.upkeep
 
     @override
@@ -88,32 +91,11 @@ class OpenBookie(Bookie):
     async def collect_garbage(self) -> Removed:
         """Remove the ledgers that the metadata does not have, and the entry logs left empty.
 
-        Without a metadata store nothing is ever removed.
+        Without a metadata store, or with another cluster's, nothing is ever removed.
         """
-        if self._store is None:
+        if self._collector is None:
             return Removed([], [])
         return await self._collector.collect()
-
-    async def _list_ledgers(self) -> set[LedgerId]:
-        assert self._store is not None, "only with a store"
-        await self._store.get(self._paths.instance_id)  # an empty root would remove everything
-        return await list_ledgers(self._store, self._paths)
-
-
-async def list_ledgers(store: MetadataStore, paths: LedgerPaths) -> set[LedgerId]:
-    """Return every ledger that has metadata. Errors: CoreError, never a partial list."""
-    found: set[LedgerId] = set()
-    pending = [paths.root]
-    while pending:
-        parent = pending.pop()
-        for name in await store.children(parent):
-            path = f"{parent}/{name}"
-            ledger_id = paths.ledger_id(path)
-            if ledger_id is not None:
-                found.add(ledger_id)
-            elif name.isascii() and name.isdigit():
-                pending.append(path)
-    return found
 
 
 class BookieProcess:

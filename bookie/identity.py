@@ -39,9 +39,10 @@ def unlock_directories(locks: list[int], files: Files) -> None:
         files.close(fd)
 
 
-async def check_cookies(config: BookieConfig, store: MetadataStore | None, files: Files) -> None:
+async def check_cookies(config: BookieConfig, store: MetadataStore | None, files: Files) -> str:
     """Give a new bookie its cookies; refuse another bookie's directories, or a lost disk.
 
+    Return the cluster's instance id, empty without a store.
     Errors: InvalidCookie, OSError, CoreError.
     """
     paths = LedgerPaths(config.ledgers_root)
@@ -67,6 +68,7 @@ async def check_cookies(config: BookieConfig, store: MetadataStore | None, files
     if store is not None and not registered:
         path = paths.cookie(BookieId(own.bookie_id))
         await store.create(path, format_cookie(own), parents=True)
+    return own.instance_id
 
 
 def _directories(config: BookieConfig) -> list[Path]:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Final
 
-from core.errors import NodeExists, NoNode
+from core.errors import CorruptData, NodeExists, NoNode
 from core.metadata.layout import LAYOUT_TEXT, LEDGERS_ROOT, LedgerPaths, check_layout
 from core.metadata.store import Create, MetadataStore
 from protocol.ids import LedgerId
@@ -58,6 +58,20 @@ async def ledger_ranges(
             if pattern.fullmatch(name):
                 async for ids in _walk(store, LedgerPaths(root), f"{root}/{name}", depth):
                     yield ids
+
+
+async def all_ledgers(store: MetadataStore, root: str, instance_id: str) -> set[LedgerId]:
+    """Return every ledger that was made before this call, for those who remove the others.
+
+    Errors: CorruptData when the cluster is not `instance_id`, NoNode when it is gone; any CoreError
+    means that nothing is known.
+    """
+    await store.sync()  # a server that lags behind would not know the newest ledgers
+    path = LedgerPaths(root).instance_id
+    found = (await store.get(path)).data.decode(errors="replace")
+    if found != instance_id:
+        raise CorruptData(f"{path} is {found!r} and not {instance_id!r}: another cluster")
+    return {ledger_id async for ids in ledger_ranges(store, root) for ledger_id in ids}
 
 
 async def _walk(

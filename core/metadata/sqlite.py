@@ -172,6 +172,10 @@ class SqliteStore:
         check_ops(ops)
         return await self._submit_write(lambda tree: tree.multi(ops, self._clock.now_ms()))
 
+    async def sync(self) -> None:
+        """Do nothing but wait for what was asked before: one process owns the file."""
+        await self._submit(lambda _: None)
+
     async def close(self) -> None:
         """End the session after what waits: its ephemeral nodes go. Idempotent.
 

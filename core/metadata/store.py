@@ -144,5 +144,11 @@ class MetadataStore(Protocol):
         Errors: the first failing op's own error, its message naming the op.
         """
 
+    async def sync(self) -> None:
+        """Make this client's later reads see everything that anybody did before this call.
+
+        Reads alone may lag behind other clients' writes, by how far a ZooKeeper follower lags.
+        """
+
     async def close(self) -> None:
         """End the session: its ephemeral nodes go. Idempotent."""

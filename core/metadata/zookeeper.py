@@ -170,6 +170,10 @@ class ZookeeperStore:
                 self._names.on_gone(op.path)
         return cast("list[int]", versions)
 
+    async def sync(self) -> None:
+        """Make later reads see everything that was done before, through whichever server."""
+        await self._session.ask(lambda link, done: link.sync(done))
+
     async def close(self) -> None:
         """End the session: its ephemeral nodes go. Idempotent. Waits one session timeout at most.
 

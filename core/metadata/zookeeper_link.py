@@ -230,6 +230,11 @@ class ZookeeperLink:
         self._ask("multi", done, partial(_versions, ops))
         transaction.commit_async()
 
+    def sync(self, done: Done) -> None:
+        """Answer once the server has caught up with the leader."""
+        self._ask("sync", done, lambda _: None)
+        self._client.sync_async("/")
+
     def _ask(self, path: str, done: Done, convert: Callable[[Any], Any]) -> None:
         """Make the next request's result call `done` on the loop."""
         self._handler.first = partial(self._answered, path, done, convert)

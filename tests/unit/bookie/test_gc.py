@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from bookie.app import OpenBookie, list_ledgers, open_bookie
+from bookie.app import OpenBookie, open_bookie
 from bookie.errors import InvalidCookie
 from bookie.gc import GarbageCollector
 from core.metadata.layout import LedgerPaths
+from core.metadata.ledger_tree import all_ledgers
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
 from core.runtime.files import SystemFiles
@@ -47,7 +48,6 @@ def test_collection(tmp_path: Path) -> None:
         before = logs(tmp_path)
         assert len(before) == 8
         assert await bookie.collect_garbage() == ([], [])
-        assert await list_ledgers(store, PATHS) == {1, 2, 3, 2**40}
 
         await store.delete(PATHS.ledger(LedgerId(1)))
         removed = await bookie.collect_garbage()
@@ -160,6 +160,22 @@ def lose_data(tmp_path: Path) -> None:
     lose_cookie(tmp_path)
 
 
+def test_metadata_of_another_cluster_removes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(tmp_path)
+        bookie = await open_with_store(tmp_path, store)
+        await ask(bookie, add(LedgerId(1), 0))
+        await store.set(PATHS.instance_id, b"instance-2")  # formatted under a running bookie
+        assert await bookie.collect_garbage() == ([], [])
+        assert (await ask(bookie, read(LedgerId(1), 0))).status is StatusCode.EOK
+        await store.set(PATHS.instance_id, b"instance-1")
+        assert (await bookie.collect_garbage()).ledgers == [1]
+        await bookie.close()
+        await store.close()
+
+    run(story)
+
+
 def test_a_ledger_made_while_the_metadata_is_read_lives(tmp_path: Path) -> None:
     async def story() -> None:
         store = await open_store(tmp_path)
@@ -167,7 +183,7 @@ def test_a_ledger_made_while_the_metadata_is_read_lives(tmp_path: Path) -> None:
         made = LedgerId(7)
 
         async def list_then_make() -> set[LedgerId]:
-            living = await list_ledgers(store, PATHS)
+            living = await all_ledgers(store, PATHS.root, "instance-1")
             await store.create(PATHS.ledger(made), b"", parents=True)
             assert (await ask(bookie, add(made, 0))).status is StatusCode.EOK
             return living

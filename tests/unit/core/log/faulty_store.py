@@ -46,6 +46,10 @@ class FaultyStore:
     def on_session(self, listener: SessionListener) -> None:
         self._inner.on_session(listener)
 
+    async def sync(self) -> None:
+        self._check()
+        await self._inner.sync()
+
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         self._check()
         return await self._inner.get(path, watch)

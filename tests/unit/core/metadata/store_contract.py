@@ -10,8 +10,17 @@ from typing import Any
 
 import pytest
 
-from core.errors import BadVersion, MetadataConflict, NodeExists, NoNode, NotEmpty, Unavailable
+from core.errors import (
+    BadVersion,
+    MetadataConflict,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    OverCapacity,
+    Unavailable,
+)
 from core.metadata.store import (
+    NODE_BYTES_MAX,
     Check,
     Create,
     Delete,
@@ -348,6 +357,57 @@ class MetadataStoreContract:
                 group.create_task(store.create("/a")).cancel()
                 group.create_task(store.create("/b"))
             assert await store.exists("/b") is not None
+
+        self.run(story)
+
+    def test_sync_comes_after_what_was_asked_before(self) -> None:
+        async def story(store: MetadataStore) -> None:
+            async with asyncio.TaskGroup() as group:
+                made = group.create_task(store.create("/a"))
+                synced = group.create_task(store.sync())
+                await asyncio.wait([synced])
+                assert made.done()
+
+        self.run(story)
+
+    def test_node_holds_a_megabyte_and_not_more(self) -> None:
+        async def story(store: MetadataStore) -> None:
+            full, half = bytes(NODE_BYTES_MAX), bytes(NODE_BYTES_MAX // 2 + 1)
+            await store.create("/a", full)
+            assert await store.set("/a", full) == 1
+            await store.multi([SetData("/a", full)])
+            assert (await store.get("/a")).data == full
+            with pytest.raises(OverCapacity):
+                await store.create("/b", full + b"x")
+            with pytest.raises(OverCapacity):
+                await store.set("/a", full + b"x")
+            with pytest.raises(OverCapacity):
+                await store.multi([SetData("/a", half), Create("/b", half)])
+            assert await store.children("/a") == []
+
+        self.run(story)
+
+    @pytest.mark.parametrize("path", ["", "a", "/a/", "//a", "/a/../b", "/."])
+    def test_what_is_no_path_is_our_bug(self, path: str) -> None:
+        async def story(store: MetadataStore) -> None:
+            for ask in (
+                store.get(path),
+                store.exists(path),
+                store.children(path),
+                store.create(path),
+                store.set(path, b""),
+                store.delete(path),
+                store.multi([Create(path)]),
+            ):
+                with pytest.raises(ValueError, match="not a node path"):
+                    await ask
+
+        self.run(story)
+
+    def test_root_stays(self) -> None:
+        async def story(store: MetadataStore) -> None:
+            with pytest.raises(NotEmpty):
+                await store.delete("/")
 
         self.run(story)
 

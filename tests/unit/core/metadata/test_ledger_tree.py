@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from core.errors import CorruptData
+from core.errors import CorruptData, NoNode
 from core.metadata.layout import LAYOUT_TEXT, LedgerPaths
-from core.metadata.ledger_tree import initialize_layout, ledger_ranges
+from core.metadata.ledger_tree import all_ledgers, initialize_layout, ledger_ranges
 from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
 from core.runtime.clock import ManualClock
@@ -79,5 +79,19 @@ def test_all_ledgers_are_found_in_order(tmp_path: Path) -> None:
         ranges = [found async for found in ledger_ranges(store)]
         assert [ledger_id for found in ranges for ledger_id in found] == ids
         assert ranges[0] == [0, 1, 9999]
+
+    run(tmp_path, story)
+
+
+def test_ledgers_of_another_cluster_are_not_taken_for_all(tmp_path: Path) -> None:
+    async def story(store: MetadataStore) -> None:
+        await initialize_layout(store, instance_id="ours")
+        await store.create(LedgerPaths().ledger(LedgerId(7)), parents=True)
+        assert await all_ledgers(store, "/ledgers", "ours") == {7}
+        with pytest.raises(CorruptData, match="another cluster"):
+            await all_ledgers(store, "/ledgers", "former")
+        await store.delete("/ledgers/INSTANCEID")
+        with pytest.raises(NoNode):
+            await all_ledgers(store, "/ledgers", "ours")
 
     run(tmp_path, story)
