@@ -9,6 +9,7 @@ import logging
 from functools import partial
 
 from core.errors import BookieUnavailable, CoreError, CorruptData, EntryNotFound
+from core.ledger.batch_read import batch_client, read_in_batches
 from core.ledger.bookie_client import ask_all
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
@@ -17,10 +18,8 @@ from core.ledger.recovery import LacSearch
 from core.ledger.schedule import Schedules
 from core.metadata.ledger_metadata import LedgerMetadata
 from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES, Entry, read_entry, read_lac
+from protocol.bookkeeper.entry import Entry, read_entry, read_lac
 from protocol.bookkeeper.messages import (
-    BatchReadRequest,
-    BatchReadResponse,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
@@ -84,10 +83,18 @@ class LedgerReader:
             )
         if last < first:
             return []
-        entries = await _RangeRead(self, first, last).start()
+        entries = await self._read_in_batches(first, last)
+        if len(entries) <= last - first:
+            entries += await _RangeRead(self, first + len(entries), last).start()
         self._nodes.metrics.reads_total += len(entries)
         self.note_confirmed(entries[-1].lac)
         return entries
+
+    async def _read_in_batches(self, first: EntryId, last: EntryId) -> list[Entry]:
+        client = batch_client(self._schedules, first, last, self._bookies.client)
+        if client is None:
+            return []
+        return await read_in_batches(client, self.ledger_id, self._digest, first, last)
 
     async def read_last_confirmed(self) -> EntryId:
         """Ask the metadata and then the bookies how far the ledger is confirmed; return the LAC.
@@ -142,15 +149,9 @@ class LedgerReader:
 
 
 class _RangeRead:
-    """One range being read: by batches from a bookie that has all of it, else entry by entry.
+    """One range being read: asks ahead within the window, one replica after the other per entry."""
 
-    Entry by entry it asks ahead within the window, one replica after the other. A batch that does
-    not begin with the entry that is next says nothing: that entry is asked for by itself.
-    """
-
-    __slots__ = (
-        "_batches", "_entries", "_first", "_future", "_last", "_missing", "_next", "_reader",
-    )  # fmt: skip
+    __slots__ = ("_entries", "_first", "_future", "_last", "_missing", "_next", "_reader")
 
     def __init__(self, reader: LedgerReader, first: EntryId, last: EntryId) -> None:
         self._reader = reader
@@ -160,64 +161,16 @@ class _RangeRead:
         self._missing = last - first + 1
         self._entries: list[Entry | None] = [None] * self._missing
         self._future: asyncio.Future[list[Entry]] = asyncio.get_running_loop().create_future()
-        self._batches = self._missing > 1 and self._can_batch()
 
     def start(self) -> "asyncio.Future[list[Entry]]":
-        for _ in range(1 if self._batches else min(self._reader._window, self._missing)):
+        for _ in range(min(self._reader._window, self._missing)):
             self._ask_next()
         return self._future
 
-    def _can_batch(self) -> bool:
-        """Whether each bookie of the range's ensemble has all of it and reads batches."""
-        reader = self._reader
-        schedule = reader._schedules.of(self._first)
-        if schedule.write_quorum < len(schedule.ensemble):
-            return False
-        if reader._schedules.of(self._last) is not schedule:
-            return False
-        return all(reader._bookies.client(each).reads_batches for each in schedule.ensemble)
-
-    def _ask_batch(self) -> None:
-        """Ask the bookie that is next in turn for all that is left."""
-        reader, first = self._reader, self._next
-        bookie = reader._schedules.of(first).write_bookies(first)[0]
-        count = self._last - first + 1
-        request = BatchReadRequest(reader.ledger_id, first, count, MAX_FRAME_BYTES)
-        reader._bookies.client(bookie).submit(request, partial(self._on_batch, bookie))
-
-    def _on_batch(self, bookie: BookieId, response: Response) -> None:
-        if self._future.done():
-            return  # cancelled
-        bodies = response.bodies if isinstance(response, BatchReadResponse) else ()
-        reader, first, entry_id = self._reader, self._first, self._next
-        for body in bodies[: self._missing]:
-            try:
-                entry = read_entry(body, reader.ledger_id, entry_id, reader._digest)
-            except DecodeError as error:
-                logger.warning("entry_corrupt bookie=%s %s", bookie, error)
-                break
-            self._entries[entry_id - first] = entry
-            entry_id += 1
-        self._missing -= entry_id - self._next
-        is_news, self._next = entry_id > self._next, entry_id
-        if self._missing == 0:
-            self._finish()
-        elif is_news:
-            self._ask_next()
-        else:
-            self._ask_one()
-
     def _ask_next(self) -> None:
-        if self._next > self._last:
-            return
-        if self._batches:
-            self._ask_batch()
-        else:
-            self._ask_one()
-
-    def _ask_one(self) -> None:
-        entry_id, self._next = self._next, self._next + 1
-        self._ask(entry_id, self._reader._schedules.of(entry_id).write_bookies(entry_id), None)
+        if self._next <= self._last:
+            entry_id, self._next = self._next, self._next + 1
+            self._ask(entry_id, self._reader._schedules.of(entry_id).write_bookies(entry_id), None)
 
     def _ask(
         self, entry_id: EntryId, replicas: tuple[BookieId, ...], error: CoreError | None
@@ -243,12 +196,9 @@ class _RangeRead:
         self._entries[entry_id - self._first] = outcome
         self._missing -= 1
         if self._missing == 0:
-            self._finish()
+            self._future.set_result([entry for entry in self._entries if entry is not None])
         else:
             self._ask_next()
-
-    def _finish(self) -> None:
-        self._future.set_result([entry for entry in self._entries if entry is not None])
 
     def _on_replica_failed(
         self, entry_id: EntryId, replicas: tuple[BookieId, ...], error: CoreError
