@@ -173,6 +173,17 @@ class TcpBookieClient:
             self._channel = None
         self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
 
+    def disconnect_if_idle(self) -> bool:
+        """Close the connection unless an answer is owed; tell whether there is none now.
+
+        The next request connects again.
+        """
+        if self._outstanding or self._connecting:
+            return False
+        if self._channel is not None:
+            self._channel.close()
+        return True
+
     # -- FrameUser: what the connection tells ---
 
     def on_open(self, channel: FrameChannel) -> None:

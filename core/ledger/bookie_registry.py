@@ -4,19 +4,30 @@
 the past name bookies that are gone.
 """
 
+import asyncio
+import contextlib
+import logging
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
-from core.errors import BookieUnavailable
+from core.errors import BookieUnavailable, CoreError, NoNode, Unavailable
 from core.ledger.bookie_client import BookieClient, TcpBookieClient, UnreachableBookie
 from core.ledger.config import BookieClientConfig
 from core.ledger.metrics import BookieClientMetrics
+from core.ledger.read_order import Standing
 from core.metadata.bookie_service_info import decode_service_info
 from core.metadata.layout import LEDGERS_ROOT, LedgerPaths
-from core.metadata.store import MetadataStore, Node
+from core.metadata.store import MetadataStore, Node, WatchEvent
+from core.runtime.tasks import Tasks
 from protocol.ids import BookieId
 
+logger = logging.getLogger(__name__)
+
 READ_ONLY_NODE = "readonly"
+
+_REREADS_MAX: Final = 12
+_REREAD_S: Final = 0.1
+_REREAD_S_MAX: Final = 5.0
 
 
 class BookieRegistry(Protocol):
@@ -28,6 +39,13 @@ class BookieRegistry(Protocol):
     def client(self, bookie_id: BookieId) -> BookieClient:
         """Return the client of a bookie; always the same one, which the registry closes."""
 
+    def standing(self, bookie_id: BookieId) -> Standing:
+        """Return how a bookie is registered as far as is known; AVAILABLE if nothing is."""
+
+    @property
+    def version(self) -> int:
+        """Rises when a standing may have changed."""
+
     async def close(self) -> None:
         """Close all clients. Idempotent."""
 
@@ -37,10 +55,15 @@ class LocalBookies:
 
     def __init__(self, clients: Iterable[BookieClient]) -> None:
         self._clients = {client.bookie_id: client for client in clients}
+        self.version = 0
 
     async def available(self) -> list[BookieId]:
         """Return all of them."""
         return sorted(self._clients)
+
+    def standing(self, bookie_id: BookieId) -> Standing:
+        """Return AVAILABLE or GONE."""
+        return Standing.AVAILABLE if bookie_id in self._clients else Standing.GONE
 
     def client(self, bookie_id: BookieId) -> BookieClient:
         """Return the bookie's client, or one that answers for a bookie that is not here."""
@@ -53,7 +76,13 @@ class LocalBookies:
 
 
 class RegisteredBookies:
-    """Bookies over TCP, found where they register themselves. One connection per bookie."""
+    """Bookies over TCP, found where they register themselves. One connection per bookie.
+
+    The lists of bookies are read when they are first asked for and again when they change, so a
+    call costs no round trip. After a lost session or a failed read they are read again, with
+    growing pauses, `_REREADS_MAX` times; then with the next call. Addresses are remembered until
+    the bookie's node changes, and beyond that while the metadata cannot be reached.
+    """
 
     def __init__(
         self,
@@ -66,12 +95,35 @@ class RegisteredBookies:
         self._paths = LedgerPaths(root)
         self._config = config or BookieClientConfig()
         self._clients: dict[BookieId, TcpBookieClient] = {}
+        self._tasks = Tasks("bookie_registry")
+        self._writable: list[BookieId] = []
+        self._standings: dict[BookieId, Standing] | None = None
+        self._is_stale = True
+        self._is_rereading = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._hurry: asyncio.Future[None] | None = None
+        self._addresses: dict[BookieId, tuple[str, int]] = {}
+        self._current: set[BookieId] = set()
+        """Bookies whose address is that of their node, by its watch."""
+        self._leaving: dict[BookieId, asyncio.TimerHandle] = {}
+        self._is_closed = False
+        self.version = 0
         self.metrics = BookieClientMetrics()
 
     async def available(self) -> list[BookieId]:
-        """Return the bookies that are registered as writable."""
-        names = await self._store.children(self._paths.available)
-        return [BookieId(name) for name in names if name != READ_ONLY_NODE]
+        """Return the bookies that are registered as writable, sorted.
+
+        Errors: Unavailable while the metadata cannot be read; NoNode: nobody formatted it.
+        """
+        if self._is_stale:
+            await self._reread_now()
+        return list(self._writable)
+
+    def standing(self, bookie_id: BookieId) -> Standing:
+        """Return how a bookie was registered when the lists were last read."""
+        if self._standings is None:
+            return Standing.AVAILABLE
+        return self._standings.get(bookie_id, Standing.GONE)
 
     def client(self, bookie_id: BookieId) -> BookieClient:
         """Return the bookie's client; its address is looked up whenever it connects."""
@@ -83,19 +135,139 @@ class RegisteredBookies:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._is_closed = True
+        for timer in self._leaving.values():
+            timer.cancel()
+        await self._tasks.close()
+        self._answer(Unavailable("the registry of bookies is closed"))
         for client in self._clients.values():
             await client.close()
 
+    # -- the lists ---
+
+    async def _reread_now(self) -> None:
+        """Wait for the next reading of the lists. Errors: that of the reading."""
+        if self._is_closed:
+            raise Unavailable("the registry of bookies is closed")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._start_rereading()
+        if self._hurry is not None and not self._hurry.done():
+            self._hurry.set_result(None)
+        await waiter
+
+    def _start_rereading(self) -> None:
+        if not self._is_rereading and not self._is_closed:
+            self._is_rereading = True
+            self._tasks.start(self._reread(), "reread")
+
+    async def _reread(self) -> None:
+        """Read the lists until they are as they are now, or for `_REREADS_MAX` failures."""
+        failures = 0
+        try:
+            while self._is_stale and failures < _REREADS_MAX:
+                try:
+                    await self._read_lists()
+                except CoreError as error:
+                    failures += 1
+                    logger.warning("bookies_unread failures=%d error=%s", failures, error)
+                    self._answer(error)
+                    await self._pause(min(_REREAD_S * 2 ** (failures - 1), _REREAD_S_MAX))
+                else:
+                    self._answer(None)
+        finally:
+            self._is_rereading = False
+        if self._waiting:  # they came during the last pause
+            self._start_rereading()
+
+    async def _read_lists(self) -> None:
+        self._is_stale = False  # before reading: what changes meanwhile is read again
+        try:
+            writable = await self._store.children(self._paths.available, self._on_lists_changed)
+            read_only = []
+            if READ_ONLY_NODE in writable:
+                read_only = await self._store.children(
+                    self._paths.read_only, self._on_lists_changed
+                )
+        except BaseException:
+            self._is_stale = True
+            raise
+        standings = {BookieId(name): Standing.READ_ONLY for name in read_only}
+        self._writable = [BookieId(name) for name in writable if name != READ_ONLY_NODE]
+        standings |= dict.fromkeys(self._writable, Standing.AVAILABLE)
+        if standings != self._standings:
+            self._standings = standings
+            self.version += 1
+            self._watch_leavers()
+
+    def _on_lists_changed(self, _path: str, _event: WatchEvent) -> None:
+        self._is_stale = True
+        self._start_rereading()
+
+    async def _pause(self, pause_s: float) -> None:
+        self._hurry = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._hurry], timeout=pause_s)
+        self._hurry = None
+
+    def _answer(self, error: CoreError | None) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    # -- connections of bookies that went away ---
+
+    def _watch_leavers(self) -> None:
+        """Close the connections of bookies that are gone for a while and owe no answer."""
+        for bookie in self._clients:
+            if self.standing(bookie) is not Standing.GONE:
+                timer = self._leaving.pop(bookie, None)
+                if timer is not None:
+                    timer.cancel()
+            elif bookie not in self._leaving:
+                self._close_later(bookie)
+
+    def _close_later(self, bookie: BookieId) -> None:
+        loop = asyncio.get_running_loop()
+        delay_s = self._config.vanished_close_ms / 1000
+        self._leaving[bookie] = loop.call_later(delay_s, self._close_vanished, bookie)
+
+    def _close_vanished(self, bookie: BookieId) -> None:
+        if self._clients[bookie].disconnect_if_idle():
+            del self._leaving[bookie]
+        else:
+            self._close_later(bookie)
+
+    # -- addresses ---
+
     async def _address(self, bookie_id: BookieId) -> tuple[str, int]:
-        node = await self._registration(bookie_id)
+        known = self._addresses.get(bookie_id)
+        if known is not None and bookie_id in self._current:
+            return known
+        self._current.add(bookie_id)
+        try:
+            node = await self._registration(bookie_id)
+        except BaseException as error:
+            self._current.discard(bookie_id)
+            if isinstance(error, Unavailable) and known is not None:
+                return known  # the bookie may well be where it was
+            raise
         door = decode_service_info(node.data, bookie_id).rpc()
         if door is None:
+            self._current.discard(bookie_id)
             raise BookieUnavailable(f"bookie {bookie_id} does not speak bookie-rpc")
+        self._addresses[bookie_id] = (door.host, door.port)
         return door.host, door.port
 
     async def _registration(self, bookie_id: BookieId) -> Node:
         for path in (self._paths.bookie(bookie_id), self._paths.read_only_bookie(bookie_id)):
-            node = await self._store.exists(path)
-            if node is not None:
-                return node
+            with contextlib.suppress(NoNode):
+                return await self._store.get(path, self._on_registration_changed)
         raise BookieUnavailable(f"bookie {bookie_id} is not registered")
+
+    def _on_registration_changed(self, path: str, _event: WatchEvent) -> None:
+        self._current.discard(BookieId(path.rpartition("/")[2]))

@@ -73,6 +73,11 @@ class BookieClientConfig:
         10_000,
         "Requests without an answer per bookie; the next one fails at once.",
     )
+    vanished_close_ms: int = setting(
+        "bookieVanishedCloseMs",
+        60_000,
+        "Time after which the idle connection of a bookie that is not registered is closed, in ms.",
+    )
     unsent_bytes_max: int = setting(
         "bookieUnsentBytesMax",
         64 * 1024 * 1024,

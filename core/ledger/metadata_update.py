@@ -15,7 +15,7 @@ from core.errors import BadVersion, LedgerNotFound, MetadataConflict, NoNode, Un
 from core.ledger.metrics import LedgerMetrics
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
-from core.metadata.store import MetadataStore
+from core.metadata.store import MetadataStore, Watch
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -51,10 +51,13 @@ class LedgerNodes:
         self.paths = paths
         self._attempts = attempts
 
-    async def read(self, ledger_id: LedgerId) -> StoredLedger:
-        """Return the metadata. Errors: LedgerNotFound, CorruptData."""
+    async def read(self, ledger_id: LedgerId, watch: Watch | None = None) -> StoredLedger:
+        """Return the metadata. Errors: LedgerNotFound, CorruptData.
+
+        `watch`: fires once when it changes, as MetadataStore.get has it.
+        """
         try:
-            node = await self.store.get(self.paths.ledger(ledger_id))
+            node = await self.store.get(self.paths.ledger(ledger_id), watch)
         except NoNode:
             raise LedgerNotFound(f"ledger {ledger_id}") from None
         return StoredLedger(ledger_id, decode_ledger(node.data), node.version)

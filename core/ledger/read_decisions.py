@@ -37,13 +37,13 @@ class Speculation:
 class EntryRead:
     """One entry. Shape: `order` has each replica once; one answer for each that was asked."""
 
-    __slots__ = ("_outstanding", "_tried", "error", "order")
+    __slots__ = ("_silent", "_tried", "error", "order")
 
     def __init__(self, order: tuple[BookieId, ...], asked: int) -> None:
         """`asked`: how many of `order` were asked already, at least one."""
         self.order = order
         self._tried = asked
-        self._outstanding = asked
+        self._silent = list(order[:asked])
         self.error: CoreError | None = None
         """What the caller hears if the entry is lost: the answer that says most."""
 
@@ -55,23 +55,29 @@ class EntryRead:
     @property
     def is_lost(self) -> bool:
         """Whether everybody failed."""
-        return not self._outstanding
+        return not self._silent
 
-    def on_failure(self, error: CoreError) -> BookieId | None:
+    def on_failure(self, bookie: BookieId, error: CoreError) -> BookieId | None:
         """Count a failed answer; return whom to ask now, if anybody."""
-        self._outstanding -= 1
+        self._silent.remove(bookie)
         self.error = worse(self.error, error)
-        return self._next() if not self._outstanding else None
+        return self._next() if not self._silent else None
 
     def on_silence(self, heard: Collection[BookieId]) -> BookieId | None:
         """Return whom to ask beside those who are silent; `heard`: who answered other reads."""
-        if any(bookie in heard for bookie in self.asked):
+        if any(bookie in heard for bookie in self._silent):
             return None
         return self._next()
+
+    def outrun_by(self, winner: BookieId) -> tuple[BookieId, ...]:
+        """Return who was asked before the replica that gave the entry, and is silent still."""
+        earlier = self.order[: self.order.index(winner)]
+        return tuple(bookie for bookie in earlier if bookie in self._silent)
 
     def _next(self) -> BookieId | None:
         if self._tried == len(self.order):
             return None
         self._tried += 1
-        self._outstanding += 1
-        return self.order[self._tried - 1]
+        bookie = self.order[self._tried - 1]
+        self._silent.append(bookie)
+        return bookie

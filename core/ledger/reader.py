@@ -1,50 +1,64 @@
-"""Reads one ledger up to its last add confirmed.
+"""Reads one ledger: its entries, how far it is confirmed, and what comes next at its tail.
 
-Invariant: an entry is given out only when its digest is right and it is at or below the LAC. A
-replica that fails, has nothing, or holds wrong bytes is passed over for the next one.
+Invariant: an entry is given out only when its digest is right, and by `read` only at or below the
+LAC, which never moves back. A replica that fails, has nothing, is silent, or holds wrong bytes is
+passed over for the next one.
 """
 
 import asyncio
 import logging
-from functools import partial
+from typing import Any, Final
 
-from core.errors import BookieUnavailable, CoreError, CorruptData, EntryNotFound
-from core.ledger.batch_read import batch_client, read_in_batches
-from core.ledger.bookie_client import ask_all
+from core.errors import CoreError, EntryNotFound, LedgerNotFound, MetadataConflict, Unavailable
 from core.ledger.bookie_registry import BookieRegistry
+from core.ledger.lac_reads import glimpse_lac, search_lac
+from core.ledger.long_poll import Outcome
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
-from core.ledger.outcomes import ABSENT, error_of, worse
-from core.ledger.recovery import LacSearch
+from core.ledger.outcomes import ABSENT
+from core.ledger.range_read import RangeRead, ReadContext
+from core.ledger.replicas import Replicas
 from core.ledger.schedule import Schedules
+from core.ledger.tail_read import TailRead
 from core.metadata.ledger_metadata import LedgerMetadata
+from core.metadata.store import WatchEvent
 from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import Entry, read_entry, read_lac
-from protocol.bookkeeper.messages import (
-    ReadLacRequest,
-    ReadLacResponse,
-    ReadRequest,
-    ReadResponse,
-    Response,
-    StatusCode,
-)
-from protocol.errors import DecodeError
+from protocol.bookkeeper.entry import Entry
+from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import NO_ENTRY, BookieId, EntryId
 
 logger = logging.getLogger(__name__)
+
+_MOVES_MAX: Final = 3
+"""How often one read follows entries that were moved to other bookies."""
+_QUIET_S: Final = 0.01
+_QUIET_S_MAX: Final = 0.5
+"""Pauses of a wait at the tail when bookies answer at once that they know nothing."""
 
 
 class LedgerReader:
     """A view of one ledger, open or closed. It never fences and never writes."""
 
     def __init__(
-        self, stored: StoredLedger, nodes: LedgerNodes, bookies: BookieRegistry, window: int = 32
+        self,
+        stored: StoredLedger,
+        nodes: LedgerNodes,
+        bookies: BookieRegistry,
+        window: int = 32,
+        *,
+        replicas: Replicas | None = None,
     ) -> None:
+        """`window`: entries asked for at once. `replicas`: shared by the readers of a client."""
         self.ledger_id = stored.ledger_id
         self._nodes = nodes
-        self._bookies = bookies
+        self._replicas = replicas or Replicas(bookies)
         self._window = window
         self._digest = Digest(stored.metadata.digest, stored.metadata.password)
         self._last_confirmed = NO_ENTRY
+        self._is_watched = False
+        self._news: asyncio.Future[None] | None = None
+        metadata = stored.metadata
+        sticks = self._replicas.config.sticky and metadata.ensemble_size == metadata.write_quorum
+        self._sticky: int | None = self.ledger_id % metadata.ensemble_size if sticks else None
         self._install(stored)
 
     @property
@@ -67,157 +81,227 @@ class LedgerReader:
         if lac > self._last_confirmed and not self.is_closed:
             self._last_confirmed = lac
 
-    async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
+    # ------------------------------------------------------------------ entries
+
+    async def read(self, first: EntryId, last: EntryId, *, parallel: bool = False) -> list[Entry]:
         """Return the entries from `first` to `last`, inclusive.
 
         Shape: the caller bounds the range; payloads are views of what the bookies sent.
+        `parallel`: ask all replicas of an entry at once, for the lowest delay.
         Errors: EntryNotFound beyond the LAC; else when all replicas of an entry failed, the error
-        that says most: CorruptData before BookieUnavailable before EntryNotFound.
-        Cost: one round trip per `window` entries, or per batch of up to 5 MiB where the ledger is
-        not striped and its bookies read batches.
+        that says most: CorruptData before BookieUnavailable before EntryNotFound; LedgerNotFound
+        when the ledger was deleted.
+        Cost: one round trip per `window` entries.
         """
         if first < 0 or last > self._last_confirmed:
             raise EntryNotFound(
                 f"entries {first}..{last} of ledger {self.ledger_id}, confirmed up to"
                 f" {self._last_confirmed}"
             )
+        return await self._read(first, last, parallel=parallel)
+
+    async def read_unconfirmed(self, first: EntryId, last: EntryId) -> list[Entry]:
+        """Return entries that need not be confirmed: they may vanish, and come again otherwise.
+
+        Errors: as `read`; EntryNotFound when no replica has one of them.
+        """
+        if first < 0:
+            raise EntryNotFound(f"entry {first} of ledger {self.ledger_id}")
+        return await self._read(first, last)
+
+    async def _read(self, first: EntryId, last: EntryId, *, parallel: bool = False) -> list[Entry]:
         if last < first:
             return []
-        entries = await self._read_in_batches(first, last)
-        if len(entries) <= last - first:
-            entries += await _RangeRead(self, first + len(entries), last).start()
-        self._nodes.metrics.reads_total += len(entries)
-        self.note_confirmed(entries[-1].lac)
-        return entries
+        for _ in range(_MOVES_MAX):
+            read = RangeRead(self._context, first, last, parallel=parallel)
+            try:
+                entries = await read.start()
+            except CoreError as error:
+                if not await self._has_moved(first, last, error):
+                    raise
+            else:
+                self._nodes.metrics.reads_total += len(entries)
+                self.note_confirmed(max(read.lac, entries[-1].lac))
+                return entries
+        raise MetadataConflict(f"the entries of ledger {self.ledger_id} are being moved")
 
-    async def _read_in_batches(self, first: EntryId, last: EntryId) -> list[Entry]:
-        client = batch_client(self._schedules, first, last, self._bookies.client)
-        if client is None:
-            return []
-        return await read_in_batches(client, self.ledger_id, self._digest, first, last)
+    async def _has_moved(self, first: EntryId, last: EntryId, error: CoreError) -> bool:
+        """Read the metadata after all replicas failed; tell whether others hold the entries now."""
+        before = self._holders(first, last)
+        try:
+            self._install(await self._nodes.read(self.ledger_id))
+        except LedgerNotFound as gone:
+            raise gone from error
+        except Unavailable:
+            return False  # what the replicas said is all there is to say
+        return self._holders(first, last) != before
+
+    def _holders(self, first: EntryId, last: EntryId) -> list[tuple[EntryId, tuple[BookieId, ...]]]:
+        """Return the fragments that hold a range."""
+        fragments = self.metadata.fragments
+        ends = [fragment.first_entry_id for fragment in fragments[1:]]
+        return [
+            (fragment.first_entry_id, fragment.ensemble)
+            for fragment, end in zip(fragments, [*ends, last + 1], strict=True)
+            if fragment.first_entry_id <= last and end > first
+        ]
+
+    # ------------------------------------------------------------------ how far it is confirmed
 
     async def read_last_confirmed(self) -> EntryId:
         """Ask the metadata and then the bookies how far the ledger is confirmed; return the LAC.
 
+        Nothing that was acknowledged before is behind it but the last entry's own LAC.
         Errors: BookieUnavailable when too few bookies answer; LedgerNotFound when it was deleted.
         Cost: one metadata read; for an open ledger also one request to each bookie of the ensemble.
         """
-        self._install(await self._nodes.read(self.ledger_id))
-        if not self.is_closed:
-            self.note_confirmed(await self._search_lac())
+        await self._ask_quorum()
         return self._last_confirmed
+
+    async def try_read_last_confirmed(self) -> EntryId:
+        """Return the LAC as the first bookie knows it that knows more than this reader.
+
+        Quicker than `read_last_confirmed` when bookies are slow; there may be a higher one.
+        Errors: BookieUnavailable when nobody answers.
+        """
+        if not self.is_closed:
+            lac = await glimpse_lac(self._context, self._schedules.last, self._last_confirmed)
+            self.note_confirmed(lac)
+        return self._last_confirmed
+
+    async def read_explicit_lac(self) -> EntryId:
+        """Return the highest LAC that the writer sent without an entry, -1 for none.
+
+        Of a closed ledger its last entry. Errors, cost: as `read_last_confirmed`.
+        """
+        return await self._ask_quorum()
+
+    async def _ask_quorum(self) -> EntryId:
+        """Move the LAC on by a quorum's word; return the explicit one."""
+        self._install(await self._nodes.read(self.ledger_id))
+        if self.is_closed:
+            return self._last_confirmed
+        floor = self._schedules.last_first_entry_id - 1
+        told = await search_lac(self._context, self._schedules.last, floor)
+        self.note_confirmed(told.lac)
+        return told.explicit
+
+    # ------------------------------------------------------------------ the tail
+
+    async def read_last_confirmed_and_entry(
+        self, entry_id: EntryId, timeout_ms: int
+    ) -> tuple[EntryId, Entry | None]:
+        """Wait until an entry is confirmed; return the LAC and the entry.
+
+        The entry is None when the time is over, or when the ledger was closed before it, which
+        `is_closed` tells. Bookies hold answers back for `timeout_ms`; slow ones take longer.
+        Errors: as `read`. Cancel: nothing is lost.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        quiet_s = _QUIET_S
+        self._nodes.metrics.long_polls_total += 1
+        while True:
+            await self._watch()
+            if entry_id <= self._last_confirmed:
+                (entry,) = await self.read(entry_id, entry_id)
+                return self._last_confirmed, entry
+            if self.is_closed:
+                return self._last_confirmed, None
+            found = await self._wait_at_tail(entry_id, deadline_s)
+            if found is not None:
+                return self._last_confirmed, found
+            if not self._is_watched:
+                continue  # the metadata changed: closed, or other bookies
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                return self._last_confirmed, None
+            await self._pause(min(quiet_s, left_s))
+            quiet_s = min(quiet_s * 2, _QUIET_S_MAX)
+
+    async def _wait_at_tail(self, entry_id: EntryId, deadline_s: float) -> Entry | None:
+        """Return the entry; None when there is no news, or the metadata changed."""
+        wait = TailRead(self._context, self._schedules.last, entry_id, deadline_s)
+        coming = wait.start()
+        try:
+            waiting: list[asyncio.Future[Any]] = [coming, self._changed()]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            outcome = coming.result() if coming.done() else Outcome.EMPTY
+        finally:
+            wait.stop()
+        if outcome is Outcome.FAILED:
+            assert wait.error is not None
+            raise wait.error
+        entry = wait.entry
+        if outcome is Outcome.ADVANCED:
+            # The LAC is one bookie's word until a replica proves it by the entry.
+            (entry,) = await self._read(entry_id, entry_id)
+        if entry is not None:
+            self.note_confirmed(max(wait.lac, entry_id))
+        return entry
+
+    async def _watch(self) -> None:
+        """Read the metadata unless it is known to be as it was. Errors: LedgerNotFound."""
+        if self._is_watched or self.is_closed:
+            return
+        self._is_watched = True
+        try:
+            self._install(await self._nodes.read(self.ledger_id, self._on_metadata_changed))
+        except BaseException:
+            self._is_watched = False
+            raise
+
+    def _on_metadata_changed(self, _path: str, _event: WatchEvent) -> None:
+        self._is_watched = False
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+        self._news = None
+
+    def _changed(self) -> "asyncio.Future[None]":
+        """Return what is done when the metadata changes; shared by those who wait."""
+        if self._news is None or self._news.done():
+            self._news = asyncio.get_running_loop().create_future()
+            if not self._is_watched:
+                self._news.set_result(None)
+        return self._news
+
+    async def _pause(self, pause_s: float) -> None:
+        await asyncio.wait([self._changed()], timeout=pause_s)
+
+    # ------------------------------------------------------------------ inside
 
     def _install(self, stored: StoredLedger) -> None:
         metadata = stored.metadata
         self._stored = stored
         self._schedules = Schedules(metadata.fragments, metadata.write_quorum, metadata.ack_quorum)
+        self._context = ReadContext(
+            self.ledger_id,
+            self._digest,
+            self._schedules,
+            self._replicas,
+            self._window,
+            self._nodes.metrics,
+            self._order,
+            self._on_replica_failed,
+        )
         if metadata.is_closed:
-            self._last_confirmed = metadata.last_entry_id
+            if metadata.last_entry_id < self._last_confirmed:
+                logger.error(
+                    "ledger_closed_below_lac ledger=%d last_entry=%d lac=%d",
+                    self.ledger_id, metadata.last_entry_id, self._last_confirmed,
+                )  # fmt: skip
+            self._last_confirmed = max(self._last_confirmed, metadata.last_entry_id)
 
-    async def _search_lac(self) -> EntryId:
-        schedule = self._schedules.last
-        search = LacSearch(schedule, self._schedules.last_first_entry_id - 1)
-        clients = [self._bookies.client(bookie) for bookie in schedule.ensemble]
-        answers = ask_all(clients, ReadLacRequest(self.ledger_id))
-        while not search.is_covered:
-            if search.is_hopeless:
-                raise BookieUnavailable(f"too few bookies know the LAC of ledger {self.ledger_id}")
-            bookie, response = await answers.get()
-            self._count_lac(search, bookie, response)
-        return search.lac
+    def _order(self, entry_id: EntryId) -> tuple[BookieId, ...]:
+        schedule = self._schedules.of(entry_id)
+        first = entry_id if self._sticky is None else self._sticky
+        return self._replicas.order(schedule.write_bookies(first))
 
-    def _count_lac(self, search: LacSearch, bookie: BookieId, response: Response) -> None:
-        if response.status in ABSENT:
-            search.on_answer(bookie, None)
-        elif isinstance(response, ReadLacResponse) and response.status is StatusCode.EOK:
-            try:
-                search.on_answer(bookie, self._lac_of(response))
-            except DecodeError as error:
-                logger.warning("lac_corrupt ledger=%d bookie=%s %s", self.ledger_id, bookie, error)
-                search.on_failure(bookie)
-        else:
-            search.on_failure(bookie)
-
-    def _lac_of(self, response: ReadLacResponse) -> EntryId:
-        lac = NO_ENTRY
-        if response.lac_body:
-            lac = read_lac(response.lac_body, self.ledger_id, self._digest)
-        if response.last_entry_body:
-            entry = read_entry(response.last_entry_body, self.ledger_id, None, self._digest)
-            lac = max(lac, entry.lac)
-        return lac
-
-
-class _RangeRead:
-    """One range being read: asks ahead within the window, one replica after the other per entry."""
-
-    __slots__ = ("_entries", "_first", "_future", "_last", "_missing", "_next", "_reader")
-
-    def __init__(self, reader: LedgerReader, first: EntryId, last: EntryId) -> None:
-        self._reader = reader
-        self._first = first
-        self._last = last
-        self._next = first
-        self._missing = last - first + 1
-        self._entries: list[Entry | None] = [None] * self._missing
-        self._future: asyncio.Future[list[Entry]] = asyncio.get_running_loop().create_future()
-
-    def start(self) -> "asyncio.Future[list[Entry]]":
-        for _ in range(min(self._reader._window, self._missing)):
-            self._ask_next()
-        return self._future
-
-    def _ask_next(self) -> None:
-        if self._next <= self._last:
-            entry_id, self._next = self._next, self._next + 1
-            self._ask(entry_id, self._reader._schedules.of(entry_id).write_bookies(entry_id), None)
-
-    def _ask(
-        self, entry_id: EntryId, replicas: tuple[BookieId, ...], error: CoreError | None
-    ) -> None:
-        reader = self._reader
-        request = ReadRequest(reader.ledger_id, entry_id)
-        reply = partial(self._on_reply, entry_id, replicas, error)
-        reader._bookies.client(replicas[0]).submit(request, reply)
-
-    def _on_reply(
-        self,
-        entry_id: EntryId,
-        replicas: tuple[BookieId, ...],
-        error: CoreError | None,
-        response: Response,
-    ) -> None:
-        if self._future.done():
-            return  # failed or cancelled; late answers are normal
-        outcome = self._entry_of(entry_id, replicas[0], response)
-        if isinstance(outcome, CoreError):
-            self._on_replica_failed(entry_id, replicas, worse(error, outcome))
-            return
-        self._entries[entry_id - self._first] = outcome
-        self._missing -= 1
-        if self._missing == 0:
-            self._future.set_result([entry for entry in self._entries if entry is not None])
-        else:
-            self._ask_next()
-
-    def _on_replica_failed(
-        self, entry_id: EntryId, replicas: tuple[BookieId, ...], error: CoreError
-    ) -> None:
-        self._reader._nodes.metrics.replica_failures_total += 1
-        if len(replicas) > 1:
-            self._ask(entry_id, replicas[1:], error)
-        else:
-            self._future.set_exception(error)
-
-    def _entry_of(
-        self, entry_id: EntryId, bookie: BookieId, response: Response
-    ) -> Entry | CoreError:
-        reader = self._reader
-        what = f"read {entry_id} of ledger {reader.ledger_id} at bookie {bookie}"
-        if not isinstance(response, ReadResponse) or response.status is not StatusCode.EOK:
-            return error_of(response.status, what)
-        try:
-            return read_entry(response.body or b"", reader.ledger_id, entry_id, reader._digest)
-        except DecodeError as error:
-            logger.warning("entry_corrupt bookie=%s %s", bookie, error)
-            return CorruptData(f"{what}: {error}")
+    def _on_replica_failed(self, entry_id: EntryId, bookie: BookieId, status: StatusCode) -> None:
+        if status in ABSENT and entry_id > self._last_confirmed:
+            return  # nobody promised that it is there
+        self._replicas.on_failure(bookie, status)
+        if self._sticky is not None:
+            ensemble = self._schedules.of(entry_id).ensemble
+            if ensemble[self._sticky] == bookie:
+                self._sticky = (self._sticky + 1) % len(ensemble)
