@@ -72,6 +72,8 @@ class SimNetwork:
         """Both ends of every connection, by number; gone when the end is."""
         self.stuck: dict[int, SimTransport] = {}
         """Ends that have something to send and may not."""
+        self.orphans: dict[str, list[SimTransport]] = {}
+        """Ends whose other end went with the power of this host."""
         self._blocked: set[tuple[str, str]] = set()
         self._last_port = 40_000
         self._last_number = 0
@@ -160,6 +162,11 @@ class SimNetwork:
     def connections(self, host: str | None = None) -> list[SimTransport]:
         """Return the ends at a host, oldest first."""
         return [t for t in self.transports.values() if host is None or t.host == host]
+
+    def host_restarted(self, host: str) -> None:
+        self.hosts_down.discard(host)
+        for transport in self.orphans.pop(host, ()):
+            transport.host_restarted()
 
     def host_died(self, process: SimProcess, *, power: bool) -> None:
         """End what a process had open: its kernel says so, or with the power gone nobody does."""

@@ -35,6 +35,8 @@ class SimProcess:
         """Done when it is dead, with the cause."""
         self.on_death: list[Callable[[], None]] = []
         """What the machine does when the process ends: sockets, locks, sessions."""
+        self.listener: Any = None
+        """Who hears of this process' requests: a checker."""
         self._context = contextvars.copy_context()
         self._context.run(CURRENT.set, self)
         self._tasks: list[asyncio.Task[Any]] = []

@@ -56,6 +56,7 @@ class SimTransport(asyncio.Transport):
         self._closing = False
         self._lost = False  # connection_lost was called or is planned
         self._gone = False  # nothing passes any more, and nobody was told
+        self._is_unknown = False  # the other machine was restarted
         self._turn_planned = False
 
     # asyncio's contract
@@ -155,6 +156,7 @@ class SimTransport(asyncio.Transport):
     def pump(self) -> None:
         """Send what the kernel holds, if the network lets it pass."""
         if self._gone:
+            self._answered_by_stranger()
             return
         if not self._network.passes(self.host, self.peer.host):
             self._network.stuck[self.number] = self
@@ -305,15 +307,28 @@ class SimTransport(asyncio.Transport):
         """This end exists no more and told nobody; the other one learns it late, if at all."""
         self._gone = self._lost = True
         self._network.transports.pop(self.number, None)
-        self.peer.go_half_open()
+        if self.peer.go_half_open():
+            self._network.orphans.setdefault(self.host, []).append(self.peer)
 
-    def go_half_open(self) -> None:
+    def go_half_open(self) -> bool:
         """Nothing passes any more; this end hears of it much later (keep-alive, retransmission)."""
         if self._gone or self._lost:
-            return
+            return False
         self._gone = True
         delay_s = self._network.rng.choice((0.5, 5.0, 30.0, 120.0))
         self._loop.call_later(delay_s, self._give_up, context=self._context)
+        return True
+
+    def host_restarted(self) -> None:
+        """The other end's machine runs again, and does not know this connection."""
+        self._is_unknown = True
+        self._answered_by_stranger()
+
+    def _answered_by_stranger(self) -> None:
+        """What is sent (again and again) to a machine that knows nothing of it is reset."""
+        if self._is_unknown and (self._kernel or self._room < KERNEL_BYTES):
+            delay_s = self._network.delay_s() + self._network.rng.random()
+            self._loop.call_later(delay_s, self._give_up, context=self._context)
 
     def _give_up(self) -> None:
         if not self._lost:

@@ -1,0 +1,282 @@
+"""What goes wrong in a random schedule, and when it is made good again.
+
+Within what BookKeeper promises: everything that only delays or restarts, and damage at rest to no
+more bookies than Qa - 1. Beyond it (`beyond=True`): damage anywhere. Each fault is a coroutine that
+does harm, waits, and heals; several overlap.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from tests.sim.disk import DiskFaults
+from tests.sim.machine import Client, Machine
+from tests.sim.metadata import HOST, MetadataFaults
+from tests.sim.network import NetworkFaults
+from tests.sim.world import World
+
+Fault = Callable[[], Coroutine[Any, Any, None]]
+BOUNDARIES = (None, "sync", "names", "write", "replace", "remove", "create", "truncate")
+
+
+class Nemesis:
+    """Draws faults of one world."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        replace_client: Callable[[Client], None],
+        tolerance: int,
+        beyond: bool,
+    ) -> None:
+        """`tolerance`: how many bookies may be damaged for good, if not `beyond`."""
+        self.world = world
+        self.rng = Random(f"{world.seed}/nemesis")
+        self._replace_client = replace_client
+        self._beyond = beyond
+        self._damageable = (
+            list(world.machines) if beyond else self.rng.sample(world.machines, tolerance)
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        kinds: list[tuple[int, Fault]] = [
+            (10, self.kill_bookie),
+            (10, self.power_off),
+            (14, self.crash_at_boundary),
+            (4, self.power_off_all),
+            (6, self.pause_bookie),
+            (4, self.pause_client),
+            (8, self.partition),
+            (6, self.isolate),
+            (8, self.reset_connections),
+            (8, self.half_open),
+            (6, self.bad_network),
+            (6, self.slow_disk),
+            (4, self.write_errors),
+            (4, self.sync_errors),
+            (5, self.read_errors),
+            (4, self.disk_full),
+            (5, self.metadata_down),
+            (6, self.metadata_unsure),
+            (5, self.expire_session),
+            (5, self.kill_client),
+            (3, self.clock_jump),
+            (4, self.collect_garbage),
+            (4, self.restart_cleanly),
+        ]
+        if self._damageable:
+            kinds.append((6, self.flip_bit))
+        # Each seed has its own mix: most of its faults are of a few kinds.
+        self._kinds = [fault for _, fault in kinds]
+        self._weights = [weight * self.rng.choice((0, 0, 1, 1, 4)) for weight, _ in kinds]
+        if not any(self._weights):
+            self._weights = [1] * len(kinds)
+
+    async def rage(self, duration_s: float, pause_s: float) -> None:
+        """Do harm until the time is up, then make everything good again."""
+        loop = self.world.loop
+        end_s = loop.time() + duration_s
+        while loop.time() < end_s:
+            await asyncio.sleep(pause_s * 2 * self.rng.random())
+            (fault,) = self.rng.choices(self._kinds, self._weights)
+            self.world.trace("nemesis", f"fault.{fault.__name__}")
+            task = loop.create_task(fault())
+            self._tasks.add(task)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        for task in self._tasks:
+            if not task.cancelled() and task.exception() is not None:
+                self.world.checker.fail(f"the nemesis raised {task.exception()!r}")
+        self.heal()
+
+    def heal(self) -> None:
+        """Make everything good again that can be."""
+        world = self.world
+        world.network.heal()
+        world.network.faults = NetworkFaults()
+        world.metadata.faults = MetadataFaults()
+        for machine in world.machines:
+            machine.disk.faults = DiskFaults()
+            machine.stopped = False
+            if machine.process is not None:
+                machine.process.resume()
+        for client in world.clients:
+            client.process.resume()
+
+    # Drawing
+
+    def _machine(self) -> Machine:
+        return self.rng.choice(self.world.machines)
+
+    def _client(self) -> Client:
+        return self.rng.choice([c for c in self.world.clients if c.process.alive])
+
+    async def _for_a_while(self) -> None:
+        await asyncio.sleep(self.rng.choice((0.02, 0.3, 2.0, 8.0, 20.0)) * self.rng.random())
+
+    # Processes
+
+    async def kill_bookie(self) -> None:
+        self._machine().kill("nemesis", power=False)
+
+    async def power_off(self) -> None:
+        self._machine().kill("nemesis", power=True)
+
+    async def power_off_all(self) -> None:
+        for machine in self.world.machines:
+            machine.kill("power of all", power=True)
+
+    async def crash_at_boundary(self) -> None:
+        machine = self._machine()
+        machine.disk.faults.crash_kind = self.rng.choice(BOUNDARIES)
+        machine.disk.faults.crash_in = self.rng.choice((0, 1, 3, 10, 40))
+
+    async def restart_cleanly(self) -> None:
+        machine = self._machine()
+        await machine.stop()
+        await self._for_a_while()
+        machine.stopped = False
+
+    async def pause_bookie(self) -> None:
+        process = self._machine().process
+        if process is not None:
+            process.pause()
+            await self._for_a_while()
+            process.resume()
+
+    async def pause_client(self) -> None:
+        process = self._client().process
+        process.pause()
+        await self._for_a_while()
+        process.resume()
+
+    async def kill_client(self) -> None:
+        client = self._client()
+        client.kill("nemesis")
+        self._replace_client(client)
+
+    async def clock_jump(self) -> None:
+        rng = self.rng
+        clock = rng.choice([self._machine().clock, self._client().clock])
+        clock.skew_ms += rng.choice((-3_600_000, -1_000, 1_000, 3_600_000))
+
+    # The network
+
+    async def partition(self) -> None:
+        source, target = self.rng.sample(self.world.hosts(), 2)
+        self.world.network.block(source, target)
+        if self.rng.random() < 0.5:
+            self.world.network.block(target, source)
+        await self._for_a_while()
+        self.world.network.heal()
+
+    async def isolate(self) -> None:
+        hosts = self.world.hosts()
+        alone = self.rng.choice(hosts)
+        with_metadata = self.rng.random() < 0.5
+        for other in hosts:
+            if other != alone and (with_metadata or other != HOST):
+                self.world.network.block(alone, other)
+                self.world.network.block(other, alone)
+        await self._for_a_while()
+        self.world.network.heal()
+
+    async def reset_connections(self) -> None:
+        for transport in self.world.network.connections():
+            if self.rng.random() < 0.4:
+                transport.reset()
+
+    async def half_open(self) -> None:
+        for transport in self.world.network.connections():
+            if self.rng.random() < 0.2:
+                transport.go_half_open()
+                if self.rng.random() < 0.5:
+                    transport.peer.go_half_open()
+
+    async def bad_network(self) -> None:
+        rng = self.rng
+        self.world.network.faults = NetworkFaults(
+            latency_s=rng.choice((0.0002, 0.005, 0.05)),
+            jitter_s=rng.choice((0.0, 0.001, 0.05, 0.5)),
+            lost_share=rng.choice((0.0, 0.01, 0.2)),
+        )
+        await self._for_a_while()
+        self.world.network.faults = NetworkFaults()
+
+    # Disks
+
+    async def slow_disk(self) -> None:
+        faults = self._machine().disk.faults
+        faults.slow_share = self.rng.choice((0.05, 0.5, 1.0))
+        faults.slow_s = self.rng.choice((0.05, 0.5, 5.0))
+        await self._for_a_while()
+        faults.slow_share = 0.0
+
+    async def write_errors(self) -> None:
+        faults = self._machine().disk.faults
+        faults.write_error_share = self.rng.choice((0.02, 0.2, 1.0))
+        await self._for_a_while()
+        faults.write_error_share = 0.0
+
+    async def sync_errors(self) -> None:
+        faults = self._machine().disk.faults
+        faults.sync_error_share = self.rng.choice((0.02, 0.2, 1.0))
+        await self._for_a_while()
+        faults.sync_error_share = 0.0
+
+    async def read_errors(self) -> None:
+        faults = self._machine().disk.faults
+        faults.read_error_share = self.rng.choice((0.05, 0.5, 1.0))
+        await self._for_a_while()
+        faults.read_error_share = 0.0
+
+    async def disk_full(self) -> None:
+        faults = self._machine().disk.faults
+        faults.free_bytes = self.rng.choice((0, 100, 5_000, 100_000))
+        await self._for_a_while()
+        faults.free_bytes = None
+
+    async def flip_bit(self) -> None:
+        machine = self.rng.choice(self._damageable)
+        machine.checker.damaged = True
+        if self._beyond:
+            self.world.checker.within_promise = False
+        suffix = self.rng.choice((".log", ".log", ".log", ".idx", ".txn", "Mark"))
+        machine.disk.flip(suffix, old_only=not self._beyond)
+
+    # Metadata
+
+    async def metadata_down(self) -> None:
+        self.world.metadata.faults.down = True
+        await self._for_a_while()
+        self.world.metadata.faults.down = False
+
+    async def metadata_unsure(self) -> None:
+        rng = self.rng
+        faults = self.world.metadata.faults
+        faults.lost_request_share = rng.choice((0.0, 0.1, 0.5))
+        faults.lost_answer_share = rng.choice((0.0, 0.1, 0.5))
+        faults.late_share = rng.choice((0.0, 0.1))
+        faults.slow_share = rng.choice((0.0, 0.3))
+        await self._for_a_while()
+        self.world.metadata.faults = MetadataFaults(down=faults.down)
+
+    async def expire_session(self) -> None:
+        sessions = self.world.metadata.sessions
+        if sessions:
+            sessions[self.rng.choice(sorted(sessions))].expire()
+
+    async def collect_garbage(self) -> None:
+        machine = self._machine()
+        if machine.process is not None and machine.running is not None:
+            machine.process.spawn(_collect(machine), "gc")
+
+
+async def _collect(machine: Machine) -> None:
+    if machine.running is not None:
+        try:
+            await machine.running.bookie.collect_garbage()
+        except OSError as error:
+            machine.world.trace(machine.name, "gc failed", error.errno)

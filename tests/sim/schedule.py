@@ -1,0 +1,141 @@
+"""A random schedule: one seed is one cluster, one workload, one series of faults."""
+
+import asyncio
+import traceback
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.sim.checkers import Violation
+from tests.sim.loop import Deadlock, Livelock
+from tests.sim.machine import Client
+from tests.sim.nemesis import Nemesis
+from tests.sim.workload import Workload
+from tests.sim.world import World, simulate
+
+QUORUMS = ((1, 1, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2), (3, 3, 2), (3, 3, 3), (4, 3, 2), (5, 3, 2))
+END_S = 300.0
+"""Virtual time in which everything must be well again once all faults are healed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    seed: int
+    digest: str
+    violations: tuple[Violation, ...]
+    counts: dict[str, int]
+    tail: tuple[str, ...]
+    virtual_s: float
+    turns: int
+
+
+def run_seed(seed: int, *, show: bool = False) -> Result:
+    """Run one schedule."""
+    trouble: list[str] = []
+    worlds: list[World] = []
+
+    async def story(world: World) -> None:
+        worlds.append(world)
+        await _story(world)
+
+    try:
+        simulate(seed, story, show=show)
+    except (Deadlock, Livelock, TimeoutError, AssertionError) as error:
+        trouble.append(f"{error!r}\n{traceback.format_exc(limit=-3)}\n{_tasks(worlds)}")
+    world = worlds[0]
+    for what in trouble:
+        world.checker.fail(what)
+    counts = dict(world.trace.counts)
+    counts["ledgers"] = len(world.checker.ledgers)
+    counts["entries confirmed"] = sum(m.confirmed + 1 for m in world.checker.ledgers.values())
+    counts["entries checked"] = world.checker.entries_checked
+    return Result(
+        seed,
+        world.trace.digest,
+        tuple(world.checker.violations),
+        counts,
+        tuple(world.trace.tail),
+        world.loop.time(),
+        world.loop.turns,
+    )
+
+
+async def _story(world: World) -> None:
+    rng = Random(f"{world.seed}/story")
+    bookies = rng.randint(1, 6)
+    possible = [quorum for quorum in QUORUMS if quorum[0] <= bookies]
+    quorums = rng.sample(possible, min(len(possible), rng.randint(1, 3)))
+    tolerance = min(ack for _, _, ack in quorums) - 1
+    await world.start(bookies, draw_settings(rng))
+    workload = Workload(world, quorums)
+
+    def populate(client: Client) -> None:
+        for kind, most in (("writer", 2), ("reader", 2), ("recoverer", 1), ("deleter", 1)):
+            for _ in range(rng.randint(0, most)):
+                workload.start(client, kind)
+
+    def replace_client(_: Client) -> None:
+        populate(world.new_client(rng.choice((300, 1_000, 5_000))))
+
+    for _ in range(rng.randint(2, 4)):
+        replace_client(world.clients[0] if world.clients else None)  # type: ignore[arg-type]
+    workload.start(world.clients[0], "writer")
+    nemesis = Nemesis(
+        world,
+        replace_client=replace_client,
+        tolerance=tolerance,
+        beyond=rng.random() < 0.15,
+    )
+    await nemesis.rage(rng.choice((5.0, 20.0, 60.0)), rng.choice((0.3, 1.0, 4.0)))
+    workload.ended = True
+    async with asyncio.timeout(END_S):
+        await _all_well(world)
+        checking = world.new_client(5_000)
+        await checking.process.run(workload.check_all(checking), "check")
+        await _replay(world)
+        await checking.process.run(workload.check_all(checking), "check")
+
+
+async def _all_well(world: World) -> None:
+    while not all(m.up or m.given_up for m in world.machines):  # noqa: ASYNC110
+        await asyncio.sleep(0.5)
+
+
+async def _replay(world: World) -> None:
+    """Restart every bookie, some cleanly, some not: what they say then is what they said."""
+    rng = Random(f"{world.seed}/replay")
+    for machine in world.machines:
+        if machine.up and rng.random() < 0.5:
+            await machine.stop()
+            machine.stopped = False
+        else:
+            machine.kill("replay", power=rng.random() < 0.5)
+    await _all_well(world)
+
+
+def draw_settings(rng: Random) -> dict[str, Any]:
+    """Return settings of all bookies: small files, early checkpoints, few things kept."""
+    return {
+        "preallocate_mb": rng.choice((0, 0, 1)),
+        "journal_write_data": rng.random() < 0.3,
+        "journal_max_size_mb": 1,
+        "page_cache_mb": rng.choice((0, -1)),
+        "log_size_limit": rng.choice((4_000, 20_000, 200_000, 1 << 30)),
+        "flush_entry_log_bytes": rng.choice((2_000, 30_000, 1 << 28)),
+        "flush_interval_ms": rng.choice((50, 500, 10_000)),
+        "group_bytes_max": rng.choice((100, 4_000, 4 << 20)),
+        "cached_ledgers_max": rng.choice((0, 2, 20_000)),
+        "cached_index_pages_max": rng.choice((1, 1_024)),
+        "open_file_limit": rng.choice((1, 512)),
+    }
+
+
+def _tasks(worlds: list[World]) -> str:
+    """Return what every task waits for."""
+    lines = []
+    for world in worlds:
+        for task in sorted(asyncio.all_tasks(world.loop), key=lambda task: task.get_name()):
+            stack = task.get_stack(limit=3)
+            where = " <- ".join(f"{f.f_code.co_name}:{f.f_lineno}" for f in reversed(stack))
+            lines.append(f"  {task.get_name()} {where}")
+    return "\n".join(lines)

@@ -1,0 +1,157 @@
+"""One simulated cluster, built from a seed."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from bookie.app import OpenBookie
+from core.metadata.ledger_tree import initialize_layout
+from tests.sim.checkers import Checker
+from tests.sim.loop import SimLoop
+from tests.sim.machine import Client, Machine, listened_submit
+from tests.sim.metadata import HOST, MetadataServer
+from tests.sim.network import SimNetwork
+from tests.sim.process import ProcessDied
+from tests.sim.trace import Trace
+
+BUGS = ("task_failed", "connection failed", "reply_failed")
+"""Log lines of fault boundaries: what they caught was foreseen by nobody."""
+
+
+class World:
+    """Everything that one schedule has. Made on its loop, by `simulate`."""
+
+    def __init__(self, seed: int, loop: SimLoop, trace: Trace) -> None:
+        self.seed = seed
+        self.loop = loop
+        self.trace = trace
+        self.rng = Random(f"{seed}/world")
+        self.network = SimNetwork(loop, Random(f"{seed}/network"), trace)
+        self.checker = Checker(seed, loop.time)
+        self.metadata = MetadataServer(Random(f"{seed}/metadata"))
+        self.metadata.network = self.network
+        self.metadata.trace = trace
+        self.metadata.observers.append(self.checker.on_node)
+        self.machines: list[Machine] = []
+        self.clients: list[Client] = []
+        self._ticker = loop.create_task(self.metadata.tick())
+
+    async def start(self, bookies: int, settings: dict[str, Any] | None = None) -> None:
+        """Make the metadata tree and start bookies; return when all are up."""
+        await initialize_layout(self.metadata.open(), instance_id="simulated")
+        for number in range(1, bookies + 1):
+            self.machines.append(Machine(self, number, settings or {}))
+        async with asyncio.timeout(60):
+            while not all(machine.up for machine in self.machines):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    def new_client(self, timeout_ms: int = 1_000) -> Client:
+        client = Client(self, len(self.clients) + 1, timeout_ms)
+        self.clients.append(client)
+        return client
+
+    def hosts(self) -> list[str]:
+        """Return every host, the metadata service's last."""
+        hosts = [machine.host for machine in self.machines]
+        hosts += [client.process.host for client in self.clients if client.process.alive]
+        return [*hosts, HOST]
+
+    def close(self) -> None:
+        self._ticker.cancel()
+        for machine in self.machines:
+            machine.close()
+
+    def drop(self) -> None:
+        """Let go of all processes, whose tasks were never finished and never will be."""
+        for machine in self.machines:
+            machine.process = machine.running = None
+        self.clients.clear()
+        self.metadata.sessions.clear()
+        self.network.listeners.clear()
+        self.network.transports.clear()
+
+
+Story = Callable[[World], Coroutine[Any, Any, None]]
+
+
+def simulate(seed: int, story: Story, *, show: bool = False) -> World:
+    """Run a story in a new world; the world tells what happened."""
+    loop = SimLoop(Random(f"{seed}/loop"))
+    trace = Trace(now_s=loop.time, show=show)
+    made: list[World] = []
+
+    async def main() -> None:
+        world = World(seed, loop, trace)
+        made.append(world)
+        try:
+            await story(world)
+        finally:
+            world.close()
+
+    bugs: list[str] = []
+    with _nothing_from_outside(bugs), patch.object(OpenBookie, "submit", listened_submit):
+        try:
+            _run(loop, main())
+        finally:
+            loop.close()
+            for world in made:
+                world.drop()
+    checker = made[0].checker
+    for bug in bugs:
+        checker.fail(bug)
+    for context in loop.failures:
+        error = context.get("exception")
+        if not isinstance(error, ProcessDied):
+            checker.fail(f"a callback raised: {context.get('message')} {error!r}")
+    return made[0]
+
+
+def _run(loop: SimLoop, main: Coroutine[Any, Any, None]) -> None:
+    """Run to the end of `main` and drop the rest: processes end as if the power went."""
+    asyncio.set_event_loop(None)
+    task = loop.create_task(main)
+    loop.run_until_complete(task)
+    for other in asyncio.all_tasks(loop):
+        other._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+class _BugHandler(logging.Handler):
+    def __init__(self, bugs: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self.bugs = bugs
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if str(record.msg).startswith(BUGS) and not isinstance(error, ProcessDied):
+            self.bugs.append(f"{record.name}: {record.getMessage()}: {error!r}")
+
+
+@contextlib.contextmanager
+def _nothing_from_outside(bugs: list[str]) -> Iterator[None]:
+    """Keep out what varies: collections of garbage, and what finalisers of the dead say.
+
+    Log lines go nowhere, except what fault boundaries caught: to `bugs`.
+    """
+    root, hook = logging.getLogger(), sys.unraisablehook
+    handler = _BugHandler(bugs)
+    former, level = root.handlers[:], root.level
+    root.handlers[:] = [handler]
+    root.setLevel(logging.ERROR)
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        sys.unraisablehook = lambda _: None
+        handler.bugs = []
+        gc.collect()
+        gc.enable()
+        sys.unraisablehook = hook
+        root.handlers[:] = former
+        root.setLevel(level)
