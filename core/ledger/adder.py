@@ -203,22 +203,23 @@ class EntryAdder:
     def install(self, ensemble: tuple[BookieId, ...]) -> None:
         """Use this ensemble from the entry behind the LAC on, and confirm again.
 
-        What its new bookies should have of the unconfirmed entries is sent to them. Answers of
-        bookies that are not in it any more count no longer, also those that came before.
+        What its new bookies should have of the unconfirmed entries is sent to them, also of those
+        that have their quorum without. Answers of bookies that are not in it any more count no
+        longer, also those that came before.
         """
         tracker = self._tracker
         before = tracker.schedule
+        schedule = Schedule(ensemble, before.write_quorum, before.ack_quorum)
         self._clients = {bookie: self._bookies.client(bookie) for bookie in ensemble}
         self._failing.intersection_update(ensemble)
-        schedule = Schedule(ensemble, before.write_quorum, before.ack_quorum)
-        confirmed = tracker.on_ensemble_changed(schedule)
-        for _ in confirmed:
-            self.confirmed_length = self._pending.popleft()[0]
         for _, request in self._pending:
             known = before.write_bookies(request.entry_id)
             for bookie in schedule.write_bookies(request.entry_id):
                 if bookie not in known:
                     self._send(request, bookie, 0)
+        confirmed = tracker.on_ensemble_changed(schedule)
+        for _ in confirmed:
+            self.confirmed_length = self._pending.popleft()[0]
         if confirmed:
             self._tell(confirmed[-1])
 

@@ -2,10 +2,11 @@
 
 The I/O beside `ensemble_change`'s decisions.
 
-    failure -> choose other bookies -> freeze -> commit the fragment at LAC + 1 -> install, resend
+    failure -> freeze -> choose other bookies -> commit the fragment at LAC + 1 -> install, resend
 
 Invariant: nothing is confirmed between freeze and install, and nothing at all after a commit whose
 outcome is unknown. A change that cannot be had ends the ledger only if an entry waits for it.
+Frozen from the first failure on, so that what waits then gets all its copies in the new ensemble.
 Nothing new is sent to a bookie before the metadata names it (BookKeeper #1591).
 """
 
@@ -18,6 +19,7 @@ from core.errors import CoreError, NotEnoughBookies, Unavailable
 from core.ledger.adder import AddFailure, EntryAdder
 from core.ledger.ensemble_change import FailedBookies
 from core.ledger.ensembles import Ensembles
+from core.ledger.metadata_update import UNAVAILABLE_PAUSES_S
 from core.ledger.metrics import LedgerMetrics
 from core.runtime.tasks import Tasks
 from protocol.bookkeeper.messages import StatusCode
@@ -25,6 +27,8 @@ from protocol.ids import BookieId, EntryId
 
 logger = logging.getLogger(__name__)
 
+CHOICE_S: Final = 1.0
+"""How long adds may wait for the list of bookies; then they go on with those that answer."""
 PAUSE_S: Final = 1.0
 PAUSE_S_MAX: Final = 30.0
 """How long a ledger that has enough bookies left waits before it looks for a spare one again."""
@@ -115,6 +119,7 @@ class EnsembleChanger:
     def _start_if_due(self) -> None:
         if self._failed.is_due and self._adder.error is None and not self._is_over():
             places = self._failed.begin()
+            self._adder.freeze()
             self._task = self._tasks.spawn(self._run(places), "ensemble_change")
 
     def _is_over(self) -> bool:
@@ -125,7 +130,9 @@ class EnsembleChanger:
         try:
             await self._change(places)
             while self._failed.is_due and self._adder.error is None and not self._is_over():
-                await self._change(self._failed.begin())
+                places = self._failed.begin()
+                self._adder.freeze()
+                await self._change(places)
         except CoreError as error:
             self._adder.fail(error)
 
@@ -136,19 +143,34 @@ class EnsembleChanger:
                 f"ledger {adder.ledger_id} has changed its ensemble {failed.changes} times,"
                 f" the most that it may ({self._cause})"
             )
-        before, schedule = adder.ensemble, adder.schedule
-        try:
-            ensemble = await self._ensembles.replace(
-                before, places, schedule.write_quorum, schedule.ack_quorum
-            )
-        except NotEnoughBookies as error:
-            self._on_nothing_replaced(error)
-            return
-        if adder.error is not None:
-            return
-        adder.freeze()
-        ensemble = await self._commit(Fragments(adder.lac + 1, before, ensemble))
-        self._on_committed(places, ensemble)
+        before = adder.ensemble
+        ensemble = await self._choose(before, places)
+        if ensemble is not None and adder.error is None:
+            change = Fragments(adder.lac + 1, before, ensemble)
+            self._on_committed(places, await self._commit(change))
+
+    async def _choose(
+        self, before: tuple[BookieId, ...], places: dict[int, BookieId]
+    ) -> tuple[BookieId, ...] | None:
+        """Return the next ensemble; None: the ledger goes on with the present one."""
+        schedule = self._adder.schedule
+        error: Exception = Unavailable("nobody was asked")
+        for pause_s in UNAVAILABLE_PAUSES_S:
+            try:
+                async with asyncio.timeout(CHOICE_S):
+                    return await self._ensembles.replace(
+                        before, places, schedule.write_quorum, schedule.ack_quorum
+                    )
+            except NotEnoughBookies as none:
+                error = none
+                break
+            except (Unavailable, TimeoutError) as away:
+                error = away
+                if not self._adder.is_stuck:
+                    break  # go on without; what waits would wait for nothing
+            await asyncio.sleep(pause_s)
+        self._on_nothing_replaced(error)
+        return None
 
     def _on_committed(self, places: dict[int, BookieId], ensemble: tuple[BookieId, ...]) -> None:
         adder = self._adder
@@ -172,12 +194,12 @@ class EnsembleChanger:
         for bookie in self._adder.failed_bookies():
             self._failed.on_failure(bookie, stuck=True)
 
-    def _on_nothing_replaced(self, error: NotEnoughBookies) -> None:
+    def _on_nothing_replaced(self, error: Exception) -> None:
         adder = self._adder
         self._failed.on_nothing_replaced()
         if adder.is_stuck:
             logger.warning("ensemble_lost ledger=%d %s", adder.ledger_id, error)
-            raise self._cause or error
+            raise self._cause or NotEnoughBookies(str(error))
         self._metrics.ensemble_changes_refused_total += 1
         logger.warning(
             "ensemble_degraded ledger=%d retry_s=%g %s", adder.ledger_id, self._pause_s, error
@@ -185,6 +207,7 @@ class EnsembleChanger:
         if not self._stopped:
             self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._try_again)
             self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        adder.install(adder.ensemble)
 
     def _try_again(self) -> None:
         self._failed.on_pause_over()
