@@ -19,6 +19,7 @@ from core.ledger.metadata_update import LedgerNodes, StoredLedger
 from core.ledger.metrics import LedgerMetrics
 from core.ledger.reader import LedgerReader
 from core.ledger.recover import recover_ledger
+from core.ledger.replicas import Replicas
 from core.ledger.writer import LedgerWriter
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata
@@ -50,9 +51,15 @@ class LedgerClient:
         self._nodes = LedgerNodes(
             store, self._paths, self._config.metadata_update_attempts, self.metrics
         )
-        self._context = LedgerContext(
-            self._nodes, bookies, ensembles or Ensembles(bookies, self._rng)
+        ensembles = ensembles or Ensembles(
+            bookies,
+            self._rng,
+            placement=self._config.placement,
+            quarantine=self._config.quarantine,
+            store=store,
         )
+        self._context = LedgerContext(self._nodes, bookies, ensembles)
+        self._replicas = Replicas(bookies, self._config.read, ensembles)
         self._creator = LedgerCreator(store, self._paths)
 
     async def create_ledger(
@@ -96,7 +103,13 @@ class LedgerClient:
         if recover:
             batch = self._config.recovery_read_batch
             stored = await recover_ledger(stored, self._context, batch)
-        reader = LedgerReader(stored, self._nodes, self._bookies, self._config.read_window)
+        reader = LedgerReader(
+            stored,
+            self._nodes,
+            self._bookies,
+            self._config.read_window,
+            replicas=self._replicas,
+        )
         if not reader.is_closed:
             await reader.read_last_confirmed()
         return reader

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.ledger.placement_config import PlacementConfig, QuarantineConfig
 from core.runtime.config import setting
 from protocol.bookkeeper.digest import DigestType
 
@@ -154,6 +155,8 @@ class LedgerClientConfig:
         "ledgerReadWindow", 32, "Entries of one range read that are asked for at once."
     )
     read: ReadConfig = field(default_factory=ReadConfig)
+    placement: PlacementConfig = field(default_factory=PlacementConfig)
+    quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
     recovery_read_batch: int = setting(
         "recoveryReadBatchSize",
         4,
