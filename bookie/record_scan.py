@@ -24,17 +24,19 @@ Read = Callable[[int, Position], bytes]
 """(size, position) -> bytes, fewer only at the end of the file."""
 
 
-def scan_records(read: Read, start: Position, name: str) -> Iterator[Record]:
+def scan_records(
+    read: Read, start: Position, name: str, window_bytes: int = WINDOW_BYTES
+) -> Iterator[Record]:
     """Yield the records from `start` on, also those of negative ledger ids; padding is skipped.
 
     Ends at the end of the file, at a size of 0 (reserved room), or at a record that is cut: a torn
     tail is normal. Errors: CorruptData for a size that no record has. Cost: 0.3 us a record.
     """
-    origin, window = start, read(WINDOW_BYTES, start)
+    origin, window = start, read(window_bytes, start)
     at = start
     while True:
         if at + _HEAD.size > origin + len(window) and at > origin:
-            origin, window = at, read(WINDOW_BYTES, at)
+            origin, window = at, read(window_bytes, at)
         head = window[at - origin : at - origin + _HEAD.size]
         if len(head) < _PADDING_HEAD:
             return
@@ -46,7 +48,7 @@ def scan_records(read: Read, start: Position, name: str) -> Iterator[Record]:
             return
         at += RECORD_HEAD_SIZE
         if at + size > origin + len(window):
-            origin, window = at, read(max(WINDOW_BYTES, size), at)
+            origin, window = at, read(max(window_bytes, size), at)
             if len(window) < size:
                 return
         yield ledger_id, entry_id, lac if size >= _LAC_END else -1, at, size

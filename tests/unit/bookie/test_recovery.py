@@ -350,6 +350,10 @@ class _Load:
             assert status is StatusCode.EFENCED or bookie.failed.done()
 
 
+def directories(root: Path, name: str, rng: random.Random) -> tuple[Path, ...]:
+    return tuple(root / f"{name}{number}" for number in range(rng.randint(1, 3)))
+
+
 @pytest.mark.parametrize("journal_write_data", [False, True])
 @pytest.mark.parametrize("seed", range(25))
 def test_power_loss_at_any_step(tmp_path: Path, seed: int, journal_write_data: bool) -> None:
@@ -361,6 +365,10 @@ def test_power_loss_at_any_step(tmp_path: Path, seed: int, journal_write_data: b
         "preallocate_mb": rng.randrange(2),
         "log_size_limit": rng.choice((30_000, 1024 * MIB)),
         "journal_max_size_mb": rng.randrange(2),
+        "journal_backups_max": rng.randrange(2),
+        "memtable_bytes_max": rng.choice((5_000, 40_000)),
+        "journal_directories": directories(tmp_path, "journal", rng),
+        "ledger_directories": directories(tmp_path, "ledgers", rng),
     }
 
     async def live(files: CrashFiles) -> None:
