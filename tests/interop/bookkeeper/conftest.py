@@ -9,7 +9,7 @@ from tests.interop.bookkeeper.java import JavaBookie, JavaClient
 from tests.interop.bookkeeper.ours import OurBookie
 from tests.zookeeper import ZooKeeperServer
 
-Bookie = TypeVar("Bookie", OurBookie, JavaBookie)
+Bookie = TypeVar("Bookie", OurBookie, JavaBookie, OurBookie | JavaBookie)
 
 
 @pytest.fixture(scope="package")
@@ -47,6 +47,18 @@ def our_bookies(uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def java_bookies(uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[JavaBookie]]:
     """Two bookies of Apache BookKeeper."""
     bookies = [JavaBookie(tmp_path_factory.mktemp("java-bookie"), uri) for _ in range(2)]
+    yield from _running(bookies)
+
+
+@pytest.fixture(scope="module")
+def mixed_bookies(
+    uri: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[OurBookie | JavaBookie]]:
+    """One bookie of Apache BookKeeper and three of this project."""
+    bookies: list[OurBookie | JavaBookie] = [
+        JavaBookie(tmp_path_factory.mktemp("java-bookie"), uri),
+        *(OurBookie(tmp_path_factory.mktemp("ours"), uri) for _ in range(3)),
+    ]
     yield from _running(bookies)
 
 

@@ -73,6 +73,16 @@ class JavaClient:
         """End it as it is told to: by the end of its input."""
         assert self._child.stdin is not None
         self._child.stdin.close()
+        self._end()
+
+    def kill(self) -> None:
+        """SIGKILL; what was asked for and not answered fails."""
+        self._child.kill()
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._end()
+
+    def _end(self) -> None:
         self._child.wait(STOP_WITHIN_S)
         self._reader.join(STOP_WITHIN_S)
         assert self._child.stdout is not None

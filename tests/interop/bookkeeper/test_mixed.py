@@ -1,0 +1,251 @@
+"""Bookies of both kinds in one ensemble, clients of both kinds on one ledger, kill -9 of any."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.ledger.config import LedgerConfig
+from core.ledger.writer import LedgerWriter
+from protocol.bookkeeper.digest import DigestType
+from protocol.ids import LedgerId
+from tests.interop.bookkeeper.java import JavaBookie, JavaClient, JavaError
+from tests.interop.bookkeeper.ours import (
+    ROOT,
+    Listener,
+    OurBookie,
+    add,
+    ledger_client,
+    run,
+)
+from tests.interop.bookkeeper.payloads import payload, shown
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.java,
+    pytest.mark.crash,
+    pytest.mark.xdist_group("bookkeeper"),
+]
+SIZE = 200
+BEFORE, AFTER = 300, 300
+WHOLE = LedgerConfig(ensemble_size=3, write_quorum=3, ack_quorum=2, digest=DigestType.CRC32C)
+STRIPED = LedgerConfig(ensemble_size=3, write_quorum=2, ack_quorum=2, digest=DigestType.CRC32C)
+Bookie = OurBookie | JavaBookie
+WRITER = """
+import asyncio, sys
+from core.errors import CoreError, OverCapacity
+from core.ledger.config import LedgerConfig
+from protocol.bookkeeper.digest import DigestType
+from tests.interop.bookkeeper.ours import Listener, ledger_client
+from tests.interop.bookkeeper.payloads import payload
+
+async def main():
+    uri, write_quorum, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    async with ledger_client(uri) as ledgers:
+        listener = Listener()
+        config = LedgerConfig(ensemble_size=3, write_quorum=write_quorum, ack_quorum=2,
+                              digest=DigestType.CRC32C, unconfirmed_entries_max=100)
+        writer = await ledgers.create_ledger(config, listener)
+        print(writer.ledger_id, flush=True)
+        while True:
+            try:
+                writer.add((payload(21, writer.last_add_pushed + 1, size),))
+            except OverCapacity:
+                await listener.reach(listener.lac + 1)
+                print(listener.lac, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def of_java(bookie: Bookie) -> bool:
+    return isinstance(bookie, JavaBookie)
+
+
+@contextlib.contextmanager
+def killed(bookies: list[Bookie], *, javas: bool, among: list[str]) -> Iterator[str]:
+    """Kill a bookie of a kind that is in an ensemble; start it again in the end."""
+    victim = next(one for one in bookies if of_java(one) == javas and one.bookie_id in among)
+    victim.kill()
+    try:
+        yield victim.bookie_id
+    finally:
+        victim.start()
+
+
+def check(java: JavaClient, client: str, uri: str, ledger_id: LedgerId, seed: int) -> int:
+    """Read a whole ledger through both clients, recovering it; return its last entry."""
+    opened = java.call("open", client=client, ledger=ledger_id, recovery=True)
+    last = opened["lac"]
+    assert opened["length"] == (last + 1) * SIZE
+    found = java.call("read", handle=opened["handle"], first=0, last=last)
+    assert found["entries"] == shown(seed, 0, last, SIZE)
+
+    async def story() -> None:
+        async with ledger_client(uri) as ledgers:
+            reader = await ledgers.open_ledger(ledger_id, recover=True)
+            assert reader.last_confirmed == last
+            assert reader.metadata.length == opened["length"]
+            for entry in await reader.read(0, last):
+                assert bytes(entry.payload) == payload(seed, entry.entry_id, SIZE)
+
+    run(story)
+    return int(last)
+
+
+async def create_with_both_kinds(
+    ledgers: Any, listener: Listener, bookies: list[Bookie]
+) -> LedgerWriter:
+    (javas,) = [bookie.bookie_id for bookie in bookies if of_java(bookie)]
+    while True:  # three of four: three draws of four have the Java bookie
+        writer: LedgerWriter = await ledgers.create_ledger(WHOLE, listener)
+        if javas in writer.metadata.fragments[0].ensemble:
+            return writer
+        await writer.close()
+
+
+@pytest.mark.parametrize("javas", [True, False], ids=["kill-javas", "kill-ours"])
+def test_our_writer_goes_on_without_a_bookie(
+    java: JavaClient, uri: str, v3: str, mixed_bookies: list[Bookie], javas: bool
+) -> None:
+    async def story() -> LedgerId:
+        async with ledger_client(uri) as ledgers:
+            listener = Listener()
+            writer = await create_with_both_kinds(ledgers, listener, mixed_bookies)
+            await add(writer, listener, 22, BEFORE, SIZE)
+            ensemble = list(writer.metadata.fragments[0].ensemble)
+            with killed(mixed_bookies, javas=javas, among=ensemble) as victim:
+                await add(writer, listener, 22, AFTER, SIZE)
+                while victim in writer.metadata.fragments[-1].ensemble:
+                    await add(writer, listener, 22, 1, SIZE)  # two others ack; it is noticed late
+                await writer.close()
+                assert listener.errors == []
+                last = await asyncio.to_thread(check, java, v3, uri, writer.ledger_id, 22)
+                assert last == writer.lac >= BEFORE + AFTER - 1
+            return writer.ledger_id
+
+    check(java, v3, uri, run(story), 22)
+
+
+@pytest.mark.parametrize("javas", [True, False], ids=["kill-javas", "kill-ours"])
+@pytest.mark.parametrize("protocol", ["v3", "v2"])
+def test_javas_writer_goes_on_without_a_bookie(
+    java: JavaClient,
+    uri: str,
+    mixed_bookies: list[Bookie],
+    javas: bool,
+    protocol: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    client = request.getfixturevalue(protocol)
+    (javas_id,) = [bookie.bookie_id for bookie in mixed_bookies if of_java(bookie)]
+    while True:
+        made = java.call("create", client=client, e=3, qw=3, qa=2)
+        metadata = java.call("metadata", client=client, ledger=made["ledger"])
+        if javas_id in metadata["ensembles"]["0"]:
+            break
+    how = {"handle": made["handle"], "seed": 23, "size": SIZE}
+    java.call("add", **how, count=BEFORE)
+    with killed(mixed_bookies, javas=javas, among=metadata["ensembles"]["0"]) as victim:
+        last = java.call("add", **how, count=AFTER)["last"]
+        while victim in newest_ensemble(java, client, made["ledger"]):
+            last = java.call("add", **how, count=1)["last"]  # two others ack; it is noticed late
+        java.call("close", handle=made["handle"])
+        assert check(java, client, uri, made["ledger"], 23) == last >= BEFORE + AFTER - 1
+
+
+def newest_ensemble(java: JavaClient, client: str, ledger_id: int) -> list[str]:
+    ensembles = java.call("metadata", client=client, ledger=ledger_id)["ensembles"]
+    newest: list[str] = ensembles[max(ensembles, key=int)]
+    return newest
+
+
+@pytest.mark.parametrize("write_quorum", [3, 2], ids=["whole", "striped"])
+def test_java_recovers_what_our_killed_writer_left(
+    java: JavaClient,
+    uri: str,
+    v3: str,
+    mixed_bookies: list[Bookie],
+    tmp_path: Path,
+    write_quorum: int,
+) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-c", WRITER, uri, str(write_quorum), str(SIZE)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    assert child.stdout is not None
+    first = child.stdout.readline()
+    assert first, (tmp_path / "log").read_text()
+    ledger_id, lac = LedgerId(int(first)), -1
+    while lac < BEFORE:
+        lac = int(child.stdout.readline())
+    child.kill()
+    said = child.communicate(timeout=30)[0].split(b"\n")[:-1]  # a cut line is no promise
+    lac = max([lac, *map(int, said)])
+    last = check(java, v3, uri, ledger_id, 21)
+    assert last >= lac
+
+
+@pytest.mark.parametrize("write_quorum", [3, 2], ids=["whole", "striped"])
+@pytest.mark.parametrize("is_v2", [False, True], ids=["v3", "v2"])
+def test_we_recover_what_javas_killed_writer_left(
+    java: JavaClient,
+    uri: str,
+    v3: str,
+    mixed_bookies: list[Bookie],
+    tmp_path: Path,
+    write_quorum: int,
+    is_v2: bool,
+) -> None:
+    writer = JavaClient(tmp_path / "log")
+    conf = {"useV2WireProtocol": is_v2}
+    writer.call("connect", client="w", uri=uri, conf=conf)
+    made = writer.call("create", client="w", e=3, qw=write_quorum, qa=2)
+    burst = writer.start("add", handle=made["handle"], seed=24, size=SIZE, count=100_000)
+    lac = -1
+    while lac < BEFORE:
+        lac = writer.call("state", handle=made["handle"])["lac"]
+    writer.kill()
+    with pytest.raises((AssertionError, JavaError)):
+        burst.result(60)
+
+    async def story() -> tuple[int, int]:
+        async with ledger_client(uri) as ledgers:
+            reader = await ledgers.open_ledger(made["ledger"], recover=True)
+            return reader.last_confirmed, reader.metadata.length
+
+    last, length = run(story)
+    assert last >= lac
+    assert length == (last + 1) * SIZE
+    assert check(java, v3, uri, made["ledger"], 24) == last
+
+
+def test_both_recover_one_ledger_at_once(
+    java: JavaClient, uri: str, v3: str, mixed_bookies: list[Bookie]
+) -> None:
+    async def story() -> LedgerId:
+        async with ledger_client(uri) as ledgers, ledger_client(uri) as others:
+            listener = Listener()
+            writer = await ledgers.create_ledger(STRIPED, listener)
+            await add(writer, listener, 25, BEFORE, SIZE)
+            for entry_id in range(BEFORE, BEFORE + 50):  # of unknown fate
+                writer.add((payload(25, entry_id, SIZE),))
+            how = {"client": v3, "ledger": writer.ledger_id, "recovery": True}
+            theirs = java.start("open", **how)
+            mine = await others.open_ledger(writer.ledger_id, recover=True)
+            opened = await asyncio.wrap_future(theirs)
+            assert opened["lac"] == mine.last_confirmed >= listener.lac
+            assert opened["length"] == mine.metadata.length
+            return writer.ledger_id
+
+    check(java, v3, uri, run(story), 25)
