@@ -16,6 +16,8 @@ from broker.cli.errors import CliError, Exit
 
 COMMANDS = {
     "start": "broker.cli.start",
+    "cluster": "broker.cli.cluster",
+    "bookie": "broker.cli.bookie",
     "topic": "broker.cli.topic",
     "produce": "broker.cli.produce",
     "consume": "broker.cli.consume",

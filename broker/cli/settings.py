@@ -1,8 +1,9 @@
-"""The settings of the process that `start` runs, and that the inspecting commands look at."""
+"""The settings of the processes that commands run, and that the inspecting commands look at."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from broker.cli.errors import CliError, Exit
 from broker.standalone_config import StandaloneConfig
@@ -14,9 +15,12 @@ from core.runtime.config import (
     from_environment,
     from_toml,
     load,
+    shown,
 )
 
-CLIENT_VARIABLES = ("TAILRACE_BOOTSTRAP",)
+T = TypeVar("T")
+
+CLIENT_VARIABLES = ("TAILRACE_BOOTSTRAP", "TAILRACE_METADATA")
 """Variables of the other commands; no settings of a broker."""
 
 
@@ -25,21 +29,44 @@ def load_settings(
     assignments: Sequence[str] = (),
     options: Sequence[Assignment] = (),
 ) -> Loaded[StandaloneConfig]:
-    """Load defaults < file < environment < --set < options. Errors: CliError."""
+    """Load the settings of `tailrace start`. Errors: CliError."""
+    return load_settings_of(StandaloneConfig, "tailrace start", config, assignments, options)
+
+
+def load_settings_of(
+    kind: type[T],
+    command: str,
+    config: Path | None,
+    assignments: Sequence[str] = (),
+    options: Sequence[Assignment] = (),
+) -> Loaded[T]:
+    """Load defaults < file < environment < --set < options. Errors: CliError names `command`."""
     try:
         given = [
             *(from_toml(config) if config else ()),
-            *from_environment(StandaloneConfig, os.environ, CLIENT_VARIABLES),
+            *from_environment(kind, os.environ, CLIENT_VARIABLES),
             *from_arguments(assignments),
             *options,
         ]
-        return load(StandaloneConfig, given)
+        return load(kind, given)
     except ConfigError as error:
         raise CliError(
             str(error),
-            remedy="tailrace start --show-config lists every setting",
+            remedy=f"{command} --show-config lists every setting",
             code=Exit.USAGE,
         ) from error
+
+
+def show_settings(loaded: Loaded[T], *, as_json: bool) -> None:
+    """Print every setting with its value, source and meaning."""
+    from broker.cli.output import Column, show_rows
+
+    rows = [
+        {"setting": row.key, "value": shown(row.value), "source": row.origin, "meaning": row.doc}
+        for row in loaded.effective()
+    ]
+    columns = [Column("setting"), Column("value"), Column("source"), Column("meaning")]
+    show_rows(rows, columns, as_json=as_json)
 
 
 def data_option(data: Path | None) -> list[Assignment]:

@@ -6,9 +6,8 @@ from pathlib import Path
 import typer
 
 from broker.cli.endpoints import parse_endpoint
-from broker.cli.settings import data_option, load_settings
-from broker.standalone_config import StandaloneConfig
-from core.runtime.config import Assignment, Loaded, shown
+from broker.cli.settings import data_option, load_settings, show_settings
+from core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
 
@@ -49,7 +48,7 @@ def start(
     """
     loaded = load_settings(config, assignments, _options(data, listen, advertise))
     if show_config:
-        _show(loaded, as_json=as_json)
+        show_settings(loaded, as_json=as_json)
         return
     from broker.standalone import run
 
@@ -67,14 +66,3 @@ def _options(data: Path | None, listen: str | None, advertise: str | None) -> li
         given.append(Assignment("advertised.host", at.host, f"--advertise {advertise}"))
         given.append(Assignment("advertised.port", at.port, f"--advertise {advertise}"))
     return given
-
-
-def _show(loaded: Loaded[StandaloneConfig], *, as_json: bool) -> None:
-    from broker.cli.output import Column, show_rows
-
-    rows = [
-        {"setting": row.key, "value": shown(row.value), "source": row.origin, "meaning": row.doc}
-        for row in loaded.effective()
-    ]
-    columns = [Column("setting"), Column("value"), Column("source"), Column("meaning")]
-    show_rows(rows, columns, as_json=as_json)

@@ -1,0 +1,111 @@
+"""One process that is a bookie of a cluster. `tailrace bookie`.
+
+Order of the start: session with ZooKeeper -> the cluster is there -> locks, cookies, recovery ->
+listening -> registration -> the ready line. The end goes the other way; kill -9 is safe at any
+point. A lost session never stops a bookie: it serves on and registers again by itself. What stops
+it is a disk that it cannot write to, or another process under its id.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import uvloop
+
+from bookie.app import BookieProcess, start_bookie
+from bookie.errors import BookieError
+from broker.bookie_config import BookieProcessConfig
+from core.errors import CoreError, NodeExists, NoNode, Unavailable
+from core.metadata.cluster import check_cluster
+from core.metadata.uri import open_store
+from core.runtime.clock import Clock, SystemClock
+from core.runtime.files import LockHeld, SystemFiles
+from core.runtime.logging_setup import set_up_logging
+from core.runtime.metrics import Metrics
+from core.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+
+def run(config: BookieProcessConfig) -> int:
+    """Run until SIGTERM or SIGINT and return the process' exit code.
+
+    Prints `ready: bookie=ID` on stdout once it would answer and is registered; errors of the start,
+    with cause, place and remedy, on stderr.
+    """
+    set_up_logging(config.log_level)
+    try:
+        return uvloop.run(_serve(config))
+    except (CoreError, BookieError, LockHeld, OSError) as error:
+        sys.stderr.write(f"error: {error}\n  try: {_remedy(error, config)}\n")
+        return 1
+
+
+@asynccontextmanager
+async def bookie_process(
+    config: BookieProcessConfig, clock: Clock, metrics: Metrics
+) -> AsyncIterator[BookieProcess]:
+    """Run a bookie that is registered; sign off and close it at the end of the block.
+
+    Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (id in use), LockHeld,
+    InvalidCookie, CorruptData, OSError.
+    """
+    async with AsyncExitStack() as stack:
+        timeout_ms = config.session_timeout_ms
+        store = await open_store(config.metadata_uri, clock, session_timeout_ms=timeout_ms)
+        stack.push_async_callback(store.close)
+        bookie = config.bookie_config()
+        await check_cluster(store, bookie.ledgers_root)
+        running = await start_bookie(
+            bookie, store, clock, SystemFiles(), metrics, stale_wait_ms=2 * timeout_ms
+        )
+        stack.push_async_callback(running.close)
+        upkeep = Tasks("bookie process")
+        stack.push_async_callback(upkeep.close)
+        upkeep.start(_free_room(running, config.gc_wait_ms / 1000), "garbage")
+        yield running
+
+
+async def _serve(config: BookieProcessConfig) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with bookie_process(config, SystemClock(), Metrics()) as running:
+        running.bookie.failed.add_done_callback(lambda _: stop.set())
+        running.refused.add_done_callback(lambda _: stop.set())
+        sys.stdout.write(f"ready: bookie={running.bookie.bookie_id}\n")
+        sys.stdout.flush()
+        await stop.wait()
+        failed, refused = running.bookie.failed.done(), running.refused.done()
+    if failed:
+        logger.error("the bookie cannot write any more; start again when its disk is well")
+    return 1 if failed or refused else 0
+
+
+async def _free_room(running: BookieProcess, interval_s: float) -> None:
+    """Let the bookie drop what metadata no longer has, over and over."""
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            await running.bookie.collect_garbage()
+        except (CoreError, BookieError, OSError) as error:
+            logger.warning("garbage collection failed, tried again later error=%s", error)
+
+
+def _remedy(error: Exception, config: BookieProcessConfig) -> str:
+    uri, data = config.metadata_uri, config.data
+    remedies: dict[type[Exception], str] = {
+        Unavailable: f"is ZooKeeper running at {uri}?",
+        NoNode: f"tailrace cluster init --metadata {uri}",
+        NodeExists: "stop that process, or give another --listen or bookieId",
+        LockHeld: "stop that process, or give another --data",
+        OSError: f"check {data} and that {config.bookie.host}:{config.bookie.port} is free",
+    }
+    for kind, remedy in remedies.items():
+        if isinstance(error, kind):
+            return remedy
+    return f"the files in {data} were left as they are"

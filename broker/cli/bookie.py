@@ -1,0 +1,105 @@
+"""`tailrace bookie`: run a bookie of a cluster, and look after bookies."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker.bookie_config import BookieProcessConfig
+from broker.cli.endpoints import parse_endpoint
+from broker.cli.errors import CliError, Exit
+from broker.cli.settings import load_settings_of, show_settings
+from core.runtime.config import Assignment
+
+app = typer.Typer(add_completion=False)
+
+BOOKIE_PORT = 3181
+
+
+@app.callback(invoke_without_command=True)
+def bookie(
+    ctx: typer.Context,
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            "--metadata",
+            "-m",
+            metavar="URI",
+            envvar="TAILRACE_METADATA",
+            help="zk://HOST:PORT,HOST:PORT/ledgers: the cluster to belong to.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Where it keeps journal and ledgers."),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Where to listen; also its id, unless bookieId is set. By default 127.0.0.1:3181.",
+        ),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option("--advertise", metavar="HOST", help="Host that clients are told."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings by their names.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="One setting; wins over file and environment."
+        ),
+    ] = None,
+    show_config: Annotated[
+        bool,
+        typer.Option(
+            "--show-config", help="Print every setting with its source and meaning, and end."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --show-config: as JSON.")] = False,
+) -> None:
+    """Run a bookie of a cluster until SIGTERM or Ctrl-C, or look after bookies (see below).
+
+    Settings come from defaults, then --config, then TAILRACE_* variables (upper case, dots as
+    underscores), then --set, then the options here; names are BookKeeper's. It prints
+    `ready: bookie=ID` once it would answer and clients can find it.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    options = _options(metadata, data, listen, advertise)
+    loaded = load_settings_of(
+        BookieProcessConfig, "tailrace bookie", config, assignments or (), options
+    )
+    if show_config:
+        show_settings(loaded, as_json=as_json)
+        return
+    from broker.bookie_process import run
+
+    sys.exit(run(loaded.config))
+
+
+def _options(
+    metadata: str | None, data: Path | None, listen: str | None, advertise: str | None
+) -> list[Assignment]:
+    given = []
+    if metadata is not None:
+        given.append(Assignment("metadataServiceUri", metadata, f"--metadata {metadata}"))
+    if data is not None:
+        given.append(Assignment("data", str(data), f"--data {data}"))
+    if listen is not None:
+        at = parse_endpoint(listen, "--listen", BOOKIE_PORT)
+        given.append(Assignment("listeningInterface", at.host, f"--listen {listen}"))
+        given.append(Assignment("bookiePort", at.port, f"--listen {listen}"))
+    if advertise is not None:
+        if ":" in advertise and not advertise.startswith("["):
+            raise CliError(
+                f"{advertise!r} is no host", place="--advertise",
+                remedy="the host alone: the port is the one of --listen", code=Exit.USAGE,
+            )  # fmt: skip
+        given.append(Assignment("advertisedAddress", advertise, f"--advertise {advertise}"))
+    return given
