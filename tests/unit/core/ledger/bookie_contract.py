@@ -11,6 +11,7 @@ from core.ledger.bookie_client import BookieClient, ask
 from protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
 from protocol.bookkeeper.entry import pack_entry, pack_lac, read_entry, read_lac
 from protocol.bookkeeper.messages import (
+    LAST_ENTRY,
     AddRequest,
     AddResponse,
     BatchReadRequest,
@@ -49,6 +50,12 @@ def add_request(
 
 def fence_request(entry_id: int = -1, key: bytes = KEY, ledger_id: LedgerId = L7) -> ReadRequest:
     return ReadRequest(ledger_id, entry_id, fence=True, master_key=key)
+
+
+def long_poll(previous_lac: int, *, timeout_ms: int | None) -> ReadRequest:
+    return ReadRequest(
+        L7, LAST_ENTRY, previous_lac=previous_lac, timeout_ms=timeout_ms, piggyback=True
+    )
 
 
 def payload_of(response: Response, entry_id: int | None) -> bytes:
@@ -263,5 +270,63 @@ class BookieContract:
             assert missing == BatchReadResponse(StatusCode.ENOENTRY, L7, 4)
             nowhere = await ask(client, BatchReadRequest(LedgerId(8), 0, 10, 1 << 20))
             assert nowhere == BatchReadResponse(StatusCode.ENOLEDGER, LedgerId(8), 0)
+
+        self.run(story)
+
+    def test_long_poll_answers_at_once_when_there_is_news(self) -> None:
+        async def story(client: BookieClient) -> None:
+            response = await ask(client, long_poll(-1, timeout_ms=60_000))
+            assert response.status is StatusCode.ENOLEDGER
+            for entry_id in range(3):
+                await ask(client, add_request(entry_id, lac=entry_id - 1))
+            response = await ask(client, long_poll(0, timeout_ms=60_000))
+            assert payload_of(response, 1) == b"payload"
+            assert isinstance(response, ReadResponse)
+            assert response.max_lac == 1
+
+        self.run(story)
+
+    def test_long_poll_without_time_answers_what_is_known(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0, lac=-1))
+            for timeout_ms in (None, 1):
+                response = await ask(client, long_poll(-1, timeout_ms=timeout_ms))
+                assert isinstance(response, ReadResponse)
+                assert response.status is StatusCode.EOK
+                assert not response.body
+                assert response.max_lac == -1
+
+        self.run(story)
+
+    def test_long_poll_is_woken_by_the_add_that_moves_the_lac(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0, lac=-1))
+            waiting = [ask(client, long_poll(-1, timeout_ms=60_000)) for _ in range(2)]
+            await ask(client, add_request(1, lac=0))
+            for answer in waiting:
+                assert payload_of(await answer, 0) == b"payload"
+
+        self.run(story)
+
+    def test_long_poll_tells_a_lac_whose_entry_lies_elsewhere(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0, lac=-1))
+            waiting = ask(client, long_poll(0, timeout_ms=60_000))
+            await ask(client, add_request(2, lac=1))  # entry 1 is striped to others
+            response = await waiting
+            assert isinstance(response, ReadResponse)
+            assert (response.status, response.max_lac) == (StatusCode.EOK, 1)
+            assert not response.body
+
+        self.run(story)
+
+    def test_long_poll_ends_when_the_ledger_is_fenced(self) -> None:
+        async def story(client: BookieClient) -> None:
+            await ask(client, add_request(0, lac=-1))
+            waiting = ask(client, long_poll(-1, timeout_ms=60_000))
+            await ask(client, fence_request())
+            response = await waiting
+            assert isinstance(response, ReadResponse)
+            assert (response.status, response.max_lac) == (StatusCode.EOK, -1)
 
         self.run(story)

@@ -10,10 +10,13 @@ from typing import Final
 
 from protocol.bookkeeper.entry import HEADER_SIZE, read_ids
 from protocol.bookkeeper.messages import (
+    LAST_ENTRY,
     AddRequest,
     AddResponse,
     BatchReadRequest,
     BatchReadResponse,
+    BookieInfoRequest,
+    BookieInfoResponse,
     ErrorResponse,
     ForceLedgerRequest,
     ForceLedgerResponse,
@@ -66,7 +69,9 @@ class FakeBookie:
         self.closed = False
         self.reads_batches = False
         self.batch_bytes_max = 1 << 20
+        self.free_disk: int | None = None
         self._held: list[Callable[[], None]] | None = None
+        self._waiting: dict[int, tuple[ReadRequest, Reply, asyncio.TimerHandle]] = {}
 
     def submit(self, request: Request, reply: Reply) -> None:
         assert not self.closed
@@ -109,9 +114,44 @@ class FakeBookie:
         if fault is not None:
             reply(ErrorResponse(fault, operation_of(request)))
             return
-        response = self._serve(request)
+        if isinstance(request, ReadRequest) and self._waits(request, reply):
+            return
+        self._reply(request, reply, self._serve(request))
+        self._wake()
+
+    def _reply(self, request: Request, reply: Reply, response: Response) -> None:
         lost = self.lost_answer(request)
         reply(ErrorResponse(lost, operation_of(request)) if lost is not None else response)
+
+    def _waits(self, request: ReadRequest, reply: Reply) -> bool:
+        """Keep a long poll until its ledger has news or its time is up; False: answer it now."""
+        if request.previous_lac is None or request.timeout_ms is None or request.fence:
+            return False
+        ledger = self.ledgers.get(request.ledger_id)
+        if ledger is None or self._has_news(ledger, request):
+            return False
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(request.timeout_ms / 1000, self._give_up, request)
+        self._waiting[id(request)] = (request, reply, timer)
+        return True
+
+    def _has_news(self, ledger: FakeLedger, request: ReadRequest) -> bool:
+        assert request.previous_lac is not None
+        return ledger.lac > request.previous_lac or ledger.fenced
+
+    def _wake(self) -> None:
+        for key, (request, reply, timer) in list(self._waiting.items()):
+            if self._has_news(self.ledgers[request.ledger_id], request):
+                del self._waiting[key]
+                timer.cancel()
+                self._reply(request, reply, self._serve(request))
+
+    def _give_up(self, request: ReadRequest) -> None:
+        _, reply, _ = self._waiting.pop(id(request))
+        if self._held is not None:
+            self._held.append(lambda: self._reply(request, reply, self._serve(request)))
+        else:
+            self._reply(request, reply, self._serve(request))
 
     def _serve(self, request: Request) -> Response:
         served_by: dict[type, Callable[..., Response]] = {
@@ -121,10 +161,14 @@ class FakeBookie:
             ReadLacRequest: self._read_lac,
             WriteLacRequest: self._write_lac,
             ForceLedgerRequest: self._force,
+            BookieInfoRequest: self._info,
         }
         if type(request) in served_by:
             return served_by[type(request)](request)
         return ErrorResponse(StatusCode.EBADREQ, operation_of(request))
+
+    def _info(self, request: BookieInfoRequest) -> Response:
+        return BookieInfoResponse(StatusCode.EOK, None, self.free_disk)
 
     def _read_or_fence(self, request: ReadRequest) -> Response:
         return self._fence(request) if request.fence else self._read(request)
@@ -161,7 +205,15 @@ class FakeBookie:
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is None:
             return ReadResponse(StatusCode.ENOLEDGER, request.ledger_id, request.entry_id)
-        return self._entry(ledger, request, ledger.lac)
+        if not request.piggyback:
+            return self._entry(ledger, request, ledger.lac)
+        assert request.previous_lac is not None
+        if request.entry_id != LAST_ENTRY:
+            return ReadResponse(StatusCode.EBADREQ, request.ledger_id, request.entry_id)
+        entry_id = request.previous_lac + 1
+        body = ledger.entries.get(entry_id) if ledger.lac >= entry_id else None
+        told = LAST_ENTRY if body is None else entry_id
+        return ReadResponse(StatusCode.EOK, request.ledger_id, told, body, ledger.lac)
 
     def _entry(
         self, ledger: FakeLedger, request: ReadRequest, max_lac: EntryId | None

@@ -5,20 +5,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from core.errors import NotEnoughBookies
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.ensembles import Ensembles
 from core.ledger.network_location import DEFAULT_LOCATION, NetworkLocation
 from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
-from protocol.bookkeeper.messages import (
-    BookieInfoRequest,
-    BookieInfoResponse,
-    Request,
-    Response,
-    StatusCode,
-)
+from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import BookieId
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.world import World, run_world
@@ -148,23 +141,11 @@ def test_acks_of_one_rack_do_not_suffice_when_that_is_asked_for() -> None:
     run(story)
 
 
-class Roomy(FakeBookie):
-    """Says how much disk it has."""
-
-    def __init__(self, bookie_id: str, free: int) -> None:
-        super().__init__(bookie_id)
-        self.free = free
-
-    @override
-    def _serve(self, request: Request) -> Response:
-        if isinstance(request, BookieInfoRequest):
-            return BookieInfoResponse(StatusCode.EOK, None, self.free)
-        return super()._serve(request)
-
-
 def test_bookies_without_free_disk_come_last() -> None:
     async def story() -> None:
-        bookies = [Roomy(f"b{i}", 0 if i == 1 else 100) for i in range(4)]
+        bookies = [FakeBookie(f"b{i}") for i in range(4)]
+        for bookie in bookies:
+            bookie.free_disk = 0 if bookie.bookie_id == B1 else 100
         chosen = Ensembles(
             LocalBookies(bookies), Random(7), placement=PlacementConfig(weighted=True)
         )
