@@ -2,6 +2,8 @@
 
 import json
 import os
+import select
+import struct
 import sys
 import time
 from typing import Any
@@ -11,6 +13,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 _MAX_QUEUED_KB = 131_072
 _CHUNK_BYTES = 256 * 1024
+_STAMP = struct.Struct(">d")
+_CONSUMER = {
+    "enable.auto.commit": False,
+    "fetch.message.max.bytes": 1_048_576,
+    "queued.max.messages.kbytes": 131_072,
+    "fetch.queue.backoff.ms": 1,
+}
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -107,11 +116,8 @@ def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -
         {
             "bootstrap.servers": bootstrap,
             "group.id": "bench",
-            "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": 1_048_576,
-            "queued.max.messages.kbytes": 131_072,
-            "fetch.queue.backoff.ms": 1,
+            **_CONSUMER,
         }
     )
     total = 0
@@ -140,6 +146,66 @@ def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -
     }
 
 
+def produce_paced(
+    *,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    record_bytes: int,
+    records_s: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Send records that carry the time at which they were sent, `records_s` of them a second."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    filler = os.urandom(record_bytes - _STAMP.size)
+    started = time.time()
+    total = int(records_s * seconds)
+    for number in range(total):
+        due_s = started + number / records_s
+        while (left_s := due_s - time.time()) > 0:
+            producer.poll(left_s)
+        value = _STAMP.pack(time.time()) + filler
+        producer.produce(topic, value, partition=number % partitions)
+    if producer.flush(60):
+        raise TimeoutError("records were not acknowledged in 60 s")
+    return {"records": total}
+
+
+def follow(
+    *, bootstrap: str, topic: str, partitions: int, record_bytes: int, stamped: bool = False
+) -> dict[str, Any]:
+    """Read what somebody writes meanwhile; says `ready`, ends at the count that stdin gives then.
+
+    `stamped`: records begin with the time at which they were sent; return how old they came.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "tail", **_CONSUMER})
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    print("ready", flush=True)
+    records, total = 0, None
+    ages: list[float] = []
+    first = last = alive = time.perf_counter()
+    while total is None or records < total:
+        # It waits for all that it may return, or for the time-out: that must not count as age.
+        messages = consumer.consume(1 if stamped else 2000, timeout=0.05)
+        if messages:
+            last = alive = time.perf_counter()
+            first = first if records else last
+            now = time.time()
+        elif time.perf_counter() - alive > 60:
+            raise TimeoutError(f"{records} of {total} records, none for 60 s")
+        for message in messages:
+            if message.error() is not None:
+                raise RuntimeError(str(message.error()))
+            if stamped:
+                ages.append(now - _STAMP.unpack_from(message.value())[0])
+        records += len(messages)
+        if total is None and select.select([sys.stdin], [], [], 0)[0]:
+            total = int(sys.stdin.readline())
+    consumer.close()
+    found = {"records": records, "mb_s": records * record_bytes / max(last - first, 1e-9) / 1e6}
+    return found | (_percentiles_ms(ages) if stamped else {})
+
+
 def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int) -> dict[str, Any]:
     """Send one record at a time, each after the last was acknowledged. Unit: ms."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
@@ -151,12 +217,16 @@ def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int) -> d
         if producer.flush(30):
             raise TimeoutError("a record was not acknowledged in 30 s")
         if number >= 50:
-            took.append((time.perf_counter() - before) * 1e3)
-    took.sort()
+            took.append(time.perf_counter() - before)
+    return _percentiles_ms(took)
+
+
+def _percentiles_ms(took_s: list[float]) -> dict[str, float]:
+    took_s.sort()
     return {
-        "p50_ms": took[len(took) // 2],
-        "p99_ms": took[int(len(took) * 0.99)],
-        "max_ms": took[-1],
+        "p50_ms": took_s[len(took_s) // 2] * 1e3,
+        "p99_ms": took_s[int(len(took_s) * 0.99)] * 1e3,
+        "max_ms": took_s[-1] * 1e3,
     }
 
 
@@ -184,7 +254,14 @@ def first_record(*, bootstrap: str, topic: str) -> dict[str, Any]:
     return {"acknowledged_at": acknowledged, "read_at": read}
 
 
-_JOBS = {"produce": produce, "consume": consume, "latency": latency, "first_record": first_record}
+_JOBS = {
+    "produce": produce,
+    "produce_paced": produce_paced,
+    "consume": consume,
+    "follow": follow,
+    "latency": latency,
+    "first_record": first_record,
+}
 
 
 def main() -> None:

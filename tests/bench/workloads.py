@@ -13,6 +13,8 @@ from typing import Any
 from tests.bench.brokers import Kind, Running, started
 
 _CLIENT_TIMEOUT_S = 600
+PACED_RECORDS_S = 2000
+"""What the producer sends whose records are timed from end to end: no queue builds up anywhere."""
 _topic_numbers = count()
 
 
@@ -43,14 +45,21 @@ QUICK = (Produce(16_384, 1024, 6), Produce(1_000_000, 1024, 6))
 
 def client(job: str, **arguments: Any) -> dict[str, Any]:
     """Run one job of the load client in a process of its own and return what it measured."""
-    command = [sys.executable, "-m", "tests.bench.client", job, json.dumps(arguments)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=_CLIENT_TIMEOUT_S, check=False
+        _command(job, arguments),
+        capture_output=True,
+        text=True,
+        timeout=_CLIENT_TIMEOUT_S,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{job} {arguments} failed:\n{done.stderr[-3000:]}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
+
+
+def _command(job: str, arguments: dict[str, Any]) -> list[str]:
+    return [sys.executable, "-m", "tests.bench.client", job, json.dumps(arguments)]
 
 
 def warm_up(broker: Running, seconds: float) -> None:
@@ -104,6 +113,56 @@ def consume_cold(
             record_bytes=load.record_bytes,
         )
     return {f"consume cold {load.name} MB/s": read["mb_s"]}
+
+
+def consume_at_the_tail(broker: Running, load: Produce, seconds: float) -> dict[str, float]:
+    """Follow a producer that sends what it can, then one that sends a little all the time."""
+    cpu = broker.cpu_s()
+    job = {"batch_bytes": load.batch_bytes, "seconds": seconds}
+    read = _follow(broker, load, "produce", job)
+    spent = broker.cpu_s() - cpu
+    paced = {"records_s": PACED_RECORDS_S, "seconds": seconds}
+    aged = _follow(broker, load, "produce_paced", paced, stamped=True)
+    return {
+        f"consume at the tail {load.name} MB/s": read["mb_s"],
+        f"consume at the tail {load.name} CPU s/GB, producing included": spent
+        / (read["records"] * load.record_bytes)
+        * 1e9,
+        "end to end p50 ms": aged["p50_ms"],
+        "end to end p99 ms": aged["p99_ms"],
+    }
+
+
+def _follow(
+    broker: Running, load: Produce, job: str, arguments: dict[str, Any], **how: bool
+) -> dict[str, Any]:
+    """Run a producer's job and, from before its start, a consumer that reads all of it."""
+    common = {
+        "bootstrap": broker.bootstrap,
+        "topic": f"tail-{next(_topic_numbers)}",
+        "partitions": load.partitions,
+        "record_bytes": load.record_bytes,
+    }
+    consumer = subprocess.Popen(
+        _command("follow", {"create": True, **common, **how}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert consumer.stdout is not None
+    try:
+        if consumer.stdout.readline().strip() != "ready":
+            raise RuntimeError("the consumer at the tail did not start")
+        sent = client(job, **common, **arguments)
+        out, _ = consumer.communicate(f"{sent['records']}\n", _CLIENT_TIMEOUT_S)
+    except BaseException:
+        consumer.kill()
+        consumer.wait()
+        raise
+    if consumer.returncode:
+        raise RuntimeError(f"the consumer at the tail failed, {job} {arguments}")
+    answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return answer
 
 
 def latency(broker: Running) -> dict[str, float]:
@@ -164,6 +223,8 @@ def measure(
         for load in loads:
             figures |= produce_and_consume(broker, load, seconds)
             steps(f"{kind.name}: {load.name}: {figures[f'produce {load.name} MB/s']:.0f} MB/s")
+        figures |= consume_at_the_tail(broker, loads[0], seconds)
+        steps(f"{kind.name}: at the tail")
         figures["RSS loaded MB"] = broker.rss_mb()
         cold = loads[0]
         topic = f"cold-{next(_topic_numbers)}"
