@@ -5,17 +5,21 @@ before there is an answer). Order at end: the other way round. kill -9 is safe a
 """
 
 import asyncio
+import logging
 from functools import partial
 
 from typing_extensions import override
 
 from bookie.config import BookieConfig
+from bookie.disk_check import DiskCheck
+from bookie.disk_watch import DiskWatch
 from bookie.gc import GarbageCollector, ListLedgers, Removed
+from bookie.health import Health
 from bookie.identity import check_cookies, lock_directories, unlock_directories
 from bookie.requests import Bookie
 from bookie.server import BookieServer
 from bookie.storage import Storage
-from core.errors import NodeExists
+from core.errors import CoreError, NodeExists
 from core.metadata.bookie_service_info import rpc_service_info
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_tree import all_ledgers
@@ -24,7 +28,10 @@ from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from core.runtime.files import Files
 from core.runtime.metrics import Metrics
+from core.runtime.tasks import Tasks
 from protocol.ids import BookieId
+
+logger = logging.getLogger(__name__)
 
 
 async def open_bookie(
@@ -49,9 +56,18 @@ async def open_bookie(
     list_ledgers = None
     if store is not None:
         list_ledgers = partial(all_ledgers, store, config.ledgers_root, instance_id)
-    bookie = OpenBookie(config, storage, list_ledgers, files, locks)
+    health = Health(
+        DiskWatch(config.disks.rules(config.log_size_limit)), forced=config.disks.forced
+    )
+    bookie = OpenBookie(config, storage, health, list_ledgers, files, locks)
+    try:
+        await bookie.start()
+    except BaseException:
+        await bookie.close()
+        raise
     if metrics is not None:
         metrics.register("bookie", bookie.metrics, bookie=config.identity)
+        metrics.register("bookie_disk", health.metrics, bookie=config.identity)
     return bookie
 
 
@@ -62,16 +78,24 @@ class OpenBookie(Bookie):
         self,
         config: BookieConfig,
         storage: Storage,
+        health: Health,
         list_ledgers: ListLedgers | None,
         files: Files,
         locks: list[int],
     ) -> None:
-        super().__init__(config, storage)
+        super().__init__(config, storage, health)
         self.bookie_id = BookieId(config.identity)
         self._locks = locks
         self._files = files
         self._collector = list_ledgers and GarbageCollector(storage, files, list_ledgers)
         self._upkeep = storage.upkeep
+        self._disk_check = DiskCheck(storage, health, config.disks.check_interval_ms)
+        self._tasks = Tasks("bookie")
+
+    async def start(self) -> None:
+        """Look at the disks before the first request, and from then on."""
+        await self._disk_check.look()
+        self._tasks.start(self._disk_check.run(), "disk check")
 
     @override
     async def close(self) -> None:
@@ -80,6 +104,7 @@ class OpenBookie(Bookie):
             return
         locks, self._locks = self._locks, []
         try:
+            await self._tasks.close()
             await super().close()
         finally:
             unlock_directories(locks, self._files)
@@ -104,6 +129,7 @@ class BookieProcess:
     def __init__(self, bookie: OpenBookie, server: BookieServer) -> None:
         self.bookie = bookie
         self.server = server
+        self._tasks = Tasks("bookie process")
         self.registration: BookieRegistration | None = None
         """None without a store."""
         self.refused: asyncio.Future[NodeExists] = asyncio.get_running_loop().create_future()
@@ -122,15 +148,29 @@ class BookieProcess:
             stale_wait_ms=stale_wait_ms,
             on_refused=self._refuse,
         )
-        await self.registration.register(read_only=False)
+        health = self.bookie.health
+        await self.registration.register(read_only=health.is_read_only)
+        health.on_change(self._on_mode)
         return self.registration
 
     async def close(self) -> None:
         """Sign off, stop listening, close the bookie."""
+        await self._tasks.close()
         if self.registration is not None:
             await self.registration.close()
         await self.server.close()
         await self.bookie.close()
+
+    def _on_mode(self) -> None:
+        self._tasks.start(self._tell_mode(), "mode")
+
+    async def _tell_mode(self) -> None:
+        """Tell clients; without the store the registration does it when the session is back."""
+        assert self.registration is not None, "modes are told after the registration"
+        try:
+            await self.registration.set_read_only(self.bookie.health.is_read_only)
+        except CoreError as error:
+            logger.warning("mode_not_told bookie=%s error=%s", self.bookie.bookie_id, error)
 
     def _refuse(self, error: NodeExists) -> None:
         if not self.refused.done():

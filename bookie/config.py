@@ -1,14 +1,74 @@
 """Settings of a bookie, by BookKeeper's property names. Built once; see core.runtime.config."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookie.disk_watch import DiskRules
 from bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
 from bookie.group_format import GROUP_BYTES_MAX
 from core.runtime.config import setting
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
 
 MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskConfig:
+    """When a bookie stops taking entries because its disks are full."""
+
+    full: float = setting(
+        "diskUsageThreshold",
+        0.95,
+        "A ledger directory whose disk is used above this share is full: the bookie becomes "
+        "read-only, and says why.",
+    )
+    warn: float = setting("diskUsageWarnThreshold", 0.90, "Above this share a line is logged.")
+    low_water: float | None = setting(
+        "diskUsageLwmThreshold",
+        None,
+        "Below this share a full directory is used again. Default: diskUsageThreshold.",
+    )
+    check_interval_ms: int = setting(
+        "diskCheckInterval", 10_000, "How often the room on the disks is looked at. Unit: ms."
+    )
+    on_any_full: bool = setting(
+        "readOnlyModeOnAnyDiskFullEnabled",
+        True,
+        "One full ledger directory makes the bookie read-only; else all of them must be full.",
+    )
+    high_priority_bytes: int | None = setting(
+        "minUsableSizeForHighPriorityWrites",
+        None,
+        "Room that a read-only bookie must have to take recovery's and re-replication's adds. "
+        "Unit: bytes. Default: logSizeLimit.",
+    )
+    forced: bool = setting(
+        "forceReadOnlyBookie", False, "Take no entries whatever room there is: for maintenance."
+    )
+
+    def rules(self, log_size_limit: int) -> DiskRules:
+        """Return the rules in force. Errors: ValueError where they contradict each other."""
+        high = self.high_priority_bytes
+        return DiskRules(
+            full=self.full,
+            warn=self.warn,
+            low_water=self.full if self.low_water is None else self.low_water,
+            on_any_full=self.on_any_full,
+            high_priority_bytes=log_size_limit if high is None else high,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """Health, metrics and administration over HTTP."""
+
+    enabled: bool = setting(
+        "httpServerEnabled",
+        False,
+        "Answer /health, /metrics and BookKeeper's admin paths over HTTP, without authentication.",
+    )
+    host: str = setting("httpServerHost", "127.0.0.1", "Address of the HTTP port.")
+    port: int = setting("httpServerPort", 8080, "The HTTP port; 0 picks one.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +178,8 @@ class BookieConfig:
         "maxLongPolls", 1_000, "Reads that wait for a LAC; above it they are refused."
     )
     ledgers_root: str = setting("zkLedgersRootPath", "/ledgers", "Root in the metadata store.")
+    disks: DiskConfig = field(default_factory=DiskConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
 
     def __post_init__(self) -> None:
         for name, paths in (
@@ -136,6 +198,7 @@ class BookieConfig:
             raise ValueError(f"nettyMaxFrameSizeBytes is at most {MAX_FRAME_BYTES}")
         if self.batch_read_bytes_max > MAX_FRAME_BYTES:
             raise ValueError(f"maxBatchReadSize is at most {MAX_FRAME_BYTES}")
+        self.disks.rules(self.log_size_limit)
 
     @property
     def identity(self) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from core.runtime.files import Space
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskRules:
@@ -32,16 +34,10 @@ class DiskRules:
             )
 
 
-class DiskRoom(NamedTuple):
-    """What a disk has. Unit: bytes."""
-
-    total_bytes: int
-    free_bytes: int
-
-    @property
-    def usage(self) -> float:
-        """Share of the disk that is used; a disk of no size is full."""
-        return 1.0 - self.free_bytes / self.total_bytes if self.total_bytes else 1.0
+def in_all(rooms: Mapping[Path, Space]) -> Space:
+    """Return the room of several directories together; what they share counts once."""
+    devices = {room.device: room for room in rooms.values()}.values()
+    return Space(sum(d.total_bytes for d in devices), sum(d.free_bytes for d in devices))
 
 
 class DiskVerdict(NamedTuple):
@@ -62,10 +58,10 @@ class DiskWatch:
     """The disks of one bookie, as the last checks saw them."""
 
     rules: DiskRules
-    _rooms: dict[Path, DiskRoom] = field(default_factory=dict)
+    _rooms: dict[Path, Space] = field(default_factory=dict)
     _full: dict[Path, str] = field(default_factory=dict)
 
-    def on_room(self, rooms: Mapping[Path, DiskRoom]) -> DiskVerdict:
+    def on_room(self, rooms: Mapping[Path, Space]) -> DiskVerdict:
         """Take what a check of all directories found."""
         self._rooms = dict(rooms)
         for directory, room in rooms.items():

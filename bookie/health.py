@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bookie.disk_watch import DiskRoom, DiskVerdict, DiskWatch
+from bookie.disk_watch import DiskVerdict, DiskWatch, in_all
+from core.runtime.files import Space
 from core.runtime.metrics import counter, gauge
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Health:
         self._verdict = watch.verdict()
         self._forced = forced
         self._manual = False
-        self._listeners: list[Callable[[bool], None]] = []
+        self._listeners: list[Callable[[], None]] = []
         self._update(self._verdict)
 
     @property
@@ -67,14 +68,14 @@ class Health:
         """Tell whether a write of this priority is answered EREADONLY."""
         return bool(self.reason) and not (priority > 0 and self._verdict.high_priority)
 
-    def on_change(self, listener: Callable[[bool], None]) -> None:
-        """Call `listener(is_read_only)` at every change, on the loop, in the order of joining."""
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every change of the mode, on the loop, in the order of joining."""
         self._listeners.append(listener)
 
-    def on_rooms(self, rooms: Mapping[Path, DiskRoom]) -> None:
+    def on_rooms(self, rooms: Mapping[Path, Space]) -> None:
         """Take what a check of all disks found."""
         self.metrics.disk_usage_ratio = max((room.usage for room in rooms.values()), default=0.0)
-        self.metrics.free_bytes = sum(room.free_bytes for room in rooms.values())
+        self.metrics.free_bytes = in_all(rooms).free_bytes
         nearly = set(self._verdict.nearly_full)
         verdict = self._watch.on_room(rooms)
         for directory in sorted(set(verdict.nearly_full) - nearly):
@@ -104,4 +105,4 @@ class Health:
         else:
             logger.warning("bookie_writable")
         for listener in self._listeners:
-            listener(self.is_read_only)
+            listener()

@@ -13,10 +13,13 @@ import asyncio
 import functools
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from bookie.batch_read import BatchReads
 from bookie.config import MIB, BookieConfig
+from bookie.disk_watch import in_all
+from bookie.health import Health
 from bookie.index_format import ENTRY_ID_MAX, KEY_BYTES_MAX, PACKET_BYTES_MAX
 from bookie.ledger_state import LedgerState
 from bookie.long_poll import LongPolls
@@ -63,8 +66,9 @@ Handler: TypeAlias = Callable[[LedgerState | None, Any, Reply], None]
 class Bookie:
     """One bookie's requests over its storage. All calls from the loop it was opened on."""
 
-    def __init__(self, config: BookieConfig, storage: Storage) -> None:
+    def __init__(self, config: BookieConfig, storage: Storage, health: Health) -> None:
         self._storage = storage
+        self.health = health
         self._loop = asyncio.get_running_loop()
         self._ledgers = storage.ledgers
         self._pending_bytes_max = config.pending_bytes_max * MIB
@@ -144,13 +148,16 @@ class Bookie:
     # Writes
 
     def _add(self, state: LedgerState | None, request: AddRequest, reply: Reply) -> None:
-        ledger_id, entry_id, master_key, body, recovery, _, _ = request
+        ledger_id, entry_id, master_key, body, recovery, _, priority = request
         try:
             head = _HEAD.unpack_from(body[0])
         except (struct.error, IndexError):
             head = _short_head(request)
         if head[:2] != (ledger_id, entry_id) or not _is_storable(entry_id, body):
             self._refuse_add(request, reply, StatusCode.EBADREQ)
+            return
+        if self.health.reason and self.health.refuses(priority):
+            self._refuse_add(request, reply, StatusCode.EREADONLY)
             return
         if state is None or state.master_key != master_key:
             state = self._claim(state, request, reply)
@@ -198,10 +205,11 @@ class Bookie:
 
     def _check_write_lac(self, state: LedgerState | None, request: WriteLacRequest) -> StatusCode:
         body = request.body
-        if not _PACKET.size <= len(body) <= PACKET_BYTES_MAX:
+        is_packet = _PACKET.size <= len(body) <= PACKET_BYTES_MAX
+        if not is_packet or _PACKET.unpack_from(body) != (request.ledger_id, request.lac):
             return StatusCode.EBADREQ
-        if _PACKET.unpack_from(body) != (request.ledger_id, request.lac):
-            return StatusCode.EBADREQ
+        if self.health.refuses(request.priority):
+            return StatusCode.EREADONLY
         if not 0 < len(request.master_key) <= KEY_BYTES_MAX:
             return StatusCode.EUA
         if state is None and self._storage.was_fenced(request.ledger_id):
@@ -273,7 +281,7 @@ class Bookie:
                 done = ForceLedgerResponse(StatusCode.EOK, request.ledger_id)
                 self._storage.force(request.ledger_id, functools.partial(reply, done))
             case BookieInfoRequest():
-                self._storage.space(functools.partial(_answer_info, request, reply))
+                self._storage.rooms(functools.partial(_answer_info, request, reply))
             case AuthRequest():
                 self._answer(reply, AuthResponse(StatusCode.EOK, "AuthDisabledPlugin", b""))
             case StartTlsRequest():
@@ -303,15 +311,17 @@ def _short_head(request: AddRequest) -> tuple[int, int, int]:
     return _HEAD.unpack(body)
 
 
-def _answer_info(request: BookieInfoRequest, reply: Reply, space: Space | Exception) -> None:
-    if isinstance(space, Exception):
+def _answer_info(
+    request: BookieInfoRequest, reply: Reply, rooms: dict[Path, Space] | Exception
+) -> None:
+    if isinstance(rooms, Exception):
         reply(BookieInfoResponse(StatusCode.EIO))
         return
-    wanted = request.requested or 0
+    room, wanted = in_all(rooms), request.requested or 0
     reply(
         BookieInfoResponse(
             StatusCode.EOK,
-            space.total_bytes if wanted & BookieInfo.TOTAL_DISK_CAPACITY else None,
-            space.free_bytes if wanted & BookieInfo.FREE_DISK_SPACE else None,
+            room.total_bytes if wanted & BookieInfo.TOTAL_DISK_CAPACITY else None,
+            room.free_bytes if wanted & BookieInfo.FREE_DISK_SPACE else None,
         )
     )

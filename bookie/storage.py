@@ -11,6 +11,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterable
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from bookie import journal_format
@@ -349,9 +350,14 @@ class Storage:
         self.metrics.entry_logs_removed_total += 1
         self._reads.submit(functools.partial(self._reader.forget_log, log_id), _nobody)
 
-    def space(self, then: Callable[[Space | Exception], None]) -> None:
-        """Find the room of the ledger directory's file system."""
-        self._reads.submit(functools.partial(self._files.space, self.dirs.all[0]), then)
+    def rooms(self, then: Callable[[dict[Path, Space] | Exception], None]) -> None:
+        """Find the room of each ledger directory's file system, by the configured directory."""
+        directories = self.dirs.directories
+
+        def look() -> dict[Path, Space]:
+            return {directory: self._files.space(directory) for directory in directories}
+
+        self._reads.submit(look, then)
 
 
 def _nobody(*_: object) -> None:

@@ -22,6 +22,13 @@ class Space(NamedTuple):
 
     total_bytes: int
     free_bytes: int
+    device: int = 0
+    """Directories with the same one share the room."""
+
+    @property
+    def usage(self) -> float:
+        """Share of it that is used; where there is no room at all, everything is."""
+        return 1.0 - self.free_bytes / self.total_bytes if self.total_bytes else 1.0
 
 
 class LockHeld(Exception):
@@ -196,7 +203,8 @@ class SystemFiles:
     def space(self, path: Path) -> Space:
         """Ask the file system; free is what an ordinary user may still take."""
         found = os.statvfs(path)
-        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        device = os.stat(path).st_dev
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, device)
 
 
 def _write_some(fd: int, parts: Sequence[Buffer], position: Position) -> int:

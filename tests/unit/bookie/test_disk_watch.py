@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.disk_watch import DiskRoom, DiskRules, DiskWatch
+from bookie.disk_watch import DiskRules, DiskWatch
+from core.runtime.files import Space
 
 A, B = Path("/a"), Path("/b")
 RULES = DiskRules(full=0.9, warn=0.8, low_water=0.85, high_priority_bytes=50)
 
 
-def used(percent: int, total: int = 1000) -> DiskRoom:
-    return DiskRoom(total, total * (100 - percent) // 100)
+def used(percent: int, total: int = 1000) -> Space:
+    return Space(total, total * (100 - percent) // 100)
 
 
 def test_a_full_disk_makes_the_bookie_read_only_and_says_why() -> None:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bookie.disk_watch import DiskRoom, DiskRules, DiskWatch
+from bookie.disk_watch import DiskRules, DiskWatch
 from bookie.health import Health
+from core.runtime.files import Space
 
 A = Path("/a")
-FULL, EMPTY, GONE = DiskRoom(1000, 40), DiskRoom(1000, 900), DiskRoom(1000, 0)
+FULL, EMPTY, GONE = Space(1000, 40), Space(1000, 900), Space(1000, 0)
 
 
 def health(*, forced: bool = False) -> Health:
@@ -24,7 +25,7 @@ def test_a_new_bookie_is_writable() -> None:
 
 def test_full_disks_refuse_ordinary_writes_and_room_again_takes_them() -> None:
     found, heard = health(), list[bool]()
-    found.on_change(heard.append)
+    found.on_change(lambda: heard.append(found.is_read_only))
     for rooms in ({A: EMPTY}, {A: FULL}, {A: FULL}, {A: EMPTY}):
         found.on_rooms(rooms)
     assert heard == [True, False]
@@ -50,7 +51,7 @@ def test_a_write_without_room_makes_it_read_only_at_once() -> None:
 
 def test_disks_do_not_undo_what_an_operator_did() -> None:
     found, heard = health(), list[bool]()
-    found.on_change(heard.append)
+    found.on_change(lambda: heard.append(found.is_read_only))
     found.set_manual(read_only=True)
     found.on_rooms({A: FULL})
     found.on_rooms({A: EMPTY})
