@@ -2,8 +2,10 @@
 
 Invariant: E >= Qw >= Qa >= 1; the first fragment begins at entry 0 and each has E bookies; only a
 CLOSED ledger has a last entry, and then neither it nor the length ever changes again.
-Written as format version 3, read as 1 to 3. Source: BookKeeper LedgerMetadataSerDe,
-DataFormats.proto; vectors: tests/golden/zk-layout.md.
+New ledgers have format version 3; others (1: lines, 2: protobuf's text) keep theirs when they are
+updated, because clients that made them may know no other. Format 1 knows no digest type, password,
+ack quorum or free metadata. Source: BookKeeper LedgerMetadataSerDe, DataFormats.proto; vectors:
+tests/golden/zk-layout.md.
 """
 
 from collections.abc import Mapping
@@ -69,6 +71,8 @@ class LedgerMetadata:
     """None: the node's own creation time counts."""
     ctoken: int = 0
     """Random number of the create call that made the ledger; 0 after any update."""
+    format_version: int = 3
+    """1 to 3; what the node is written in."""
 
     def __post_init__(self) -> None:
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
@@ -108,7 +112,35 @@ class LedgerMetadata:
 
 
 def encode_ledger(metadata: LedgerMetadata) -> bytes:
-    """Return the data of a ledger's node, byte for byte as Java writes version 3."""
+    """Return the data of a ledger's node in its format; version 3 byte for byte as Java's."""
+    version = metadata.format_version
+    return _MAGIC + b"%d\n" % version + _ENCODERS[version](metadata)
+
+
+def _encode_v3(metadata: LedgerMetadata) -> bytes:
+    binary = bytes(_to_message(metadata).SerializeToString())
+    return _varint(len(binary)) + binary
+
+
+def _encode_v2(metadata: LedgerMetadata) -> bytes:
+    text: str = text_format.MessageToString(_to_message(metadata))
+    return text.encode()
+
+
+def _encode_v1(metadata: LedgerMetadata) -> bytes:
+    length = metadata.length if metadata.is_closed else 0
+    lines = [str(metadata.write_quorum), str(metadata.ensemble_size), str(length)]
+    lines += ["\t".join((str(first), *ensemble)) for first, ensemble in metadata.fragments]
+    if metadata.is_closed:
+        lines.append(f"{metadata.last_entry_id}\t{_V1_CLOSED}")
+    elif metadata.state is LedgerState.IN_RECOVERY:
+        lines.append(f"{_V1_IN_RECOVERY}\t{_V1_CLOSED}")
+    else:
+        lines.append("")
+    return "\n".join(lines).encode()
+
+
+def _to_message(metadata: LedgerMetadata) -> Any:
     closed = metadata.is_closed
     message = LedgerMetadataFormat(
         quorumSize=metadata.write_quorum,
@@ -127,8 +159,7 @@ def encode_ledger(metadata: LedgerMetadata) -> bytes:
         message.segment.add(ensembleMember=fragment.ensemble, firstEntryId=fragment.first_entry_id)
     for key, value in metadata.custom.items():
         message.customMetadata.add(key=key, value=value)
-    binary = bytes(message.SerializeToString())
-    return _MAGIC + b"3\n" + _varint(len(binary)) + binary
+    return message
 
 
 def decode_ledger(data: bytes) -> LedgerMetadata:
@@ -149,16 +180,16 @@ def _decode_v3(body: bytes) -> LedgerMetadata:
         raise ValueError(f"{size} bytes announced, {len(body) - at} there")
     message = LedgerMetadataFormat()
     message.ParseFromString(body[at:])
-    return _from_message(message)
+    return _from_message(message, 3)
 
 
 def _decode_v2(body: bytes) -> LedgerMetadata:
     message = LedgerMetadataFormat()
     text_format.Parse(body.decode(), message)
-    return _from_message(message)
+    return _from_message(message, 2)
 
 
-def _from_message(message: Any) -> LedgerMetadata:
+def _from_message(message: Any, format_version: int) -> LedgerMetadata:
     state = LedgerState(message.state)
     closed = state is LedgerState.CLOSED
     # BookKeeper writes digest and password together, and trusts neither without the other.
@@ -181,6 +212,7 @@ def _from_message(message: Any) -> LedgerMetadata:
         custom={entry.key: entry.value for entry in message.customMetadata},
         ctime_ms=message.ctime if message.HasField("ctime") else None,
         ctoken=message.cToken,
+        format_version=format_version,
     )
 
 
@@ -205,9 +237,11 @@ def _decode_v1(body: bytes) -> LedgerMetadata:
         state=state,
         last_entry_id=last_entry_id,
         length=int(length) if state is LedgerState.CLOSED else 0,
+        format_version=1,
     )
 
 
+_ENCODERS: Final = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3}
 _DECODERS: Final = {b"1": _decode_v1, b"2": _decode_v2, b"3": _decode_v3}
 
 

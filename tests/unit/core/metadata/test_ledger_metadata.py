@@ -78,7 +78,22 @@ def test_version_2_is_read() -> None:
     message = LedgerMetadataFormat()
     message.ParseFromString(encode_ledger(OPEN).partition(b"\n")[2][1:])
     data = b"BookieMetadataFormatVersion\t2\n" + text_format.MessageToString(message).encode()
-    assert decode_ledger(data) == OPEN
+    assert decode_ledger(data) == replace(OPEN, format_version=2)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("state", list(LedgerState), ids=lambda state: state.name)
+def test_an_update_keeps_the_format(version: int, state: LedgerState) -> None:
+    old = f"BookieMetadataFormatVersion\t{version}\n".encode()
+    made = replace(OPEN, digest=DigestType.CRC32, password=b"", ctoken=0, format_version=version)
+    updated = {
+        LedgerState.OPEN: made,
+        LedgerState.IN_RECOVERY: made.in_recovery(),
+        LedgerState.CLOSED: made.closed(7, 900),
+    }[state]
+    data = encode_ledger(updated)
+    assert data.startswith(old)
+    assert decode_ledger(data) == updated
 
 
 @pytest.mark.parametrize(
@@ -102,6 +117,8 @@ def test_version_1_is_read(tail: str, state: LedgerState, last_entry_id: int, le
         Fragment(0, (B1, B2, B3)),
         Fragment(20, (B1, B2, BookieId("x:1"))),
     )
+    written = text.replace("1234", str(length)) + tail.rstrip("\n")
+    assert encode_ledger(metadata) == written.encode()
 
 
 def test_life_of_a_ledger() -> None:
