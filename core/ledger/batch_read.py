@@ -5,7 +5,6 @@ entry: only that tells why, and asks the other replicas.
 """
 
 import logging
-from collections.abc import Callable
 
 from core.ledger.bookie_client import BookieClient, ask
 from core.ledger.schedule import Schedules
@@ -13,24 +12,16 @@ from protocol.bookkeeper.digest import Digest
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES, Entry, read_entry
 from protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Response
 from protocol.errors import DecodeError
-from protocol.ids import BookieId, EntryId, LedgerId
+from protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 
 
-def batch_client(
-    schedules: Schedules,
-    first: EntryId,
-    last: EntryId,
-    client_of: Callable[[BookieId], BookieClient],
-) -> BookieClient | None:
-    """Return the bookie to ask for a range; None if entries must be asked for one by one."""
+def is_on_each_bookie(schedules: Schedules, first: EntryId, last: EntryId) -> bool:
+    """Tell whether every bookie that holds an entry of a range holds all of them."""
     schedule = schedules.of(first)
     is_striped = schedule.write_quorum < len(schedule.ensemble)
-    if first == last or is_striped or schedules.of(last) is not schedule:
-        return None
-    client = client_of(schedule.write_bookies(first)[0])
-    return client if client.reads_batches else None
+    return not is_striped and schedules.of(last) is schedule
 
 
 async def read_in_batches(

@@ -10,6 +10,7 @@ import logging
 from typing import Any, Final
 
 from core.errors import CoreError, EntryNotFound, LedgerNotFound, MetadataConflict, Unavailable
+from core.ledger.batch_read import is_on_each_bookie, read_in_batches
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.lac_reads import glimpse_lac, search_lac
 from core.ledger.long_poll import Outcome
@@ -91,14 +92,30 @@ class LedgerReader:
         Errors: EntryNotFound beyond the LAC; else when all replicas of an entry failed, the error
         that says most: CorruptData before BookieUnavailable before EntryNotFound; LedgerNotFound
         when the ledger was deleted.
-        Cost: one round trip per `window` entries.
+        Cost: one round trip per `window` entries, or per batch of up to 5 MiB where the ledger is
+        not striped and its bookies read batches.
         """
         if first < 0 or last > self._last_confirmed:
             raise EntryNotFound(
                 f"entries {first}..{last} of ledger {self.ledger_id}, confirmed up to"
                 f" {self._last_confirmed}"
             )
-        return await self._read(first, last, parallel=parallel)
+        entries = [] if parallel else await self._read_in_batches(first, last)
+        return entries + await self._read(first + len(entries), last, parallel=parallel)
+
+    async def _read_in_batches(self, first: EntryId, last: EntryId) -> list[Entry]:
+        """Return the entries from `first` on as far as batches bring them; [] if there are none."""
+        if last <= first or not is_on_each_bookie(self._schedules, first, last):
+            return []
+        self._replicas.refresh(asyncio.get_running_loop().time())
+        client = self._replicas.client(self._order(first)[0])
+        if not client.reads_batches:
+            return []
+        entries = await read_in_batches(client, self.ledger_id, self._digest, first, last)
+        self._nodes.metrics.reads_total += len(entries)
+        if entries:
+            self.note_confirmed(entries[-1].lac)
+        return entries
 
     async def read_unconfirmed(self, first: EntryId, last: EntryId) -> list[Entry]:
         """Return entries that need not be confirmed: they may vanish, and come again otherwise.
