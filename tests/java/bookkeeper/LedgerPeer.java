@@ -369,7 +369,7 @@ public final class LedgerPeer {
                 .put("state", found.getState().name()).put("e", found.getEnsembleSize())
                 .put("qw", found.getWriteQuorumSize()).put("qa", found.getAckQuorumSize())
                 .put("last", found.getLastEntryId()).put("length", found.getLength())
-                .put("digest", found.getDigestType().name())
+                .put("digest", String.valueOf(found.getDigestType()))
                 .put("password", new String(found.getPassword(), StandardCharsets.UTF_8));
         ObjectNode ensembles = answer.putObject("ensembles");
         found.getAllEnsembles().forEach((first, members) ->
