@@ -147,8 +147,10 @@ class RangeRead:
     def _on_won(self, entry_id: EntryId, winner: BookieId) -> None:
         read = self._reads.pop(entry_id, None)
         if read is not None and not self._is_parallel:
+            replicas = self._context.replicas
             for bookie in read.outrun_by(winner):
-                self._context.replicas.on_slow(bookie)
+                replicas.on_slow(bookie)
+            replicas.refresh(self._loop.time())  # the rest of the range asks others first
 
     def _on_failed(
         self, entry_id: EntryId, bookie: BookieId, status: StatusCode, error: CoreError
@@ -156,6 +158,7 @@ class RangeRead:
         self._context.metrics.replica_failures_total += 1
         read = self._read_of(entry_id, bookie)
         self._context.on_replica_failed(entry_id, bookie, status)
+        self._context.replicas.refresh(self._loop.time())
         following = read.on_failure(bookie, error)
         if following is not None:
             self._ask(entry_id, following)
