@@ -135,7 +135,7 @@ class KafkaConnection:
             self._give_back(size)
             raise
         item = InFlight(self, header, frame, body_at)
-        self._pipeline.begin(item)
+        self._pipeline.turns.append(item)
         handler = item.handler = HANDLERS.get(header.api_key)
         if handler is None:
             raise UnsupportedVersion(f"API {header.api_key} has no handler")
@@ -359,7 +359,7 @@ class KafkaConnection:
             ),
         )
         item.parts = response_frame(API_VERSIONS, 0, header.correlation_id, response)
-        self._pipeline.begin(item)
+        self._pipeline.turns.append(item)
         self._flush()
 
     def _error_response(
@@ -387,8 +387,8 @@ class KafkaConnection:
     def _over_limits(self) -> bool:
         limits = self._limits
         return (
-            len(self._pipeline) >= limits.connection_requests_max
-            or self._bytes >= limits.connection_bytes_max
+            self._bytes >= limits.connection_bytes_max
+            or len(self._pipeline.turns) >= limits.connection_requests_max
         )
 
     def _give_back(self, size: int) -> None:

@@ -22,21 +22,18 @@ T = TypeVar("T", bound=Turn)
 class Pipeline(Generic[T]):
     """The requests of one connection in flight, in order of arrival."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("turns",)
 
     def __init__(self) -> None:
-        self._turns: deque[T] = deque()
+        self.turns: deque[T] = deque()
+        """Oldest first. A request that arrives is appended."""
 
     def __len__(self) -> int:
-        return len(self._turns)
-
-    def begin(self, turn: T) -> None:
-        """Add a request that has just arrived."""
-        self._turns.append(turn)
+        return len(self.turns)
 
     def take_ready(self) -> list[T]:
         """Remove and return the requests at the front whose answers may leave now, in order."""
-        turns = self._turns
+        turns = self.turns
         ready = []
         while turns and turns[0].parts is not None:
             ready.append(turns.popleft())
@@ -44,12 +41,12 @@ class Pipeline(Generic[T]):
 
     def pending(self) -> list[T]:
         """Return the requests without an answer, oldest first."""
-        return [turn for turn in self._turns if turn.parts is None]
+        return [turn for turn in self.turns if turn.parts is None]
 
     def clear(self) -> list[T]:
         """Remove and return everything: the connection is gone."""
-        turns = list(self._turns)
-        self._turns.clear()
+        turns = list(self.turns)
+        self.turns.clear()
         return turns
 
 

@@ -292,28 +292,27 @@ class FrameChannel(asyncio.BufferedProtocol):
     def _deliver_whole(self, view: memoryview, at: int, end: int) -> int:
         budget = self._budget
         size_max = self._limits.frame_bytes_max
-        while end - at >= 4 and not self._closing and not self._held:
-            size: int = _SIZE.unpack_from(view, at)[0]
-            if not 0 <= size <= size_max:
-                self._refuse(FrameTooLarge(f"frame of {size} bytes, limit {size_max}"))
-                break
-            if budget.used >= budget.limit:
-                budget.when_free(self._on_budget_free)
-                self._held |= HOLD_BUDGET
-                break
-            if at + 4 + size > end:
-                break
-            budget.take(size)
-            start = at + 4
-            at = start + size
-            self._deliver(memoryview(bytearray(view[start:at])))
-        return at
-
-    def _deliver(self, frame: memoryview) -> None:
+        on_frame = self._user.on_frame
+        unpack = _SIZE.unpack_from
         try:
-            self._user.on_frame(frame)
+            while end - at >= 4 and not self._closing and not self._held:
+                (size,) = unpack(view, at)
+                if not 0 <= size <= size_max:
+                    self._refuse(FrameTooLarge(f"frame of {size} bytes, limit {size_max}"))
+                    break
+                if budget.used >= budget.limit:
+                    budget.when_free(self._on_budget_free)
+                    self._held |= HOLD_BUDGET
+                    break
+                start = at + 4
+                if start + size > end:
+                    break
+                budget.take(size)
+                at = start + size
+                on_frame(memoryview(bytearray(view[start:at])))
         except Exception as error:  # noqa: BLE001 - the fault boundary of a connection
             self._fail(error)
+        return at
 
     def _fail(self, error: Exception) -> None:
         """End the connection for what a call of the user raised: the peer's fault, or a bug."""
@@ -353,7 +352,9 @@ class FrameChannel(asyncio.BufferedProtocol):
         self._budget.take(body.size)
         self._parsing = True
         try:
-            self._deliver(memoryview(body.body))
+            self._user.on_frame(memoryview(body.body))
+        except Exception as error:  # noqa: BLE001 - the fault boundary of a connection
+            self._fail(error)
         finally:
             self._parsing = False
         self._apply_hold()

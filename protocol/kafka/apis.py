@@ -202,7 +202,8 @@ def decode_request(api: Api[Request, Any], version: int, body: memoryview) -> Re
 
     Errors: UnsupportedVersion, DecodeError. Cost: records are slices of `body`.
     """
-    api.check(version)
+    if version not in api.versions:
+        api.check(version)
     hot = _HOT_DECODE.get(api.key)
     message: Request | None = hot(version, body) if hot else None
     if message is None:
@@ -227,7 +228,8 @@ def encode_response(api: Api[Any, Response], version: int, message: Response) ->
 
     Errors: UnsupportedVersion; ValueError is our own bug.
     """
-    api.check(version)
+    if version not in api.versions:
+        api.check(version)
     hot = _HOT_ENCODE.get(api.key)
     parts = hot(version, message) if hot else None
     if parts is None:

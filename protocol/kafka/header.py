@@ -7,6 +7,7 @@ Source: Kafka RequestHeader.json, ResponseHeader.json; reference/kafka.md 2.2.
 """
 
 from struct import Struct
+from struct import error as struct_error
 from typing import Any, Final, NamedTuple, TypeVar
 
 from protocol.errors import BadLength, BadValue, BufferUnderflow, UnsupportedVersion
@@ -18,6 +19,7 @@ from protocol.kafka.wire import skip_tagged
 R = TypeVar("R")
 
 _REQUEST: Final = Struct(">hhih")  # key, version, correlation id, length of the client id
+_REQUEST_SIZE: Final = _REQUEST.size
 _PREFIX: Final = Struct(">hhi")
 _RESPONSE: Final = Struct(">ii")  # size, correlation id
 
@@ -45,17 +47,18 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     Errors: DecodeError; UnsupportedRequest for an API or version that is not spoken, which gets an
     answer for ApiVersions only (v0 body, error 35); Kafka closes the connection for all others.
     """
-    if len(frame) < _REQUEST.size:
-        raise BufferUnderflow(f"request header of {len(frame)} bytes")
-    key, version, correlation_id, length = _REQUEST.unpack_from(frame)
-    at = _REQUEST.size
+    try:
+        key, version, correlation_id, length = _REQUEST.unpack_from(frame)
+    except struct_error:
+        raise BufferUnderflow(f"request header of {len(frame)} bytes") from None
+    at = _REQUEST_SIZE
     client_id = None
     if length >= 0:
         at += length
         if at > len(frame):
             raise BufferUnderflow(f"client id of {length} bytes")
         try:
-            client_id = str(frame[_REQUEST.size : at], "utf-8")
+            client_id = str(frame[_REQUEST_SIZE:at], "utf-8")
         except UnicodeDecodeError as error:
             raise BadValue("client id is not UTF-8") from error
     elif length != -1:

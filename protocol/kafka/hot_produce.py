@@ -1,5 +1,6 @@
 """Produce by hand: request in, response out, v3-11 (see hot.py). Records stay in the frame."""
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -31,15 +32,48 @@ _ACKS_TIMEOUT: Final = Struct(">hi")
 _INDEX_SIZE: Final = Struct(">ii")
 _RESULT: Final = Struct(">ihqq")  # index, error, base offset, append time
 _RESULT_V5: Final = Struct(">ihqqq")  # and log start offset
+_ONE_HEAD: Final = Struct(">BhiBB")  # null id, acks, timeout, one topic, its name's length + 1
+_ONE_PARTITION: Final = Struct(">BiBBB")  # one partition, index, first bytes of its size + 1
+_ONE_RESULT: Final = Struct(">ihqqqIiB")  # as v5, then _NO_ERRORS, throttle, no tags
+_NO_ERRORS: Final = 0x01000000  # no record errors, no message, no tags of partition and topic
+_NAMES_KEPT: Final = 1024
 _NO_LEADER: Final = PartitionProduceResponse().current_leader  # the very instance
 
 
 def decode_request(version: int, body: memoryview) -> ProduceRequest | None:
     """Decode a plain request, or decline. Cost: no record byte is copied."""
     try:
-        return _decode_compact(body) if version >= 9 else _decode_classic(body)
+        if version >= 9:
+            return _decode_one(body) or _decode_compact(body)
+        return _decode_classic(body)
     except DECLINED:
         return None
+
+
+def _decode_one(body: memoryview) -> ProduceRequest | None:
+    """Decode what most requests are: one partition, no transactional id, at most 2 MiB."""
+    transactional_id, acks, timeout_ms, topics, name_size = _ONE_HEAD.unpack_from(body)
+    if transactional_id or topics != 2 or not 0 < name_size < 0x80:
+        return None
+    at = 8 + name_size
+    partitions, index, size, middle, high = _ONE_PARTITION.unpack_from(body, at)
+    if partitions != 2 or not size:
+        return None
+    start = at + 6
+    if size >= 0x80:
+        start += 1
+        size = size & 0x7F | middle << 7
+        if middle >= 0x80:
+            start += 1
+            size = size & 0x3FFF | high << 14
+            if high >= 0x80:
+                return None
+    end = start + size - 1
+    if body[end] or body[end + 1] or body[end + 2]:  # tags of partition, topic, request
+        return None
+    data = PartitionProduceData(index=index, records=body[start:end])
+    topic = TopicProduceData(name=str(body[9:at], "utf-8"), partition_data=(data,))
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=(topic,))
 
 
 def _decode_classic(body: memoryview) -> ProduceRequest:
@@ -107,7 +141,7 @@ def encode_response(version: int, response: ProduceResponse) -> list[Buffer] | N
     """Encode a response in which nothing is tagged and no record has an error of its own."""
     try:
         if version >= 9:
-            return [_encode_compact(version, response)]
+            return [_encode_one(response) or _encode_compact(version, response)]
         return [_encode_classic(version, response)]
     except DECLINED:
         return None
@@ -129,6 +163,39 @@ def _encode_classic(version: int, response: ProduceResponse) -> bytearray:
                 put_text(out, result.error_message)
     out += I32.pack(response.throttle_time_ms)
     return out
+
+
+def _encode_one(response: ProduceResponse) -> bytes | None:
+    """Encode what most responses are: one partition, nothing to say about its records."""
+    topics = response.responses
+    if len(topics) != 1 or len(topics[0].partition_responses) != 1 or response.node_endpoints:
+        return None
+    result = topics[0].partition_responses[0]
+    if (
+        result.error_message is not None
+        or result.record_errors
+        or result.current_leader is not _NO_LEADER
+    ):
+        return None
+    return _one_topic(topics[0].name) + _ONE_RESULT.pack(
+        result.index,
+        result.error_code,
+        result.base_offset,
+        result.log_append_time_ms,
+        result.log_start_offset,
+        _NO_ERRORS,
+        response.throttle_time_ms,
+        0,
+    )
+
+
+@lru_cache(_NAMES_KEPT)
+def _one_topic(name: str) -> bytes:
+    """Return what stands before the result of the only partition of the only topic."""
+    out = bytearray(b"\2")
+    put_compact_text(out, name)
+    out.append(2)
+    return bytes(out)
 
 
 def _encode_compact(version: int, response: ProduceResponse) -> bytearray:

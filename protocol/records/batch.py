@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 def unpack_header(buf: Buffer, at: int = 0) -> BatchHeader:
     """Read the 61 bytes as they are, whatever they say. Errors: BufferUnderflow."""
     try:
-        return BatchHeader._make(_HEADER.unpack_from(buf, at))
+        return tuple.__new__(BatchHeader, _HEADER.unpack_from(buf, at))  # _make, less a call
     except struct.error:
         raise BufferUnderflow("fewer bytes than a batch header") from None
 

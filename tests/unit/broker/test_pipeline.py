@@ -20,7 +20,7 @@ def test_whatever_the_order_of_finishing_the_order_of_leaving_is_that_of_arrival
     pipeline: Pipeline[Item] = Pipeline()
     items = [Item(number) for number in range(8)]
     for item in items:
-        pipeline.begin(item)
+        pipeline.turns.append(item)
     left: list[int] = []
     for number in order:
         items[number].parts = []
@@ -34,7 +34,7 @@ def test_whatever_the_order_of_finishing_the_order_of_leaving_is_that_of_arrival
 def test_clearing_gives_back_everything_in_order() -> None:
     pipeline: Pipeline[Item] = Pipeline()
     for number in range(3):
-        pipeline.begin(Item(number))
+        pipeline.turns.append(Item(number))
     assert [item.number for item in pipeline.clear()] == [0, 1, 2]
     assert len(pipeline) == 0
     assert pipeline.take_ready() == []

@@ -1,6 +1,7 @@
 """Produce by hand equals Produce by construct, on good bytes and on bad ones, in every version."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -77,6 +78,48 @@ def test_plain_ones_are_not_declined_and_not_copied(version: int) -> None:
         assert isinstance(records, memoryview)
         assert records.obj is body.obj
         assert not records.readonly  # so that offsets can be stamped in place
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 2_097_150, 2_097_151])
+@pytest.mark.parametrize("name", ["t", "n" * 126, "n" * 127, "ö"], ids=["t", "126", "127", "ö"])
+def test_one_partition_is_read_whatever_its_size_and_damaged_as_construct_does(
+    name: str, size: int
+) -> None:
+    topic = TopicProduceData(
+        name=name, partition_data=(PartitionProduceData(index=7, records=b"r" * size),)
+    )
+    request = ProduceRequest(acks=1, timeout_ms=9, topic_data=(topic,))
+    whole = construct_encode(11, request)
+    assert hot_produce.decode_request(11, memoryview(whole)) == request
+    assert hot_produce.decode_request(11, memoryview(whole + b"more")) == request, "as Kafka"
+    if size > 20_000:
+        return  # damage is the same for all, and large frames are slow to damage
+    frame = range(min(len(whole), len(name.encode()) + 20))
+    for at in (*frame, len(whole) - 3, len(whole) - 2, len(whole) - 1):
+        for bad in (whole[:at], *(whole[:at] + bytes([b]) + whole[at + 1 :] for b in (0, 2, 0xFF))):
+            ours = hot_produce.decode_request(11, memoryview(bad))
+            assert ours is None or ours == by_construct(11, bad)
+
+
+@every_version
+def test_one_result_is_written_as_construct_does(version: int) -> None:
+    changes: list[dict[str, Any]] = [
+        {},
+        {"error_code": 6, "base_offset": -1},
+        {"error_message": "why"},
+        {"log_append_time_ms": 1 << 40, "log_start_offset": 5},
+        {"index": -1},
+    ]
+    for change in changes:
+        result = PartitionProduceResponse(**{"index": 3, **change})
+        for throttle in (0, 77):
+            response = ProduceResponse(
+                responses=(TopicProduceResponse(name="größer", partition_responses=(result,)),),
+                throttle_time_ms=throttle,
+            )
+            parts = hot_produce.encode_response(version, response)
+            assert parts is not None
+            assert wire.join(parts) == construct_encode(version, response)
 
 
 @every_version

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from protocol.compression import Codec
 from protocol.errors import ErrorCode
+from protocol.records import validate
 from protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
@@ -313,3 +314,44 @@ def test_hostile_batches_are_refused_by_code_or_taken(
     except InvalidBatch:
         return
     assert header.size_bytes == len(changed)
+
+
+# ---- the short cut of plain batches
+
+
+@settings(max_examples=400)
+@given(
+    attributes=st.sampled_from([0, 1, 0x08, 0x10, 0x20, 0x40, -1])
+    | st.integers(-(1 << 15), 0x7FFF),
+    delta=st.integers(-2, 4),
+    count=st.sampled_from([-1, 0, 1, 3, 4, 1 << 30]),
+    newest_ms=st.sampled_from([-1, NOW_MS, NOW_MS + HOUR_MS, NOW_MS + HOUR_MS + 1]),
+    producer=st.tuples(st.integers(-2, 2), st.integers(-2, 2)),
+    compacted=st.booleans(),
+    append_time=st.booleans(),
+)
+def test_a_plain_batch_is_one_that_all_checks_pass(
+    attributes: int,
+    delta: int,
+    count: int,
+    newest_ms: int,
+    producer: tuple[int, int],
+    compacted: bool,
+    append_time: bool,
+) -> None:
+    rules = ORDINARY._replace(compacted=compacted, log_append_time=append_time)
+    data = batch()
+    struct.pack_into(">hi", data, 21, attributes, delta)
+    struct.pack_into(">qqhii", data, 35, newest_ms, producer[0], 0, producer[1], count)
+    stamp_crc(data)
+
+    def judge() -> object:
+        try:
+            return check_batch(data, rules, NOW_MS)
+        except InvalidBatch as error:
+            return (error.code, error.message, error.record_errors)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validate, "_is_plain", lambda *_: False)
+        by_all_checks = judge()
+    assert judge() == by_all_checks
