@@ -9,6 +9,7 @@ paths, because moving a data directory as a whole loses nothing.
 import re
 from typing import NamedTuple
 
+from core.metadata.text_proto import escape, unescape
 from protocol.errors import BadValue
 
 FILE_NAME = "VERSION"
@@ -41,7 +42,7 @@ def format_cookie(cookie: Cookie) -> bytes:
     ]
     if cookie.instance_id:
         fields.append(("instanceId", cookie.instance_id))
-    lines = [f'{name}: "{_escape(value)}"\n' for name, value in fields]
+    lines = [f'{name}: "{escape(value.encode())}"\n' for name, value in fields]
     return f"{LAYOUT_VERSION}\n{''.join(lines)}".encode()
 
 
@@ -57,7 +58,7 @@ def parse_cookie(data: bytes) -> Cookie:
     for line in lines:
         match = _FIELD.match(line)
         if match:
-            fields[match[1]] = _unescape(match[2])
+            fields[match[1]] = unescape(match[2]).decode("utf-8", "replace")
     if "bookieHost" not in fields:
         raise BadValue("a cookie without bookieHost")
     directories = fields.get("ledgerDirs", "0").split("\t")[1:]
@@ -67,27 +68,3 @@ def parse_cookie(data: bytes) -> Cookie:
         tuple(directories),
         fields.get("instanceId", ""),
     )
-
-
-_ESCAPES = {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}
-_UNESCAPES = {code[1]: byte for byte, code in _ESCAPES.items()}
-_CODE = re.compile(r"\\([0-7]{1,3}|.)")
-
-
-def _escape(text: str) -> str:
-    return "".join(
-        _ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
-        for byte in text.encode()
-    )
-
-
-def _unescape(text: str) -> str:
-    def byte_of(match: "re.Match[str]") -> str:
-        code = match[1]
-        return chr(
-            int(code, 8) & 0xFF if code[0] in "01234567" else _UNESCAPES.get(code, ord(code))
-        )
-
-    # Each character below is one byte of the value's UTF-8.
-    value = _CODE.sub(byte_of, text.encode().decode("latin-1"))
-    return value.encode("latin-1", "replace").decode("utf-8", "replace")

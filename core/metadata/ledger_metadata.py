@@ -4,8 +4,9 @@ Invariant: E >= Qw >= Qa >= 1; the first fragment begins at entry 0 and each has
 CLOSED ledger has a last entry, and then neither it nor the length ever changes again.
 New ledgers have format version 3; others (1: lines, 2: protobuf's text) keep theirs when they are
 updated, because clients that made them may know no other. Format 1 knows no digest type, password,
-ack quorum or free metadata. Source: BookKeeper LedgerMetadataSerDe, DataFormats.proto; vectors:
-tests/golden/zk-layout.md.
+ack quorum or free metadata; format 2 no cToken. Source: BookKeeper LedgerMetadataSerDe,
+DataFormats.proto; vectors: tests/golden/zk-layout.md; held byte for byte to Java's classes by
+tests/java/test_bookie_metadata.py.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from google.protobuf.message import DecodeError as ProtobufError
 
 from core.errors import CorruptData
 from core.metadata.schemas import LedgerMetadataFormat
+from core.metadata.text_proto import print_message
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import NO_ENTRY, BookieId, EntryId
 
@@ -71,10 +73,14 @@ class LedgerMetadata:
     """None: the node's own creation time counts."""
     ctoken: int = 0
     """Random number of the create call that made the ledger; 0 after any update."""
+    has_digest: bool = True
+    """False: the node of an old ledger that says neither digest nor password."""
     format_version: int = 3
     """1 to 3; what the node is written in."""
 
     def __post_init__(self) -> None:
+        if self.format_version not in _ENCODERS:
+            raise ValueError(f"format version {self.format_version}")
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ValueError(
                 f"quorums E={self.ensemble_size} Qw={self.write_quorum} Qa={self.ack_quorum}"
@@ -112,22 +118,28 @@ class LedgerMetadata:
 
 
 def encode_ledger(metadata: LedgerMetadata) -> bytes:
-    """Return the data of a ledger's node in its format; version 3 byte for byte as Java's."""
+    """Return the data of a ledger's node in its format, byte for byte as Java writes it.
+
+    Errors: ValueError for what format 1 cannot say.
+    """
     version = metadata.format_version
     return _MAGIC + b"%d\n" % version + _ENCODERS[version](metadata)
 
 
 def _encode_v3(metadata: LedgerMetadata) -> bytes:
-    binary = bytes(_to_message(metadata).SerializeToString())
+    message = _to_message(metadata)
+    message.cToken = metadata.ctoken
+    binary = bytes(message.SerializeToString())
     return _varint(len(binary)) + binary
 
 
 def _encode_v2(metadata: LedgerMetadata) -> bytes:
-    text: str = text_format.MessageToString(_to_message(metadata))
-    return text.encode()
+    return print_message(_to_message(metadata)).encode()
 
 
 def _encode_v1(metadata: LedgerMetadata) -> bytes:
+    if metadata.ack_quorum != metadata.write_quorum or metadata.has_digest or metadata.custom:
+        raise ValueError("format 1 knows no ack quorum, no digest and no free metadata")
     length = metadata.length if metadata.is_closed else 0
     lines = [str(metadata.write_quorum), str(metadata.ensemble_size), str(length)]
     lines += ["\t".join((str(first), *ensemble)) for first, ensemble in metadata.fragments]
@@ -148,11 +160,11 @@ def _to_message(metadata: LedgerMetadata) -> Any:
         length=metadata.length if closed else 0,
         lastEntryId=metadata.last_entry_id if closed else NO_ENTRY,
         state=metadata.state.value,
-        digestType=_WIRE_DIGEST_NUMBERS[metadata.digest],
-        password=metadata.password,
         ackQuorumSize=metadata.ack_quorum,
-        cToken=metadata.ctoken,
     )
+    if metadata.has_digest:
+        message.digestType = _WIRE_DIGEST_NUMBERS[metadata.digest]
+        message.password = metadata.password
     if metadata.ctime_ms is not None:
         message.ctime = metadata.ctime_ms
     for fragment in metadata.fragments:
@@ -212,6 +224,7 @@ def _from_message(message: Any, format_version: int) -> LedgerMetadata:
         custom={entry.key: entry.value for entry in message.customMetadata},
         ctime_ms=message.ctime if message.HasField("ctime") else None,
         ctoken=message.cToken,
+        has_digest=has_digest,
         format_version=format_version,
     )
 
@@ -237,6 +250,7 @@ def _decode_v1(body: bytes) -> LedgerMetadata:
         state=state,
         last_entry_id=last_entry_id,
         length=int(length) if state is LedgerState.CLOSED else 0,
+        has_digest=False,
         format_version=1,
     )
 

@@ -85,7 +85,14 @@ def test_version_2_is_read() -> None:
 @pytest.mark.parametrize("state", list(LedgerState), ids=lambda state: state.name)
 def test_an_update_keeps_the_format(version: int, state: LedgerState) -> None:
     old = f"BookieMetadataFormatVersion\t{version}\n".encode()
-    made = replace(OPEN, digest=DigestType.CRC32, password=b"", ctoken=0, format_version=version)
+    made = replace(
+        OPEN,
+        digest=DigestType.CRC32,
+        password=b"",
+        ctoken=0,
+        has_digest=version > 1,
+        format_version=version,
+    )
     updated = {
         LedgerState.OPEN: made,
         LedgerState.IN_RECOVERY: made.in_recovery(),
