@@ -15,13 +15,13 @@ from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.lac_reads import glimpse_lac, search_lac
 from core.ledger.long_poll import Outcome
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
+from core.ledger.metadata_watch import MetadataWatch
 from core.ledger.outcomes import ABSENT
 from core.ledger.range_read import RangeRead, ReadContext
 from core.ledger.replicas import Replicas
 from core.ledger.schedule import Schedules
 from core.ledger.tail_read import TailRead
 from core.metadata.ledger_metadata import LedgerMetadata
-from core.metadata.store import WatchEvent
 from protocol.bookkeeper.digest import Digest
 from protocol.bookkeeper.entry import Entry
 from protocol.bookkeeper.messages import StatusCode
@@ -55,8 +55,7 @@ class LedgerReader:
         self._window = window
         self._digest = Digest(stored.metadata.digest, stored.metadata.password)
         self._last_confirmed = NO_ENTRY
-        self._is_watched = False
-        self._news: asyncio.Future[None] | None = None
+        self._watch = MetadataWatch(nodes, stored.ledger_id, self._install)
         metadata = stored.metadata
         sticks = self._replicas.config.sticky and metadata.ensemble_size == metadata.write_quorum
         self._sticky: int | None = self.ledger_id % metadata.ensemble_size if sticks else None
@@ -219,17 +218,19 @@ class LedgerReader:
         quiet_s = _QUIET_S
         self._nodes.metrics.long_polls_total += 1
         while True:
-            await self._watch()
+            if not self.is_closed:
+                await self._watch.refresh()
             if entry_id <= self._last_confirmed:
                 (entry,) = await self.read(entry_id, entry_id)
                 return self._last_confirmed, entry
             if self.is_closed:
                 return self._last_confirmed, None
+            version = self._watch.version
             found = await self._wait_at_tail(entry_id, deadline_s)
             if found is not None:
                 return self._last_confirmed, found
-            if not self._is_watched:
-                continue  # the metadata changed: closed, or other bookies
+            if self._watch.version != version or entry_id <= self._last_confirmed:
+                continue  # it was closed, or has other bookies now, or others heard more
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 return self._last_confirmed, None
@@ -241,7 +242,7 @@ class LedgerReader:
         wait = TailRead(self._context, self._schedules.last, entry_id, deadline_s)
         coming = wait.start()
         try:
-            waiting: list[asyncio.Future[Any]] = [coming, self._changed()]
+            waiting: list[asyncio.Future[Any]] = [coming, self._watch.changed()]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             outcome = coming.result() if coming.done() else Outcome.EMPTY
         finally:
@@ -257,33 +258,8 @@ class LedgerReader:
             self.note_confirmed(max(wait.lac, entry_id))
         return entry
 
-    async def _watch(self) -> None:
-        """Read the metadata unless it is known to be as it was. Errors: LedgerNotFound."""
-        if self._is_watched or self.is_closed:
-            return
-        self._is_watched = True
-        try:
-            self._install(await self._nodes.read(self.ledger_id, self._on_metadata_changed))
-        except BaseException:
-            self._is_watched = False
-            raise
-
-    def _on_metadata_changed(self, _path: str, _event: WatchEvent) -> None:
-        self._is_watched = False
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
-        self._news = None
-
-    def _changed(self) -> "asyncio.Future[None]":
-        """Return what is done when the metadata changes; shared by those who wait."""
-        if self._news is None or self._news.done():
-            self._news = asyncio.get_running_loop().create_future()
-            if not self._is_watched:
-                self._news.set_result(None)
-        return self._news
-
     async def _pause(self, pause_s: float) -> None:
-        await asyncio.wait([self._changed()], timeout=pause_s)
+        await asyncio.wait([self._watch.changed()], timeout=pause_s)
 
     # ------------------------------------------------------------------ inside
 

@@ -32,9 +32,10 @@ async def written(
     writer = await world.client.create_ledger(config, Listener())
     for i in range(count):
         writer.add((b"%d" % i,))
+        if not is_closed:  # one by one, so that each tells that the one before is confirmed
+            await writer._adder.drained()
     if is_closed:
         await writer.close()
-    await writer._adder.drained()
     await settle()
     for bookie in world.bookies:
         bookie.requests.clear()
