@@ -20,7 +20,7 @@ from protocol.ids import EntryId, LedgerId
 if TYPE_CHECKING:
     import asyncio
 
-    from bookie.errors import StorageFailed
+    from bookie.errors import NoRoom, StorageFailed
 
 
 class Covered(NamedTuple):
@@ -45,11 +45,12 @@ class AddPath(Protocol):
         """
 
     def put_copy(
-        self, state: LedgerState, entry_id: EntryId, body: bytes, taken: Callable[[], Any]
+        self, state: LedgerState, entry_id: EntryId, body: bytes, taken: Callable[[bool], Any]
     ) -> None:
         """Write an entry that is stored already to another place, for compaction.
 
-        `taken` is called when more may be put; the next checkpoint covers the new place.
+        `taken` is called when more may be put: with True, the next checkpoint covers the new place;
+        with False there was no room for it.
         """
 
     def find(self, ledger_id: LedgerId, entry_id: EntryId) -> bytes | None:
@@ -97,3 +98,5 @@ class AddHooks:
     """End all service: a write or sync failed."""
     consider: Callable[[], None]
     """Look whether it is time for a checkpoint."""
+    no_room: "Callable[[NoRoom], None]"
+    """A disk is full: entries were refused."""

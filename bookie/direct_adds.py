@@ -11,6 +11,7 @@ from typing import Any
 
 from bookie.add_path import AddHooks, Covered
 from bookie.entry_log_format import pack_location
+from bookie.errors import NoRoom
 from bookie.group_commit import CommittedGroup, GroupCommit
 from bookie.group_format import RECORD_HEAD_SIZE, pack_size
 from bookie.group_wait import GroupRules, Item
@@ -36,6 +37,7 @@ class DirectAdds:
         self._known = hooks.known
         self._failed = hooks.failed
         self._consider = hooks.consider
+        self._no_room = hooks.no_room
         self._entry_log = entry_log = found.flush.entry_log
         self._mark = entry_log.mark()
         self._journal_marks = list(found.journal_marks)
@@ -71,14 +73,18 @@ class DirectAdds:
         self.put((0, (record,) if record else (), None, 0, 0, durable))
 
     def put_copy(
-        self, state: LedgerState, entry_id: EntryId, body: bytes, taken: Callable[[], Any]
+        self, state: LedgerState, entry_id: EntryId, body: bytes, taken: Callable[[bool], Any]
     ) -> None:
         """Write an entry again, to the log that is being written now."""
         size = len(body)
         state.pending += 1
         self._known.metrics.pending_bytes += size + RECORD_HEAD_SIZE
         parts = (pack_size(size), body)
-        self.put((size + RECORD_HEAD_SIZE, parts, state, entry_id, -1, lambda _: taken()))
+
+        def reply(response: AddResponse) -> None:
+            taken(response.status is EOK)
+
+        self.put((size + RECORD_HEAD_SIZE, parts, state, entry_id, -1, reply))
 
     def find(self, ledger_id: LedgerId, entry_id: EntryId) -> bytes | None:
         """Return None: every durable entry has a location."""
@@ -112,6 +118,9 @@ class DirectAdds:
         """Publish a durable group. Cost: about 1 us an entry besides its reply."""
         if self._failed.done():
             return
+        if group.no_room is not None:
+            self._refuse(group, group.no_room)
+            return
         rolled = group.size > 0 and group.start.file_id != self._mark.file_id
         if rolled or not self._mark.position:
             self._note_roll()
@@ -136,6 +145,23 @@ class DirectAdds:
         self._journal_marks[0] = group.journal_mark
         self._known.unsaved_bytes += group.size
         self._consider()
+
+    def _refuse(self, group: CommittedGroup, no_room: NoRoom) -> None:
+        """Answer a group whose entries found no room; its journal records are durable."""
+        self._no_room(no_room)
+        metrics = self._known.metrics
+        metrics.adds_refused_total += sum(item[2] is not None for item in group.items)
+        metrics.pending_bytes -= group.size
+        self._journal_marks[0] = group.journal_mark
+        for _, _, state, entry_id, _, reply in group.items:
+            try:
+                if state is None:
+                    reply()
+                    continue
+                state.pending -= 1
+                reply(AddResponse(StatusCode.EREADONLY, state.ledger_id, entry_id))
+            except Exception:
+                logger.exception("reply_failed entry=%d", entry_id)
 
     def _publish(self, item: Item, location: int) -> None:
         size, _, state, entry_id, lac, _ = item

@@ -3,9 +3,16 @@
     BookieError
       StorageFailed     a write or sync failed: the process must not acknowledge anything any more
       InvalidCookie     these directories are not this bookie's, or a disk was lost
+    OSError
+      NoRoom            a disk is full; nothing was written, so the bookie only becomes read-only
 
 Damaged files are core.errors.CorruptData; a directory in use is core.runtime.files.LockHeld.
 """
+
+import errno
+from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BookieError(Exception):
@@ -18,3 +25,17 @@ class StorageFailed(BookieError):
 
 class InvalidCookie(BookieError):
     """The directories do not belong to this bookie: starting could deny data that it promised."""
+
+
+class NoRoom(OSError):
+    """There is no room for a file to grow, and nothing was written."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        """`path`: the file, in `current` of a configured directory."""
+        super().__init__(error.errno, f"no room for {path}")
+        self.directory = path.parent.parent
+
+
+def is_no_room(error: BaseException) -> bool:
+    """Tell whether a disk or a quota is full."""
+    return isinstance(error, OSError) and error.errno in _FULL

@@ -6,13 +6,15 @@ group.
 
 Order within a group: the journal is synced before the entry log, so that an entry can never be
 found without the master key of its ledger. A failure ends the thread: what was put after it, or was
-in the failed group, is never acknowledged.
+in the failed group, is never acknowledged. A full disk is no failure: it shows before anything is
+written, so the entries of that group are refused and the next group is tried.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from bookie.errors import NoRoom
 from bookie.group_wait import GroupRules, GroupThread, Item
 from bookie.grouped_file import EntryLog, Journal
 from bookie.marks import Mark
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 class CommittedGroup:
     """A group that is on disk."""
 
-    __slots__ = ("entry_log_mark", "items", "journal_mark", "size", "start")
+    __slots__ = ("entry_log_mark", "items", "journal_mark", "no_room", "size", "start")
 
     def __init__(
         self, items: list[Item], size: int, start: Mark, entry_log_mark: Mark, journal_mark: Mark
     ) -> None:
         self.items = items
+        self.no_room: NoRoom | None = None
+        """Why no entry of it was written; its journal records are on disk all the same."""
         self.size = size
         """Bytes of the entries with their size fields."""
         self.start = start
@@ -86,7 +90,12 @@ class GroupCommit:
             self._journal.append(records)
             self._journal_mark = self._journal.mark() or self._journal_mark
         start = Mark()
+        no_room = None
         if entries:
-            start = self._entry_log.append(entries, size, synced=True)
+            try:
+                start = self._entry_log.append(entries, size, synced=True)
+            except NoRoom as error:
+                no_room = error
         group = CommittedGroup(items, size, start, self._entry_log.mark(), self._journal_mark)
+        group.no_room = no_room
         self._loop.call_soon_threadsafe(self._done, group)

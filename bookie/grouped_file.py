@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bookie import entry_log_format, journal_format
 from bookie.entry_log_format import LogHeader
+from bookie.errors import NoRoom, is_no_room
 from bookie.group_format import TRAILER_SIZE, pack_trailer
 from bookie.ledger_dirs import LedgerDirs
 from bookie.marks import Mark
@@ -37,8 +38,20 @@ class GroupedFile:
 
     @classmethod
     def create(cls, files: Files, path: Path, file_id: int, header: bytes) -> "GroupedFile":
-        """Make a file with its header; its name and header are on disk on return."""
-        fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        """Make a file with its header; its name and header are on disk on return.
+
+        Errors: NoRoom: there is no such file; OSError.
+        """
+        try:
+            fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                files.allocate(fd, 0, len(header))
+            except OSError:
+                files.close(fd)
+                files.remove(path)
+                raise
+        except OSError as error:
+            raise (NoRoom(path, error) if is_no_room(error) else error) from error
         try:
             files.write_at(fd, [header], 0)
             files.sync(fd)
@@ -52,7 +65,10 @@ class GroupedFile:
         self._step = step
 
     def append(self, parts: list[Buffer], *, synced: bool, alignment: int = 1) -> Position:
-        """Write one group and sync it if `synced`; return where it began. `parts` is used up."""
+        """Write one group and sync it if `synced`; return where it began. `parts` is used up.
+
+        Errors: NoRoom: nothing was written, and the next group may be tried; OSError.
+        """
         start = self.position
         length = sum(map(len, parts))
         trailer = pack_trailer(self.file_id, start, length, parts, synced=synced)
@@ -62,14 +78,21 @@ class GroupedFile:
             parts.append(padding)
             end += len(padding)
         if end > self._reserved and self._step:
-            size = (end - self._reserved) // self._step * self._step + self._step
-            self._files.allocate(self.fd, self._reserved, size)
-            self._reserved += size
+            self._reserve((end - self._reserved) // self._step * self._step + self._step)
         self._files.write_at(self.fd, parts, start)
         if synced:
             self._files.sync(self.fd)
         self.position = end
         return start
+
+    def _reserve(self, size: int) -> None:
+        try:
+            self._files.allocate(self.fd, self._reserved, size)
+        except OSError as error:
+            if is_no_room(error):
+                raise NoRoom(self.path, error) from error
+            raise
+        self._reserved += size
 
     def close(self) -> None:
         """Give back what was reserved and close."""
@@ -134,9 +157,13 @@ class EntryLog:
         self.page_cache = PageCacheWindow(files, -1)
 
     def append(self, parts: list[Buffer], size: int, *, synced: bool) -> Mark:
-        """Write one group of `size` bytes; return where it began."""
+        """Write one group of `size` bytes; return where it began. Errors: NoRoom, OSError."""
         file = self._file
-        if file is None or file.position + size + TRAILER_SIZE > self.size_max:
+        if (
+            file is None
+            or file.position + size + TRAILER_SIZE > self.size_max
+            or self._dirs.is_better_elsewhere(file.path)
+        ):
             file = self._roll(file)
         file.reserve_in_steps(self.step)
         start = file.append(parts, synced=synced)
@@ -153,18 +180,22 @@ class EntryLog:
             self._files.sync(self._file.fd)
 
     def _roll(self, old: GroupedFile | None) -> GroupedFile:
-        previous_end = old.position if old else 0
+        """Go on in a new log; the old one stays as it is if there is no room for another."""
+        previous_end = 0
         if old is not None:
+            previous_end = old.position
             self._files.sync(old.fd)
-            old.close()
-        self._last_id += 1
+        log_id = self._last_id + 1
         header = entry_log_format.pack_header(LogHeader(previous_end=previous_end, grouped=True))
-        path = self._dirs.for_new_log(self._last_id)
-        self._file = GroupedFile.create(self._files, path, self._last_id, header)
+        path = self._dirs.for_new_log(log_id)
+        file = GroupedFile.create(self._files, path, log_id, header)
+        if old is not None:
+            old.close()
+        self._file, self._last_id = file, log_id
         hint = self._files.open(path.with_name("lastId"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._files.write_at(hint, [f"{self._last_id:x}\n".encode()], 0)
         self._files.close(hint)
-        return self._file
+        return file
 
     def close(self) -> None:
         """Close the log that is being written; it is not sealed."""

@@ -69,7 +69,7 @@ class Health:
         return bool(self.reason) and not (priority > 0 and self._verdict.high_priority)
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after every change of the mode, on the loop, in the order of joining."""
+        """Call `listener` on the loop when the mode or the directories with room have changed."""
         self._listeners.append(listener)
 
     def on_rooms(self, rooms: Mapping[Path, Space]) -> None:
@@ -92,17 +92,20 @@ class Health:
         self._update(self._verdict)
 
     def _update(self, verdict: DiskVerdict) -> None:
+        was, had = self.is_read_only, self._verdict.writable
         self._verdict = verdict
-        was = self.is_read_only
         reasons = (_FORCED if self._forced else "", _MANUAL if self._manual else "", verdict.reason)
         self.reason = "; ".join(reason for reason in reasons if reason)
-        if self.is_read_only == was:
-            return
+        if self.is_read_only != was:
+            self._note_mode()
+        if self.is_read_only != was or verdict.writable != had:
+            for listener in self._listeners:
+                listener()
+
+    def _note_mode(self) -> None:
         self.metrics.read_only = int(self.is_read_only)
         self.metrics.mode_changes_total += 1
         if self.is_read_only:
             logger.warning("bookie_read_only reason=%s", self.reason)
         else:
             logger.warning("bookie_writable")
-        for listener in self._listeners:
-            listener()

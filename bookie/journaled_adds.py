@@ -55,7 +55,7 @@ class JournaledAdds:
         self._snapshot: Memtable | None = None
         self._late_bytes = 0
         """Bytes that were acknowledged while both memtables were full."""
-        self._wait_for_room: list[Callable[[], Any]] = []
+        self._wait_for_room: list[Callable[[bool], Any]] = []
         self._writers = [
             JournalWriter(index, journal, mark, rules, self._on_group, hooks.fail)
             for index, (journal, mark) in enumerate(zip(journals, self._journal_marks, strict=True))
@@ -97,7 +97,7 @@ class JournaledAdds:
         self._writers[ledger_id % len(self._writers)].put(item)
 
     def put_copy(
-        self, state: LedgerState, entry_id: EntryId, body: bytes, taken: Callable[[], Any]
+        self, state: LedgerState, entry_id: EntryId, body: bytes, taken: Callable[[bool], Any]
     ) -> None:
         """Keep an entry for the next flush; no journal: its old place stays until then."""
         if self.find(state.ledger_id, entry_id) is None:
@@ -107,7 +107,7 @@ class JournaledAdds:
         if self._is_overfull():
             self._wait_for_room.append(taken)
         else:
-            self._loop.call_soon(taken)
+            self._loop.call_soon(taken, True)  # noqa: FBT003  its one argument
         self._consider()
 
     def _on_group(self, index: int, group: JournalGroup) -> None:
@@ -188,7 +188,7 @@ class JournaledAdds:
         self._late_bytes = 0
         waiting, self._wait_for_room = self._wait_for_room, []
         for taken in waiting:
-            self._loop.call_soon(taken)
+            self._loop.call_soon(taken, True)  # noqa: FBT003  its one argument
 
     def _is_overfull(self) -> bool:
         return self._snapshot is not None and self._active.size > self._memtable_bytes_max

@@ -40,6 +40,11 @@ class LedgerDirs:
         """Put new files into a directory again."""
         self._full -= {directory}
 
+    def is_better_elsewhere(self, path: Path) -> bool:
+        """Tell whether the log at `path` should be left for one in a directory with room."""
+        full = self._full
+        return bool(full) and path.parent.parent in full and len(full) < len(self.directories)
+
     def for_new_log(self, log_id: int) -> Path:
         """Return where a new entry log belongs.
 

@@ -3,22 +3,29 @@
 A checkpoint follows so many bytes of entries (flushEntrylogBytes, or skipListSizeLimit where they
 wait in memory), a roll of the entry log, or, with anything unsaved, `flush_interval_ms`. One runs
 at a time. It covers exactly the groups that were done when it was planned, so its marks never pass
-what the index files say.
+what the index files say. One that finds the disk full is tried again as it is until there is room.
 """
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bookie.add_path import AddPath
 from bookie.checkpoint import Checkpointer, CheckpointPlan
 from bookie.config import BookieConfig
+from bookie.errors import is_no_room
 from bookie.known_ledgers import KnownLedgers
 from bookie.ledger_state import LedgerState, LocationTable
 from bookie.recovery import Recovered
 from bookie.sorted_flush import Flushed
 from core.runtime.threads import JobThread
+
+logger = logging.getLogger(__name__)
+
+NO_ROOM_RETRY_S = 5.0
+"""Pause before a checkpoint is tried again that found the disk full."""
 
 if TYPE_CHECKING:
     from bookie.marks import Mark
@@ -47,6 +54,8 @@ class Upkeep:
         """What the marks on disk say: entry log, then journals."""
         self._is_held = True
         self._running: asyncio.Future[None] | None = None
+        self._stuck: tuple[list[LedgerState], CheckpointPlan] | None = None
+        """A checkpoint that found no room; nothing else is planned until it is done."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, found: Recovered, adds: AddPath) -> None:
@@ -64,6 +73,9 @@ class Upkeep:
         """Look whether it is time for a checkpoint."""
         if self._running is not None or self._is_held or self._adds is None:
             return
+        if self._stuck is not None:
+            self._plan_retry()
+            return
         is_wanted = self._adds.wants_checkpoint()
         if is_wanted or self._known.unsaved_bytes >= self._config.flush_entry_log_bytes:
             _forget(self.checkpoint())
@@ -74,7 +86,8 @@ class Upkeep:
     def checkpoint(self) -> "asyncio.Future[None]":
         """Start a checkpoint of all that is done; the future is done when it is complete.
 
-        If one is running, the next begins after it. Errors: what `failed` was told.
+        If one is running, the next begins after it. Errors: what `failed` was told; OSError when
+        there is no room: the same is tried again, and what is acknowledged is safe without it.
         """
         done: asyncio.Future[None] = self._loop.create_future()
         if self._running is not None:
@@ -84,22 +97,33 @@ class Upkeep:
             self._timer.cancel()
             self._timer = None
         assert self._adds is not None, "started before"
-        if not self._known.unsaved and self._marks == self._adds.marks():
+        is_clean = not self._known.unsaved and self._marks == self._adds.marks()
+        if is_clean and self._stuck is None:
             done.set_result(None)
             return done
         self._running = done
-        saved, plan = self._plan(self._adds)
+        saved, plan = self._stuck or self._plan(self._adds)
+        self._stuck = None
         self.thread.submit(
             functools.partial(self._checkpointer.run, plan),
             functools.partial(self._complete, saved, plan, done),
         )
         return done
 
+    @property
+    def marked_log(self) -> int:
+        """Return the log of entryLogMark on disk: a recovery needs none before it."""
+        return self._marks[0].file_id
+
     def hold(self) -> None:
         """Plan nothing more by itself."""
         self._is_held = True
         if self._timer is not None:
             self._timer.cancel()
+
+    def _plan_retry(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(NO_ROOM_RETRY_S, self._checkpoint_now)
 
     def _checkpoint_now(self) -> None:
         self._timer = None
@@ -126,7 +150,12 @@ class Upkeep:
     ) -> None:
         self._running = None
         if isinstance(result, Exception):
-            self._failed(result)
+            if is_no_room(result):
+                logger.warning("checkpoint_without_room error=%s", result)
+                self._stuck = (saved, plan)
+                self.consider()
+            else:
+                self._failed(result)
             done.set_exception(result)
             return
         assert self._adds is not None, "started before"

@@ -25,6 +25,7 @@ def test_a_new_bookie_is_writable() -> None:
 
 def test_full_disks_refuse_ordinary_writes_and_room_again_takes_them() -> None:
     found, heard = health(), list[bool]()
+    found.on_rooms({A: EMPTY})
     found.on_change(lambda: heard.append(found.is_read_only))
     for rooms in ({A: EMPTY}, {A: FULL}, {A: FULL}, {A: EMPTY}):
         found.on_rooms(rooms)
@@ -50,15 +51,24 @@ def test_a_write_without_room_makes_it_read_only_at_once() -> None:
 
 
 def test_disks_do_not_undo_what_an_operator_did() -> None:
-    found, heard = health(), list[bool]()
-    found.on_change(lambda: heard.append(found.is_read_only))
+    found = health()
     found.set_manual(read_only=True)
     found.on_rooms({A: FULL})
     found.on_rooms({A: EMPTY})
-    assert found.is_read_only
-    assert heard == [True]
+    assert found.reason == "an operator made it read-only"
     found.set_manual(read_only=False)
-    assert heard == [True, False]
+    assert not found.is_read_only
+
+
+def test_a_change_of_the_directories_with_room_is_told_too() -> None:
+    rules = DiskRules(on_any_full=False)
+    found, heard = Health(DiskWatch(rules)), list[tuple[Path, ...]]()
+    found.on_change(lambda: heard.append(found.verdict.writable))
+    b = Path("/b")
+    for rooms in ({A: EMPTY, b: EMPTY}, {A: FULL, b: EMPTY}, {A: EMPTY, b: EMPTY}):
+        found.on_rooms(rooms)
+    assert heard == [(A, b), (b,), (A, b)]
+    assert not found.is_read_only
 
 
 def test_an_operator_does_not_undo_full_disks() -> None:

@@ -1,0 +1,154 @@
+"""A disk that is full: adds are refused, nothing else happens, until there is room again."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from bookie.app import OpenBookie
+from core.runtime.files import Space, SystemFiles
+from protocol.bookkeeper.messages import StatusCode
+from protocol.ids import Position
+from tests.unit.bookie.world import L1, L2, add, ask, fence, open_small, read, run
+
+MIB = 1024 * 1024
+LARGE = bytes(MIB)
+
+
+class FullDisk(SystemFiles):
+    """Says that there is no room, for whatever grows a file whose name ends in `suffixes`."""
+
+    def __init__(self) -> None:
+        self.suffixes: tuple[str, ...] = ()
+        self._paths: dict[int, Path] = {}
+
+    @override
+    def open(self, path: Path, flags: int = os.O_RDONLY) -> int:
+        fd = super().open(path, flags)
+        self._paths[fd] = path
+        return fd
+
+    @override
+    def allocate(self, fd: int, position: Position, size: int) -> None:
+        if self.suffixes and self._paths[fd].name.endswith(self.suffixes):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().allocate(fd, position, size)
+
+    @override
+    def space(self, path: Path) -> Space:
+        return Space(1000, 1 if self.suffixes else 900)
+
+
+async def statuses(bookie: OpenBookie, *entries: int, ledger: int = L1) -> list[StatusCode]:
+    """Add large entries together, one group or several; return the answers."""
+    asked = [ask(bookie, add(ledger, entry, LARGE)) for entry in entries]
+    return [(await answer).status for answer in asked]
+
+
+def test_adds_are_refused_at_a_full_disk_and_taken_again_when_there_is_room(tmp_path: Path) -> None:
+    async def story() -> None:
+        files = FullDisk()
+        bookie = await open_small(tmp_path, files)
+        assert await statuses(bookie, 0, 1) == [StatusCode.EOK] * 2
+        files.suffixes = (".log",)
+        assert await statuses(bookie, 2, 3) == [StatusCode.EREADONLY] * 2
+        assert bookie.health.reason == f"a write found no room in {tmp_path / 'ledgers'}"
+        assert await statuses(bookie, 4) == [StatusCode.EREADONLY]
+        assert (await ask(bookie, read(L1, 1))).status is StatusCode.EOK
+        assert (await ask(bookie, read(L1, 2))).status is StatusCode.ENOENTRY
+        files.suffixes = ()
+        await bookie.look_at_disks()
+        assert not bookie.health.is_read_only
+        assert await statuses(bookie, 2, 3, 4) == [StatusCode.EOK] * 3
+        assert bookie.pending_bytes == 0
+        await bookie.close()
+        again = await open_small(tmp_path)
+        for entry in range(5):
+            assert (await ask(again, read(L1, entry))).status is StatusCode.EOK
+        await again.close()
+
+    run(story)
+
+
+def test_a_fence_is_durable_at_a_full_disk(tmp_path: Path) -> None:
+    async def story() -> None:
+        files = FullDisk()
+        bookie = await open_small(tmp_path, files)
+        assert await statuses(bookie, 0) == [StatusCode.EOK]
+        files.suffixes = (".log",)
+        added = [ask(bookie, add(L1, entry, LARGE)) for entry in (1, 2)]
+        fenced = ask(bookie, fence(L1))
+        assert {(await one).status for one in added} == {StatusCode.EREADONLY}
+        assert (await fenced).entry_id == -1
+        assert (await fenced).status is StatusCode.EOK
+        await bookie.close()
+        again = await open_small(tmp_path)
+        assert (await ask(again, add(L1, 1))).status is StatusCode.EFENCED
+        await again.close()
+
+    run(story)
+
+
+def test_no_room_for_a_new_entry_log_leaves_the_old_one_in_use(tmp_path: Path) -> None:
+    async def story() -> None:
+        files = FullDisk()
+        bookie = await open_small(tmp_path, files, log_size_limit=3 * MIB)
+        assert await statuses(bookie, 0) == [StatusCode.EOK]
+        assert await statuses(bookie, 1) == [StatusCode.EOK]
+        files.suffixes = (".log",)
+        assert await statuses(bookie, 2) == [StatusCode.EREADONLY]
+        logs = tmp_path / "ledgers" / "current"
+        assert [path.name for path in sorted(logs.glob("*.log"))] == ["0.log"]
+        files.suffixes = ()
+        await bookie.look_at_disks()
+        assert await statuses(bookie, 2, ledger=L2) == [StatusCode.EOK]
+        await bookie.close()
+        again = await open_small(tmp_path)
+        assert (await ask(again, read(L1, 1))).status is StatusCode.EOK
+        assert (await ask(again, read(L2, 2))).status is StatusCode.EOK
+        await again.close()
+
+    run(story)
+
+
+class NoRoomForIndexes(SystemFiles):
+    """Refuses to write index files while `is_full`."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.refused = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    @override
+    def open(self, path: Path, flags: int = os.O_RDONLY) -> int:
+        if self.is_full and path.suffix == ".idx" and flags & os.O_CREAT:
+            self._loop.call_soon_threadsafe(self.refused.set)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open(path, flags)
+
+
+def test_a_checkpoint_without_room_is_tried_again_and_ends_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        files = NoRoomForIndexes()
+        bookie = await open_small(tmp_path, files)
+        assert await statuses(bookie, 0) == [StatusCode.EOK]
+        files.is_full = True
+        with pytest.raises(OSError, match="No space left"):
+            await bookie.checkpoint()
+        await files.refused.wait()
+        assert not bookie.failed.done()
+        assert await statuses(bookie, 1) == [StatusCode.EOK]
+        assert (await ask(bookie, read(L1, 0))).status is StatusCode.EOK
+        files.is_full = False
+        await bookie.checkpoint()
+        await bookie.checkpoint()
+        await bookie.close()
+        again = await open_small(tmp_path)
+        for entry in (0, 1):
+            assert (await ask(again, read(L1, entry))).status is StatusCode.EOK
+        await again.close()
+
+    run(story)
