@@ -34,9 +34,14 @@ class MemoryStore:
         self.waiting = 0
         """Changes that are kept back."""
 
-    def hold(self) -> None:
-        """Make no change until `release`."""
+    def hold(self) -> asyncio.Event:
+        """Make no change until `release`, or until the event is set that this returns."""
         self._gate = asyncio.Event()
+        return self._gate
+
+    def let_others_pass(self) -> None:
+        """Keep back what is kept back, and nothing that comes from now on."""
+        self._gate = None
 
     def release(self) -> None:
         if self._gate is not None:
