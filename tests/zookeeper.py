@@ -13,6 +13,7 @@ from typing import Final, Self
 from kazoo.client import KazooClient
 
 from tests.java.jars import jars, tool
+from tests.ports import free_port
 
 READY_WITHIN_S: Final = 60
 STOP_WITHIN_S: Final = 30
@@ -58,7 +59,7 @@ class ZooKeeperServer:
             assert self._is_serving(), self._log()
             return self
         for _ in range(PORT_ATTEMPTS_MAX):
-            port = _free_port()
+            port = free_port()
             self._launch(port)
             if self._is_serving(port):
                 self.port = port
@@ -140,11 +141,6 @@ class ZooKeeperServer:
 
     def _log(self) -> str:
         return (self._data / "log").read_text(errors="replace")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def _ask(port: int, word: bytes) -> bytes:
