@@ -15,7 +15,8 @@ import pytest
 from core.errors import CoreError, LedgerFenced, OverCapacity
 from core.ledger.bookie_client import BookieClient, TcpBookieClient
 from core.ledger.client import LedgerClient
-from core.ledger.config import BookieClientConfig, LedgerConfig
+from core.ledger.config import BookieClientConfig, LedgerClientConfig, LedgerConfig, ReadConfig
+from core.ledger.read_order import Standing
 from core.ledger.writer import LedgerWriter
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.sqlite import SqliteStore
@@ -74,6 +75,10 @@ class BookieChild:
         assert line, f"bookie {self.bookie_id} did not start"
         self.port = int(line)
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.stdout is not None:
@@ -88,9 +93,13 @@ class Bookies:
     def __init__(self, children: list[BookieChild]) -> None:
         self._children = {child.bookie_id: child for child in children}
         self._clients: dict[BookieId, TcpBookieClient] = {}
+        self.version = 0
 
     async def available(self) -> list[BookieId]:
         return sorted(self._children)
+
+    def standing(self, bookie_id: BookieId) -> Standing:
+        return Standing.AVAILABLE
 
     def client(self, bookie_id: BookieId) -> BookieClient:
         if bookie_id not in self._clients:
@@ -136,11 +145,12 @@ class Cluster:
         self.children = [BookieChild(path / f"b{i}", f"b{i}") for i in range(count)]
         self._registries: list[Bookies] = []
 
-    def new_client(self) -> LedgerClient:
+    def new_client(self, read: ReadConfig | None = None) -> LedgerClient:
         """Another broker: connections of its own."""
         bookies = Bookies(self.children)
         self._registries.append(bookies)
-        return LedgerClient(self.store, bookies, rng=Random(5))
+        config = LedgerClientConfig(read=read or ReadConfig())
+        return LedgerClient(self.store, bookies, config, Random(5))
 
     def child(self, bookie_id: BookieId) -> BookieChild:
         return next(child for child in self.children if child.bookie_id == bookie_id)
