@@ -51,6 +51,9 @@ class MemoryStore:
     def on_session(self, listener: SessionListener) -> None:
         pass
 
+    async def sync(self) -> None:
+        await asyncio.sleep(0)
+
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         await asyncio.sleep(0)
         node = self._tree.get(path)
