@@ -23,6 +23,7 @@ COMMANDS = {
     "consume": "broker.cli.consume",
     "where": "broker.cli.where",
     "log": "broker.cli.log",
+    "ledger": "broker.cli.ledger",
     "pipeline": "broker.cli.pipeline",
 }
 """Command -> module with a Typer app named `app`: one command, or a group if it has a callback."""
