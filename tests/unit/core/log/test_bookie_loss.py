@@ -1,0 +1,77 @@
+"""Bookies die under a log: its segment goes on, and readers of any process find everything."""
+
+from pathlib import Path
+
+from core.log.config import LogConfig
+from protocol.bookkeeper.messages import AddRequest
+from protocol.distributedlog.dlsn import INITIAL
+from protocol.ids import BookieId
+from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
+from tests.unit.core.log.world import Listener, World, run_world, settle, txids_of, write
+
+REPLICATED = LogConfig(control_flush_ms=0, ensemble_size=3, write_quorum=3, ack_quorum=2)
+
+
+async def ensembles(world: World) -> list[tuple[BookieId, ...]]:
+    """The ensembles of the one ledger of the one segment, in order."""
+    log = await world.log()
+    await log.refresh()
+    (segment,) = log.segments
+    metadata = await world.ledgers().ledger_metadata(segment.ledger_id)
+    return [fragment.ensemble for fragment in metadata.fragments]
+
+
+def test_segment_outlives_all_its_first_bookies(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        listener = Listener()
+        namespace = world.namespace()
+        await namespace.create_log("s")
+        log = await namespace.open_log("s")
+        writer = await log.open_writer(listener)
+        tail = await log.open_reader(INITIAL)
+        elsewhere = await world.log()
+        other = await elsewhere.open_reader(INITIAL)
+        await write(writer, 0, 1)
+        (first,) = await ensembles(world)
+        seen: list[int] = []
+        for round_, victim in enumerate(first, 1):
+            next(b for b in world.bookies if b.bookie_id == victim).fault = DOWN
+            await write(writer, 10 * round_, 10 * round_ + 1)
+            await settle()
+            seen += [record.txid for _, record in await tail.read(1 << 20)]
+        expected = [0, 1, 10, 11, 20, 21, 30, 31]
+        while batch := await tail.read(1 << 20):
+            seen += [record.txid for _, record in batch]
+        assert seen == expected
+        assert listener.errors == []
+        last = (await ensembles(world))[-1]
+        assert set(last).isdisjoint(first)
+        for bookie in world.bookies:
+            bookie.fault = no_fault  # each entry has two copies for sure; three bookies were gone
+        await writer.close()
+        assert await txids_of(await world.log()) == expected
+        found = []
+        while batch := await other.read(1 << 20):
+            found += [record.txid for _, record in batch]
+        assert found == expected
+        assert len(await ensembles(world)) == 4
+
+    run_world(tmp_path, story, bookies=6, config=REPLICATED)
+
+
+def test_owner_that_died_after_a_change_leaves_all_to_the_next(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        writer = await (await world.log()).open_writer(Listener())
+        await write(writer, 0, 1)
+        (first,) = await ensembles(world)
+        victim = next(b for b in world.bookies if b.bookie_id == first[0])
+        victim.fault = lambda r: DOWN(r) if isinstance(r, AddRequest) else None
+        await write(writer, 2, 3)
+        await world.restart_store()
+        victim.fault = DOWN
+        next_writer = await (await world.log()).open_writer(Listener())
+        await write(next_writer, 4)
+        await next_writer.close()
+        assert await txids_of(await world.log()) == [0, 1, 2, 3, 4]
+
+    run_world(tmp_path, story, bookies=4, config=REPLICATED)
