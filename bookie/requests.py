@@ -55,7 +55,6 @@ from protocol.ids import Buffer, EntryId, LedgerId
 
 _HEAD = struct.Struct(">qqq")
 _PACKET = struct.Struct(">qq")
-_HEAD_SIZE_MIN = 16
 
 Reply: TypeAlias = Callable[[Any], Any]
 """Takes the request's response."""
@@ -300,15 +299,11 @@ def _is_storable(entry_id: EntryId, body: tuple[Buffer, ...]) -> bool:
 
 
 def _short_head(request: AddRequest) -> tuple[int, int, int]:
-    """Return ledger id, entry id and LAC of a body whose first part is short; -1 for no ids."""
-    if sum(map(len, request.body)) > MAX_ENTRY_BYTES:
-        return (-1, -1, -1)  # too long anyway: do not join it
-    body = b"".join(request.body)[: _HEAD.size]
-    if len(body) < _HEAD_SIZE_MIN:
-        return (-1, -1, -1)
-    if len(body) < _HEAD.size:
-        return (*_PACKET.unpack_from(body), -1)
-    return _HEAD.unpack(body)
+    """Return ledger id, entry id and LAC of a body whose first part is short; -1 for none."""
+    size = sum(map(len, request.body))
+    if not _HEAD.size <= size <= MAX_ENTRY_BYTES:
+        return (-1, -1, -1)  # refused, so it need not be joined
+    return _HEAD.unpack_from(b"".join(request.body))
 
 
 def _answer_info(

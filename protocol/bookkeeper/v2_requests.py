@@ -63,6 +63,7 @@ class Origin(NamedTuple):
     """Of a batch read only."""
 
 
+_V3_HEADER_TAG: Final = 0x0A
 HEAD = struct.Struct(">BBH")
 _IDS = struct.Struct(">qq")
 _READ = struct.Struct(">BBHqq")
@@ -78,8 +79,8 @@ OPERATIONS = {
 
 
 def is_v2(frame: Buffer) -> bool:
-    """Whether a frame cannot be v3: a v3 message begins with the tag of its header, 0x0a."""
-    return len(frame) > 0 and frame[0] <= VERSION
+    """Whether a frame cannot be v3: every v3 message begins with the tag of its header."""
+    return len(frame) > 0 and frame[0] != _V3_HEADER_TAG
 
 
 def decode_request(frame: Buffer) -> tuple[Origin, Request]:

@@ -196,6 +196,10 @@ WRONG: dict[str, tuple[Request, StatusCode]] = {
     "add-negative-ledger": (add(NEGATIVE, 0), StatusCode.EBADREQ),
     "add-no-body": (AddRequest(L1, 5, KEY, (b"",)), StatusCode.EBADREQ),
     "add-short-body": (AddRequest(L1, 5, KEY, (bytes(15),)), StatusCode.EBADREQ),
+    "add-body-without-lac": (
+        AddRequest(L1, 5, KEY, (entry_body(L1, 5, b"")[:23],)),
+        StatusCode.EBADREQ,
+    ),
     "add-others-body": (AddRequest(L1, 5, KEY, (bytes(40),)), StatusCode.EBADREQ),
     "fence-wrong-key": (fence(L1, key=OTHER_KEY), StatusCode.EUA),
     "fence-no-key": (fence(L1, key=b""), StatusCode.EUA),

@@ -134,6 +134,17 @@ def test_errors_in_v2_repeat_what_was_asked(tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_version_that_nobody_knows_is_answered_as_v2(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with served(tmp_path) as process, await Wire.to(process) as wire:
+            wire.send(b"\x03\x02\x00\x00" + bytes(7) + b"\x01" + bytes(8))
+            answer = decode_v2(await wire.receive())[1]
+            assert answer.status is StatusCode.EBADVERSION
+            assert (await ask_v2(wire, add(L1, 0))).status is StatusCode.EOK
+
+    run(story)
+
+
 def test_auth_without_a_provider(tmp_path: Path) -> None:
     async def story() -> None:
         async with (
