@@ -13,7 +13,8 @@ from typing_extensions import override
 from bookie.config import BookieConfig
 from bookie.disk_check import DiskCheck
 from bookie.disk_watch import DiskWatch
-from bookie.gc import GarbageCollector, ListLedgers, Removed
+from bookie.errors import NoRoom
+from bookie.gc import GarbageCollector, Removed
 from bookie.health import Health
 from bookie.identity import check_cookies, lock_directories, unlock_directories
 from bookie.requests import Bookie
@@ -53,13 +54,14 @@ async def open_bookie(
     except BaseException:
         unlock_directories(locks, files)
         raise
-    list_ledgers = None
+    collector = None
     if store is not None:
         list_ledgers = partial(all_ledgers, store, config.ledgers_root, instance_id)
+        collector = GarbageCollector(storage, files, list_ledgers, clock, config.gc)
     health = Health(
         DiskWatch(config.disks.rules(config.log_size_limit)), forced=config.disks.forced
     )
-    bookie = OpenBookie(config, storage, health, list_ledgers, files, locks)
+    bookie = OpenBookie(config, storage, health, collector, files, locks)
     try:
         await bookie.start()
     except BaseException:
@@ -79,7 +81,7 @@ class OpenBookie(Bookie):
         config: BookieConfig,
         storage: Storage,
         health: Health,
-        list_ledgers: ListLedgers | None,
+        collector: GarbageCollector | None,
         files: Files,
         locks: list[int],
     ) -> None:
@@ -87,15 +89,24 @@ class OpenBookie(Bookie):
         self.bookie_id = BookieId(config.identity)
         self._locks = locks
         self._files = files
-        self._collector = list_ledgers and GarbageCollector(storage, files, list_ledgers)
+        self._collector = collector
         self._upkeep = storage.upkeep
+        self._dirs = storage.dirs
+        storage.on_no_room = self._on_no_room
+        health.on_change(self._choose_directories)
         self._disk_check = DiskCheck(storage, health, config.disks.check_interval_ms)
         self._tasks = Tasks("bookie")
 
     async def start(self) -> None:
         """Look at the disks before the first request, and from then on."""
-        await self._disk_check.look()
+        await self.look_at_disks()
         self._tasks.start(self._disk_check.run(), "disk check")
+        if self._collector is not None:
+            self._tasks.start(self._collector.run(), "garbage collection")
+
+    async def look_at_disks(self) -> None:
+        """Find out now what room there is, and what follows."""
+        await self._disk_check.look()
 
     @override
     async def close(self) -> None:
@@ -109,18 +120,30 @@ class OpenBookie(Bookie):
         finally:
             unlock_directories(locks, self._files)
 
+    def _choose_directories(self) -> None:
+        """Put new files only where there is room."""
+        writable = self.health.verdict.writable
+        for directory in self._dirs.directories:
+            if directory in writable:
+                self._dirs.mark_writable(directory)
+            else:
+                self._dirs.mark_full(directory)
+
+    def _on_no_room(self, error: NoRoom) -> None:
+        self.health.on_no_room(error.directory)
+
     async def checkpoint(self) -> None:
         """Bring everything that is durable into the index files."""
         await self._upkeep.checkpoint()
 
-    async def collect_garbage(self) -> Removed:
+    async def collect_garbage(self, *, force: bool = False) -> Removed:
         """Remove the ledgers that the metadata does not have, and the entry logs left empty.
 
         Without a metadata store, or with another cluster's, nothing is ever removed.
         """
         if self._collector is None:
             return Removed([], [])
-        return await self._collector.collect()
+        return await self._collector.collect(force=force)
 
 
 class BookieProcess:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookie.compaction_rules import GcConfig
 from bookie.disk_watch import DiskRules
 from bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
 from bookie.group_format import GROUP_BYTES_MAX
@@ -178,6 +179,7 @@ class BookieConfig:
         "maxLongPolls", 1_000, "Reads that wait for a LAC; above it they are refused."
     )
     ledgers_root: str = setting("zkLedgersRootPath", "/ledgers", "Root in the metadata store.")
+    gc: GcConfig = field(default_factory=GcConfig)
     disks: DiskConfig = field(default_factory=DiskConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
 

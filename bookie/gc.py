@@ -2,20 +2,31 @@
 
 A ledger is dead when it is here and the metadata does not have it; the list of what is here is
 taken first, so a ledger made meanwhile is never taken for dead. Any error in reading the metadata
-removes nothing. An entry log goes when no ledger in its map lives here any more; half-empty logs
-stay as they are (rewriting them is compaction, a later step).
+removes nothing. An entry log goes when nothing in it belongs to a ledger that lives here; one with
+little that does is compacted first (log_compactor).
+Only logs before entryLogMark are looked at: a recovery never needs them.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-from bookie import entry_log_format
-from bookie.ledger_dirs import LedgerDirs
+from bookie.compaction_rules import (
+    CompactionSchedule,
+    GcConfig,
+    LogUsage,
+    Throttle,
+    logs_to_compact,
+    usage_of,
+)
+from bookie.errors import BookieError
+from bookie.log_compactor import LogCompactor
+from bookie.log_usage import LogUsages
 from bookie.storage import Storage
-from core.errors import CoreError
+from core.errors import CoreError, CorruptData
+from core.runtime.clock import Clock
 from core.runtime.files import Files
-from protocol.errors import DecodeError
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -34,16 +45,42 @@ class Removed(NamedTuple):
 class GarbageCollector:
     """Collects one bookie's garbage; the upkeep thread does the blocking part."""
 
-    def __init__(self, storage: Storage, files: Files, list_ledgers: ListLedgers) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        files: Files,
+        list_ledgers: ListLedgers,
+        clock: Clock,
+        config: GcConfig,
+    ) -> None:
         self._storage = storage
-        self._files = files
         self._list_ledgers = list_ledgers
+        self._clock = clock
+        self._config = config
+        self._usages = LogUsages(files, storage.dirs)
+        self._schedule = CompactionSchedule(config, clock.monotonic_s())
+        self._compactor = LogCompactor(storage, files, clock, Throttle(config))
+        self._one_at_a_time = asyncio.Lock()
 
-    async def collect(self) -> Removed:
-        """Remove dead ledgers, then entry logs without a living one. Errors: OSError.
+    async def run(self) -> None:
+        """Collect every gcWaitTime, until cancelled. A failure is logged, and tried again then."""
+        while True:
+            await asyncio.sleep(self._config.wait_ms / 1000)
+            try:
+                await self.collect()
+            except (CoreError, BookieError, OSError) as error:
+                logger.warning("garbage_collection_failed error=%s", error)
 
-        Cancel: what was removed stays removed, the rest follows at the next collection.
+    async def collect(self, *, force: bool = False) -> Removed:
+        """Remove dead ledgers, then entry logs without a living one; compact when it is time.
+
+        `force`: compact now, by the major threshold. Errors: OSError, StorageFailed. Cancel: what
+        was removed stays removed, the rest follows at the next collection.
         """
+        async with self._one_at_a_time:
+            return await self._collect(force=force)
+
+    async def _collect(self, *, force: bool) -> Removed:
         storage = self._storage
         call = storage.upkeep.thread.call
         local = set(storage.ledgers) | await call(storage.indexes.ledger_ids)
@@ -55,48 +92,94 @@ class GarbageCollector:
         dead = sorted(local - living)
         for ledger_id in dead:
             storage.forget_ledger(ledger_id)
-        # Listed in one job behind all checkpoints so far: a log that is sealed by then has all its
-        # ledgers either in an index file or, since before this job, in memory.
-        in_memory = {int(ledger_id) for ledger_id in storage.ledgers}
-        logs = await call(lambda: self._remove_indexes(dead))
-        candidates = [log_id for log_id, ledgers in logs.items() if not ledgers & in_memory]
-        emptied = await call(lambda: self._remove_logs(candidates))
-        for log_id in emptied:
-            storage.forget_log(log_id)
-        if dead or emptied:
-            logger.info("garbage_collected ledgers=%d entry_logs=%d", len(dead), len(emptied))
-        return Removed(dead, emptied)
-
-    def _remove_indexes(self, dead: list[LedgerId]) -> dict[int, set[int]]:
-        """Remove index files; return each sealed log without a ledger that has one."""
-        storage = self._storage
-        for ledger_id in dead:
-            storage.indexes.remove(ledger_id)
-        on_disk = {int(ledger_id) for ledger_id in storage.indexes.ledger_ids()}
-        logs = sealed_logs(self._files, storage.dirs)
-        return {log_id: ledgers for log_id, ledgers in logs.items() if not ledgers & on_disk}
-
-    def _remove_logs(self, log_ids: list[int]) -> list[int]:
-        for log_id in log_ids:
-            self._storage.dirs.remove_log(log_id)
-        return log_ids
-
-
-def sealed_logs(files: Files, dirs: LedgerDirs) -> dict[int, set[int]]:
-    """Return log id -> ledgers in its map, of every sealed log whose map can be read. Blocks."""
-    found: dict[int, set[int]] = {}
-    for log_id in dirs.log_ids():
-        fd = dirs.open_log(log_id)
-        try:
-            header = entry_log_format.read_header(
-                files.read_at(fd, entry_log_format.HEADER_SIZE, 0)
+        # Looked at in one job behind all checkpoints so far: a log before the mark of then has all
+        # its ledgers either in an index file or, since before this job, in memory.
+        alive: set[int] = set(storage.ledgers)
+        before = storage.upkeep.marked_log
+        fenced, usages = await call(lambda: self._survey(dead, alive, before))
+        for ledger_id in fenced:
+            storage.fenced_and_removed.add(ledger_id)
+        emptied = [usage.log_id for usage in usages if not usage.live_bytes]
+        await self._remove(emptied)
+        compacted = await self._compact(usages, alive, force=force)
+        if dead or emptied or compacted:
+            logger.info(
+                "garbage_collected ledgers=%d entry_logs=%d compacted=%d",
+                len(dead),
+                len(emptied),
+                len(compacted),
             )
-            if header.map_offset:
-                size = files.size(fd) - header.map_offset
-                data = files.read_at(fd, size, header.map_offset)
-                found[log_id] = set(entry_log_format.read_ledgers_map(data, header.ledgers))
-        except DecodeError as error:
-            logger.warning("entry_log_kept log=%x error=%s", log_id, error)
-        finally:
-            files.close(fd)
-    return found
+        return Removed(dead, sorted(emptied + compacted))
+
+    def _survey(
+        self, dead: list[LedgerId], alive: set[int], before: int
+    ) -> tuple[list[LedgerId], list[LogUsage]]:
+        """Remove dead index files; return which were fenced, and the usage of the logs.
+
+        Ledgers that are on disk are added to `alive`.
+        """
+        storage = self._storage
+        fenced = []
+        for ledger_id in dead:
+            if storage.indexes.is_fenced(ledger_id):
+                fenced.append(ledger_id)
+            storage.indexes.remove(ledger_id)
+        alive |= storage.indexes.ledger_ids()
+        usages = []
+        for log_id in storage.dirs.log_ids():
+            ledgers = self._usages.read(log_id) if log_id < before else None
+            if ledgers is not None:
+                usages.append(usage_of(log_id, ledgers, alive))
+        return fenced, usages
+
+    async def _compact(
+        self, usages: list[LogUsage], alive: Collection[int], *, force: bool
+    ) -> list[int]:
+        threshold = self._schedule.due(self._clock.monotonic_s(), force=force)
+        if not threshold:
+            return []
+        if not self._storage.dirs.writable() and not self._config.allowed_without_room:
+            logger.warning("compaction_skipped reason=no ledger directory has room")
+            return []
+        compacted = [
+            usage.log_id
+            for usage in logs_to_compact(usages, threshold)
+            if await self._compact_log(usage, alive)
+        ]
+        self._schedule.done(threshold, self._clock.monotonic_s())
+        return compacted
+
+    async def _compact_log(self, usage: LogUsage, alive: Collection[int]) -> bool:
+        storage, log_id = self._storage, usage.log_id
+        ledgers = await storage.upkeep.thread.call(lambda: self._usages.read(log_id))
+        if ledgers is None:
+            return False
+        try:
+            entries, size_bytes = await self._compactor.run(log_id, ledgers, alive)
+        except (CorruptData, OSError) as error:
+            logger.error("entry_log_kept log=%x error=%s", log_id, error)  # noqa: TRY400
+            return False
+        await storage.upkeep.checkpoint()
+        await storage.call_reader(lambda _: None)  # behind reads that still look into the old log
+        await self._remove([log_id])
+        metrics = storage.metrics
+        metrics.compacted_logs_total += 1
+        metrics.compacted_bytes_total += size_bytes
+        logger.info(
+            "entry_log_compacted log=%x usage=%.2f entries=%d bytes=%d",
+            log_id,
+            usage.share,
+            entries,
+            size_bytes,
+        )
+        return True
+
+    async def _remove(self, log_ids: list[int]) -> None:
+        def remove() -> None:
+            for log_id in log_ids:
+                self._storage.dirs.remove_log(log_id)
+                self._usages.forget(log_id)
+
+        await self._storage.upkeep.thread.call(remove)
+        for log_id in log_ids:
+            self._storage.forget_log(log_id)

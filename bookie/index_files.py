@@ -67,6 +67,14 @@ class IndexFiles:
             self._files.close(fd)
         return LoadedIndex(header, entry_id, location)
 
+    def is_fenced(self, ledger_id: LedgerId) -> bool:
+        """Return whether the index file of a ledger says so; a damaged one does not."""
+        try:
+            loaded = self.load(ledger_id)
+        except CorruptData:
+            return False
+        return loaded is not None and loaded.header.fenced
+
     def read_page(self, ledger_id: LedgerId, page: int) -> bytes:
         """Return one page of locations; shorter or empty behind the end of the file."""
         _, fd = self._open(ledger_id)

@@ -23,3 +23,5 @@ class BookieMetrics:
     checkpoints_total: int = counter("checkpoints")
     ledgers_removed_total: int = counter("ledgers removed because their metadata is gone")
     entry_logs_removed_total: int = counter("entry logs removed because no ledger lives in them")
+    compacted_logs_total: int = counter("entry logs rewritten because little in them was alive")
+    compacted_bytes_total: int = counter("bytes of entries that compaction wrote again")

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bookie import journal_format
 from bookie.add_path import AddHooks, AddPath
@@ -21,13 +21,14 @@ from bookie.config import MIB, BookieConfig
 from bookie.direct_adds import DirectAdds
 from bookie.entry_reader import EntryReader
 from bookie.entry_spans import LENGTH_SIZE
-from bookie.errors import StorageFailed
+from bookie.errors import NoRoom, StorageFailed
 from bookie.group_format import RECORD_HEAD_SIZE, pack_size
 from bookie.group_wait import GroupRules, Item
 from bookie.grouped_file import EntryLog, Journal
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
 from bookie.journaled_adds import JournaledAdds
+from bookie.fenced_and_removed import FencedAndRemoved
 from bookie.known_ledgers import KnownLedgers
 from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
@@ -44,10 +45,10 @@ from protocol.ids import Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 BATCH_ENTRIES_MAX = 1024
 """Entries of one batch read: bounds how long other reads wait behind it."""
-FENCED_AND_REMOVED_MAX = 10_000
-"""Removed ledgers whose fence is remembered, until a restart (Java: for seven days)."""
 
 
 class Storage:
@@ -71,6 +72,8 @@ class Storage:
         self.metrics = BookieMetrics()
         self.failed: asyncio.Future[StorageFailed] = self._loop.create_future()
         """Has a result once nothing may be acknowledged any more: the process should end."""
+        self.on_no_room: Callable[[NoRoom], None] = _nobody
+        """Hears of entries that were refused because a disk is full."""
         self.known = KnownLedgers(clock, self.metrics)
         self.ledgers = self.known.by_id
         checkpointer = Checkpointer(
@@ -78,7 +81,7 @@ class Storage:
         )
         self.upkeep = Upkeep(config, checkpointer, self.known, self._fail)
         self._reads = JobThread("bookie-reader", self._fail)
-        self._fenced_and_removed: dict[LedgerId, None] = {}
+        self.fenced_and_removed = FencedAndRemoved(clock)
 
     # Start and end
 
@@ -118,7 +121,9 @@ class Storage:
             journal.size_max = config.journal_max_size_mb * MIB
             journal.step = config.preallocate_mb * MIB
             journals.append(journal)
-        hooks = AddHooks(self.known, self.failed, self._fail, self.upkeep.consider)
+        hooks = AddHooks(
+            self.known, self.failed, self._fail, self.upkeep.consider, self._note_no_room
+        )
         rules = GroupRules.of(config)
         if config.journal_write_data:
             return JournaledAdds(journals, rules, found, hooks, config.memtable_bytes_max)
@@ -158,9 +163,12 @@ class Storage:
             failure.__cause__ = error
             self.failed.set_result(failure)
 
+    def _note_no_room(self, error: NoRoom) -> None:
+        self.on_no_room(error)
+
     def was_fenced(self, ledger_id: LedgerId) -> bool:
         """Return whether a ledger was fenced before it was removed, lately."""
-        return ledger_id in self._fenced_and_removed
+        return ledger_id in self.fenced_and_removed
 
     # Writes
 
@@ -330,7 +338,17 @@ class Storage:
 
         self._reads.submit(work, then)
 
-    # Removal
+    # Compaction and removal
+
+    def copy(
+        self, state: LedgerState, entry_id: EntryId, body: bytes, taken: Callable[[bool], Any]
+    ) -> None:
+        """Write an entry that is here again, elsewhere: see AddPath.put_copy."""
+        self._adds.put_copy(state, entry_id, body, taken)
+
+    def call_reader(self, work: Callable[[EntryReader], T]) -> "asyncio.Future[T]":
+        """Run `work` in the reading thread, behind all reads so far."""
+        return self._reads.call(lambda: work(self._reader))
 
     def forget_ledger(self, ledger_id: LedgerId) -> None:
         """Drop a ledger whose metadata is gone; its entries go with their entry logs."""
@@ -339,9 +357,7 @@ class Storage:
             self.known.unsaved.discard(state)
             self._adds.forget(ledger_id)
             if state.fenced:
-                self._fenced_and_removed[ledger_id] = None
-                if len(self._fenced_and_removed) > FENCED_AND_REMOVED_MAX:
-                    del self._fenced_and_removed[next(iter(self._fenced_and_removed))]
+                self.fenced_and_removed.add(ledger_id)
             self.known.wake(state)
         self.metrics.ledgers_removed_total += 1
 

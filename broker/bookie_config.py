@@ -35,19 +35,14 @@ class BookieProcessConfig:
     log_level: LogLevel = setting(
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
     )
-    gc_wait_ms: int = setting(
-        "gcWaitTime",
-        600_000,
-        "How often the bookie frees the room of deleted ledgers. Unit: ms.",
-    )
     bookie: BookieConfig = field(default_factory=BookieConfig)
 
     def __post_init__(self) -> None:
         if parse_uri(self.metadata_uri).path is not None:
             raise ValueError("metadataServiceUri must name a ZooKeeper: zk://HOST:PORT/PATH")
         _check_identity(self.bookie)
-        if self.session_timeout_ms < 1 or self.gc_wait_ms < 1:
-            raise ValueError("zkTimeout and gcWaitTime must be positive")
+        if self.session_timeout_ms < 1:
+            raise ValueError("zkTimeout must be positive")
 
     def bookie_config(self) -> BookieConfig:
         """Return the bookie's settings, its directories below `data` unless they were set."""

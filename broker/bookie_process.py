@@ -25,7 +25,6 @@ from core.runtime.clock import Clock, SystemClock
 from core.runtime.files import LockHeld, SystemFiles
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
-from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +62,6 @@ async def bookie_process(
             bookie, store, clock, SystemFiles(), metrics, stale_wait_ms=2 * timeout_ms
         )
         stack.push_async_callback(running.close)
-        upkeep = Tasks("bookie process")
-        stack.push_async_callback(upkeep.close)
-        upkeep.start(_free_room(running, config.gc_wait_ms / 1000), "garbage")
         yield running
 
 
@@ -84,16 +80,6 @@ async def _serve(config: BookieProcessConfig) -> int:
     if failed:
         logger.error("the bookie cannot write any more; start again when its disk is well")
     return 1 if failed or refused else 0
-
-
-async def _free_room(running: BookieProcess, interval_s: float) -> None:
-    """Let the bookie drop what metadata no longer has, over and over."""
-    while True:
-        await asyncio.sleep(interval_s)
-        try:
-            await running.bookie.collect_garbage()
-        except (CoreError, BookieError, OSError) as error:
-            logger.warning("garbage collection failed, tried again later error=%s", error)
 
 
 def _remedy(error: Exception, config: BookieProcessConfig) -> str:

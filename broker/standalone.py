@@ -88,7 +88,6 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
         upkeep = Tasks("standalone")
         stack.push_async_callback(upkeep.close)
         upkeep.start(_retention(config, broker, metrics).run(), "retention")
-        upkeep.start(_free_room(bookie, config.gc_wait_ms / 1000), "garbage")
         yield Standalone(broker, bookie, store, metrics)
 
 
@@ -211,16 +210,6 @@ def _say_ready(bootstrap: str, data: Path) -> None:
         f"ready: bootstrap={bootstrap}\n"
     )
     sys.stdout.flush()
-
-
-async def _free_room(bookie: OpenBookie, interval_s: float) -> None:
-    """Let the bookie drop what metadata no longer has, over and over."""
-    while True:
-        await asyncio.sleep(interval_s)
-        try:
-            await bookie.collect_garbage()
-        except (CoreError, BookieError, OSError) as error:
-            logger.warning("garbage collection failed, tried again later error=%s", error)
 
 
 def _refuse(error: Exception, remedy: str) -> int:

@@ -26,11 +26,6 @@ class StandaloneConfig:
         "warning",
         "Least level of what goes to stderr: debug, info, warning, error.",
     )
-    gc_wait_ms: int = setting(
-        "gcWaitTime",
-        600_000,
-        "How often the bookie frees the room of deleted ledgers. Unit: ms.",
-    )
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     log: LogConfig = field(default_factory=LogConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)

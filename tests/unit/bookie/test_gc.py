@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from bookie.app import OpenBookie, open_bookie
+from bookie.compaction_rules import GcConfig
 from bookie.errors import InvalidCookie
 from bookie.gc import GarbageCollector
 from core.metadata.layout import LedgerPaths
@@ -188,7 +189,9 @@ def test_a_ledger_made_while_the_metadata_is_read_lives(tmp_path: Path) -> None:
             assert (await ask(bookie, add(made, 0))).status is StatusCode.EOK
             return living
 
-        collector = GarbageCollector(bookie._storage, SystemFiles(), list_then_make)
+        collector = GarbageCollector(
+            bookie._storage, SystemFiles(), list_then_make, ManualClock(), GcConfig()
+        )
         assert await collector.collect() == ([], [])
         assert (await ask(bookie, read(made, 0))).status is StatusCode.EOK
         await bookie.close()
