@@ -166,9 +166,9 @@ def test_body_in_many_small_parts(tmp_path: Path) -> None:
         parts = tuple(body[i : i + 1] for i in range(len(body)))
         assert (await ask(bookie, AddRequest(L1, 0, KEY, parts))).status is EOK
         assert (await ask(bookie, read(L1, 0))).body == body
-        ids_only = AddRequest(L1, 1, KEY, (body[:8], bytes(7) + b"\x01"))
-        assert (await ask(bookie, ids_only)).status is EOK
-        assert (await ask(bookie, read(L1, 1))).body == body[:8] + bytes(7) + b"\x01"
+        shortest = (body[:8], bytes(7) + b"\x01", bytes(8))  # ids and a LAC
+        assert (await ask(bookie, AddRequest(L1, 1, KEY, shortest))).status is EOK
+        assert (await ask(bookie, read(L1, 1))).body == b"".join(shortest)
         await bookie.close()
 
     run(story)
