@@ -33,7 +33,11 @@ class Wire:
 
     @classmethod
     async def to(cls, process: BookieProcess) -> Self:
-        return cls(*await asyncio.open_connection("127.0.0.1", process.server.port))
+        return await cls.to_port(process.server.port)
+
+    @classmethod
+    async def to_port(cls, port: int) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def __aenter__(self) -> Self:
         return self
