@@ -105,8 +105,9 @@ class LogConfig:
     )
     lac_poll_ms: int = setting(
         "readLACLongPollTimeout",
-        100,
-        "How often a reader looks for records of another process, in ms",
+        1000,
+        "How long bookies let a reader wait for records of another process before they answer"
+        " that there are none, in ms",
     )
     client_id: str = setting(
         "log.client.id", "tailrace", "Name of this process in the locks of the logs that it writes"

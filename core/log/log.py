@@ -27,6 +27,7 @@ from core.log.segment_nodes import (
 from core.log.segment_view import SegmentView
 from core.log.segment_writer import SegmentWriter
 from core.log.segments import SegmentList
+from core.log.tail_follower import TailFollower
 from core.log.truncation import plan_purge, plan_truncation
 from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
@@ -63,6 +64,7 @@ class Log:
         self._views: OrderedDict[int, SegmentView] = OrderedDict()
         self._tail_version = 0
         self._waiting: list[asyncio.Future[None]] = []
+        self._follower = TailFollower(self.on_tail_moved)
 
     @property
     def segments(self) -> SegmentList:
@@ -270,13 +272,27 @@ class Log:
                     waiter.set_result(None)
 
     async def tail_moved(self, seen_version: int) -> None:
-        """Wait until there may be more (ReadableLog); a poll at most if others write the log."""
+        """Wait until there may be more (ReadableLog), or for a while if others write the log."""
         if self._tail_version != seen_version:
             return
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
-        timeout = None if self._writer is not None else self._config.lac_poll_ms / 1000
-        await asyncio.wait([waiter], timeout=timeout)
+        timeout = None
+        if self._writer is None:
+            timeout = self._config.lac_poll_ms / 1000
+            self._follow_other_writer()
+        try:
+            await asyncio.wait([waiter], timeout=timeout)
+        finally:
+            if not waiter.done():
+                self._waiting.remove(waiter)
+
+    def _follow_other_writer(self) -> None:
+        """Let the bookies say when the segment in writing moves, if one is open here."""
+        open_ledgers = (view.ledger for view in reversed(self._views.values()))
+        ledger = next((each for each in open_ledgers if not each.is_closed), None)
+        if ledger is not None:
+            self._follower.follow(ledger, self._config.lac_poll_ms)
 
     # ------------------------------------------------------------------ truncation
 
@@ -311,6 +327,7 @@ class Log:
         """Give up the writer, if there is one, without completing anything. Idempotent."""
         if self._writer is not None:
             await self._writer.abort()
+        await self._follower.stop()
         self.on_tail_moved()
 
     async def delete(self) -> None:

@@ -175,7 +175,7 @@ class LogReader:
     async def _read_entries(self, view: SegmentView, max_bytes: int) -> bool:
         """Read on in the segment, or leave it at its end; False at the tail."""
         assert self._ahead is not None
-        last, is_final = await view.readable()
+        last, is_final = await view.readable(self._ahead.next_entry)
         entries = await self._ahead.read(last, max_bytes)
         self._entries.extend(entries)
         if entries:

@@ -37,9 +37,10 @@ class SegmentView:
         self.ledger = ledger
         self._writers = writers
 
-    async def readable(self) -> Readable:
+    async def readable(self, beyond: EntryId | None = None) -> Readable:
         """Return how far one may read; an open ledger of another process is asked each time.
 
+        `beyond`: if that entry is known to be readable, nobody is asked how far it goes now.
         Errors: LedgerNotFound when the segment was purged; BookieUnavailable.
         """
         ledger = self.ledger
@@ -49,6 +50,8 @@ class SegmentView:
         if writer is not None and writer.metadata.ledger_id == ledger.ledger_id:
             ledger.note_confirmed(writer.lac)
             return Readable(writer.lac, is_final=False)
+        if beyond is not None and beyond <= ledger.last_confirmed:
+            return Readable(ledger.last_confirmed, is_final=False)
         last = await ledger.read_last_confirmed()
         return Readable(last, ledger.is_closed)
 

@@ -154,6 +154,40 @@ def test_a_reader_of_another_process_follows(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+def test_bookies_wake_a_reader_of_another_process(tmp_path: Path) -> None:
+    """Nothing else would: the reader's own look comes after an hour."""
+
+    async def story(world: World) -> None:
+        log = await world.log(control_flush_ms=2)
+        writer = await log.open_writer(Listener())
+        await write(writer, 0)
+        await writer.flush()
+        other = await world.log(client_id="other", lac_poll_ms=3_600_000)
+        readers = [await other.open_reader(INITIAL) for _ in range(3)]
+        found: list[list[int]] = [[], [], []]
+
+        async def follow(reader: LogReader, into: list[int]) -> None:
+            while len(into) < 30:
+                into.extend(await txids(reader))
+                await reader.wait_for_more()
+
+        async with asyncio.TaskGroup() as group:
+            for reader, into in zip(readers, found, strict=True):
+                _ = group.create_task(follow(reader, into))
+            for txid in range(1, 30):
+                await write(writer, txid)
+                if txid % 10 == 0:
+                    await writer.roll()
+            await writer.close()
+        assert found == [list(range(30))] * 3
+        assert len(log.segments) == 3
+        for reader in readers:
+            await reader.close()
+        await other.close()
+
+    run_world(tmp_path, story)
+
+
 def test_a_foreign_segment_that_comes_again_with_another_ledger(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await world.log()
