@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 STALE_WAIT_MS: Final = 10_000
 """How long a node of another session may take to go: BookKeeper's zkTimeout."""
 
+SIGN_OFF_S: Final = 2.0
+"""How long a close waits for the store, which may be away."""
+
 RETRY_S_FIRST: Final = 0.1
 RETRY_S_MAX: Final = 5.0
 """Pauses between attempts to register again; each is twice the one before, up to this."""
@@ -95,16 +98,19 @@ class BookieRegistration:
             await self.register(read_only=value)
 
     async def close(self) -> None:
-        """Sign off. Idempotent. A store that does not answer drops the node by itself."""
+        """Sign off, within `SIGN_OFF_S`. Idempotent.
+
+        If the store does not answer in time, the end of its session takes the node away.
+        """
         self._read_only = None
         await self._tasks.close()
-        async with self._turn:
-            self.metrics.registered = 0
-            for path in self._nodes.values():
-                try:
+        try:
+            async with asyncio.timeout(SIGN_OFF_S), self._turn:
+                self.metrics.registered = 0
+                for path in self._nodes.values():
                     await self._remove_own(path)
-                except CoreError as error:
-                    logger.warning("bookie_sign_off_failed path=%s error=%s", path, error)
+        except (CoreError, TimeoutError) as error:
+            logger.warning("bookie_sign_off_failed id=%s error=%r", self._bookie_id, error)
 
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.NEW_SESSION:

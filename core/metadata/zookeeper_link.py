@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -190,54 +190,59 @@ class ZookeeperLink:
 
     def get(self, path: str, done: Done, *, watch: bool) -> None:
         """Answer a Seen. Errors: NoNode."""
-        self._ask(path, done, lambda answer: _seen(*answer))
-        self._client.get_async(path, watch=self._fired if watch else None)
+        with self._asking(path, done, lambda answer: _seen(*answer)):
+            self._client.get_async(path, watch=self._fired if watch else None)
 
     def exists(self, path: str, done: Done, *, watch: bool) -> None:
         """Answer a Seen without data, or None."""
-        self._ask(path, done, lambda stat: stat and _seen(b"", stat))
-        self._client.exists_async(path, watch=self._fired if watch else None)
+        with self._asking(path, done, lambda stat: stat and _seen(b"", stat)):
+            self._client.exists_async(path, watch=self._fired if watch else None)
 
     def children(self, path: str, done: Done, *, watch: bool) -> None:
         """Answer (names in any order, Seen without data). Errors: NoNode."""
-        self._ask(path, done, lambda answer: (answer[0], _seen(b"", answer[1])))
-        self._client.get_children_async(
-            path, watch=self._fired if watch else None, include_data=True
-        )
+        with self._asking(path, done, lambda answer: (answer[0], _seen(b"", answer[1]))):
+            self._client.get_children_async(
+                path, watch=self._fired if watch else None, include_data=True
+            )
 
     def create(
         self, path: str, data: bytes, done: Done, *, ephemeral: bool, sequential: bool
     ) -> None:
         """Answer the path that was made. Errors: NodeExists, NoNode."""
-        self._ask(path, done, str)
-        self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential)
+        with self._asking(path, done, str):
+            self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential)
 
     def set(self, path: str, data: bytes, version: int, done: Done) -> None:
         """Answer the new version. Errors: NoNode, BadVersion."""
-        self._ask(path, done, lambda stat: stat.version)
-        self._client.set_async(path, data, version)
+        with self._asking(path, done, lambda stat: stat.version):
+            self._client.set_async(path, data, version)
 
     def delete(self, path: str, version: int, done: Done) -> None:
         """Answer None. Errors: NoNode, BadVersion, NotEmpty."""
-        self._ask(path, done, lambda _: None)
-        self._client.delete_async(path, version)
+        with self._asking(path, done, lambda _: None):
+            self._client.delete_async(path, version)
 
     def multi(self, ops: Sequence[Op], done: Done) -> None:
         """Answer each op's new version. Errors: the first failing op's."""
         transaction = self._client.transaction()
         for op in ops:
             _ADD[type(op)](transaction, op)
-        self._ask("multi", done, partial(_versions, ops))
-        transaction.commit_async()
+        with self._asking("multi", done, partial(_versions, ops)):
+            transaction.commit_async()
 
     def sync(self, done: Done) -> None:
         """Answer once the server has caught up with the leader."""
-        self._ask("sync", done, lambda _: None)
-        self._client.sync_async("/")
+        with self._asking("sync", done, lambda _: None):
+            self._client.sync_async("/")
 
-    def _ask(self, path: str, done: Done, convert: Callable[[Any], Any]) -> None:
-        """Make the next request's result call `done` on the loop."""
+    @contextlib.contextmanager
+    def _asking(self, path: str, done: Done, convert: Callable[[Any], Any]) -> Iterator[None]:
+        """Make the result of the request in this block call `done` on the loop."""
         self._handler.first = partial(self._answered, path, done, convert)
+        try:
+            yield
+        finally:
+            self._handler.first = None  # also when kazoo refused the arguments
 
     # From here on: kazoo's thread.
 

@@ -12,7 +12,6 @@ SESSION_LOST, and with the next session the listeners hear NEW_SESSION.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +30,9 @@ T = TypeVar("T")
 
 WAITING_MAX: Final = 10_000
 """Operations that may wait for an answer or a connection; the next is refused: OverCapacity."""
+
+CLOSE_UNHEARD_S: Final = 1.0
+"""How long a close waits for its thread while no server hears it."""
 
 RESTART_DELAY_S: Final = 1.0
 """Before a client that gave up is replaced by a new one."""
@@ -71,7 +73,7 @@ class ZookeeperSession:
         self._is_connected = False
         self._first = asyncio.Event()
         self._closed = False
-        self._in_line: deque[_Asked] = deque()
+        self._in_line: dict[_Asked, None] = {}
         self._sent: dict[_Asked, None] = {}
         self._listeners: list[SessionListener] = []
 
@@ -109,12 +111,14 @@ class ZookeeperSession:
             self.metrics.refusals_total += 1
             raise OverCapacity(f"{WAITING_MAX} metadata operations wait")
         asked = _Asked(send, answered, asyncio.get_running_loop().create_future())
-        self._in_line.append(asked)
+        self._in_line[asked] = None
         self._send_line()
         try:
             return await self.within(asked.future)
         finally:
+            self._in_line.pop(asked, None)  # given up before it was sent: it never will be
             self.metrics.operations_total += 1
+            self._count()
 
     async def within(self, wait: Awaitable[T]) -> T:
         """Wait for one session timeout at most. Errors: Unavailable."""
@@ -130,20 +134,19 @@ class ZookeeperSession:
     async def close(self) -> None:
         """End the session. Idempotent. Who waits for an answer gets Unavailable.
 
-        Waits for the server's word for one session timeout at most; without it, the server ends
-        the session by itself.
+        Waits for the server's word for one session timeout at most, or hardly at all while nobody
+        is connected: the server then ends the session by itself.
         """
         if self._closed:
             return
         self._closed = True
         self._give_up("the metadata store was closed")
-        while self._in_line:
-            asked = self._in_line.popleft()
+        for asked in self._in_line:
             if not asked.future.done():
                 asked.future.set_exception(Unavailable("the metadata store is closed"))
-        self._count()
         if self._link is not None:
-            await asyncio.wait([self._link.stop()], timeout=self._timeout_ms / 1000)
+            wait_s = self._timeout_ms / 1000 if self._link.is_live else CLOSE_UNHEARD_S
+            await asyncio.wait([self._link.stop()], timeout=wait_s)
 
     def _start_link(self) -> None:
         if self._closed:
@@ -161,10 +164,16 @@ class ZookeeperSession:
         """Send what waits, in order, while a server answers."""
         link = self._link
         while self._in_line and link is not None and self._is_connected and link.is_live:
-            asked = self._in_line.popleft()
-            if not asked.future.done():  # else nobody waits any more, and nothing was sent
-                self._sent[asked] = None
+            asked = next(iter(self._in_line))
+            del self._in_line[asked]
+            if asked.future.done():
+                continue  # nobody waits any more, and nothing was sent
+            self._sent[asked] = None
+            try:
                 asked.send(link, partial(self._on_answer, asked))
+            except (TypeError, ValueError) as error:  # arguments that nobody can send
+                del self._sent[asked]
+                asked.future.set_exception(error)
         self._count()
 
     def _on_answer(self, asked: _Asked, answer: Any) -> None:

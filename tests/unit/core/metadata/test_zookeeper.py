@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from core.metadata.store import MetadataStore
@@ -19,3 +21,23 @@ class TestZookeeperStore(MetadataStoreContract):
 
     async def reopen(self) -> MetadataStore:
         return await ZookeeperStore.connect(self.hosts, chroot=self.root)
+
+    def test_arguments_that_nobody_can_send_disturb_nobody(self) -> None:
+        async def story(store: MetadataStore) -> None:
+            await store.create("/a")
+            async with asyncio.TaskGroup() as group:
+                bad = group.create_task(_type_error(store))
+                good = group.create_task(store.set("/a", b"1"))
+            assert bad.result()
+            assert good.result() == 1
+            assert (await store.get("/a")).data == b"1"
+
+        self.run(story)
+
+
+async def _type_error(store: MetadataStore) -> bool:
+    try:
+        await store.set("/a", "text")  # type: ignore[arg-type]
+    except TypeError:
+        return True
+    return False
