@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from broker.bookie_config import BookieProcessConfig
+from broker.cli import bookie_tools
 from broker.cli.endpoints import parse_endpoint
 from broker.cli.errors import CliError, Exit
 from broker.cli.settings import load_settings_of, show_settings
 from core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
+bookie_tools.add_to(app)
 
 BOOKIE_PORT = 3181
 
