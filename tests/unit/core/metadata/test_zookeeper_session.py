@@ -293,6 +293,7 @@ def test_operation_is_given_up_after_a_session_timeout_and_never_sent(
             await at.cut()
             with pytest.raises(Unavailable, match="did not answer within 1000 ms"):
                 await at.store.set("/a", b"1")
+            assert at.store.metrics.waiting == 0
             await at.proxy.mend()
             await at.log.until(RESTORED, NEW_SESSION)
             assert (await at.store.get("/a"))[:2] == (b"", 0)
