@@ -10,9 +10,10 @@ from functools import partial
 
 from typing_extensions import override
 
+from bookie.admin import routes
 from bookie.config import BookieConfig
 from bookie.disk_check import DiskCheck
-from bookie.disk_watch import DiskWatch
+from bookie.disk_watch import DiskWatch, in_all
 from bookie.errors import NoRoom
 from bookie.gc import GarbageCollector, Removed
 from bookie.health import Health
@@ -21,13 +22,14 @@ from bookie.requests import Bookie
 from bookie.server import BookieServer
 from bookie.storage import Storage
 from core.errors import CoreError, NodeExists
-from core.metadata.bookie_service_info import rpc_service_info
+from core.metadata.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_tree import all_ledgers
 from core.metadata.registration import STALE_WAIT_MS, BookieRegistration
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
-from core.runtime.files import Files
+from core.runtime.files import Files, Space
+from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.ids import BookieId
@@ -132,6 +134,15 @@ class OpenBookie(Bookie):
     def _on_no_room(self, error: NoRoom) -> None:
         self.health.on_no_room(error.directory)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it cannot write any more."""
+        return self.failed.done()
+
+    async def room(self) -> Space:
+        """Return the room of all ledger directories. Errors: OSError."""
+        return in_all(await self._storage.rooms())
+
     async def checkpoint(self) -> None:
         """Bring everything that is durable into the index files."""
         await self._upkeep.checkpoint()
@@ -149,10 +160,15 @@ class OpenBookie(Bookie):
 class BookieProcess:
     """A bookie of its own: open, listening and, with a store, registered."""
 
-    def __init__(self, bookie: OpenBookie, server: BookieServer) -> None:
+    def __init__(
+        self, bookie: OpenBookie, server: BookieServer, http: HttpServer | None = None
+    ) -> None:
         self.bookie = bookie
         self.server = server
+        self.http = http
+        """Health, metrics and administration; None unless httpServerEnabled."""
         self._tasks = Tasks("bookie process")
+        self._is_closing = False
         self.registration: BookieRegistration | None = None
         """None without a store."""
         self.refused: asyncio.Future[NodeExists] = asyncio.get_running_loop().create_future()
@@ -163,11 +179,14 @@ class BookieProcess:
     ) -> BookieRegistration:
         """Tell clients where this bookie is, and go on telling them. Errors: NodeExists."""
         host = config.advertised_host or config.host
+        doors = [Endpoint("bookie", host, self.server.port, BOOKIE_RPC)]
+        if self.http is not None:
+            doors.append(Endpoint("httpserver", config.http.host, self.http.port, "http"))
         self.registration = BookieRegistration(
             store,
             LedgerPaths(config.ledgers_root),
             self.bookie.bookie_id,
-            rpc_service_info(host, self.server.port),
+            BookieServiceInfo(tuple(doors)),
             stale_wait_ms=stale_wait_ms,
             on_refused=self._refuse,
         )
@@ -178,14 +197,18 @@ class BookieProcess:
 
     async def close(self) -> None:
         """Sign off, stop listening, close the bookie."""
+        self._is_closing = True
         await self._tasks.close()
         if self.registration is not None:
             await self.registration.close()
+        if self.http is not None:
+            await self.http.close()
         await self.server.close()
         await self.bookie.close()
 
     def _on_mode(self) -> None:
-        self._tasks.start(self._tell_mode(), "mode")
+        if not self._is_closing:
+            self._tasks.start(self._tell_mode(), "mode")
 
     async def _tell_mode(self) -> None:
         """Tell clients; without the store the registration does it when the session is back."""
@@ -215,9 +238,11 @@ async def start_bookie(
     Errors: as open_bookie; NodeExists (another process runs under this id), Unavailable.
     """
     bookie = await open_bookie(config, store, clock, files, metrics)
-    process = BookieProcess(bookie, BookieServer(bookie, config))
+    process = BookieProcess(bookie, BookieServer(bookie, config), _http(config, bookie, metrics))
     try:
         await process.server.start()
+        if process.http is not None:
+            await process.http.start()
         if store is not None:
             registration = await process.register(store, config, stale_wait_ms)
             if metrics is not None:
@@ -226,3 +251,10 @@ async def start_bookie(
         await process.close()
         raise
     return process
+
+
+def _http(config: BookieConfig, bookie: OpenBookie, metrics: Metrics | None) -> HttpServer | None:
+    if not config.http.enabled:
+        return None
+    handlers = routes(bookie, bookie.health, metrics or Metrics())
+    return HttpServer(config.http.host, config.http.port, handlers)

@@ -2,15 +2,9 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from bookie.health import Health
 from bookie.storage import Storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from core.runtime.files import Space
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +25,9 @@ class DiskCheck:
 
     async def look(self) -> None:
         """Look once. Disks that cannot even be asked change nothing: writes to them will fail."""
-        answered: asyncio.Future[dict[Path, Space] | Exception]
-        answered = asyncio.get_running_loop().create_future()
-
-        def answer(rooms: "dict[Path, Space] | Exception") -> None:
-            if not answered.done():
-                answered.set_result(rooms)
-
-        self._storage.rooms(answer)
-        rooms = await answered
-        if isinstance(rooms, Exception):
-            logger.warning("disk_check_failed error=%s", rooms)
+        try:
+            rooms = await self._storage.rooms()
+        except OSError as error:
+            logger.warning("disk_check_failed error=%s", error)
         else:
             self._health.on_rooms(rooms)

@@ -13,8 +13,7 @@ import asyncio
 import functools
 import struct
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bookie.batch_read import BatchReads
 from bookie.config import MIB, BookieConfig
@@ -25,7 +24,6 @@ from bookie.ledger_state import LedgerState
 from bookie.long_poll import LongPolls
 from bookie.reads import Reads
 from bookie.storage import Storage
-from core.runtime.files import Space
 from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.bookkeeper.messages import (
     AddRequest,
@@ -52,6 +50,11 @@ from protocol.bookkeeper.messages import (
     operation_of,
 )
 from protocol.ids import Buffer, EntryId, LedgerId
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from core.runtime.files import Space
 
 _HEAD = struct.Struct(">qqq")
 _PACKET = struct.Struct(">qq")
@@ -280,7 +283,8 @@ class Bookie:
                 done = ForceLedgerResponse(StatusCode.EOK, request.ledger_id)
                 self._storage.force(request.ledger_id, functools.partial(reply, done))
             case BookieInfoRequest():
-                self._storage.rooms(functools.partial(_answer_info, request, reply))
+                answer = functools.partial(_answer_info, request, reply)
+                self._storage.rooms().add_done_callback(answer)
             case AuthRequest():
                 self._answer(reply, AuthResponse(StatusCode.EOK, "AuthDisabledPlugin", b""))
             case StartTlsRequest():
@@ -307,12 +311,12 @@ def _short_head(request: AddRequest) -> tuple[int, int, int]:
 
 
 def _answer_info(
-    request: BookieInfoRequest, reply: Reply, rooms: dict[Path, Space] | Exception
+    request: BookieInfoRequest, reply: Reply, found: "asyncio.Future[dict[Path, Space]]"
 ) -> None:
-    if isinstance(rooms, Exception):
+    if found.exception() is not None:
         reply(BookieInfoResponse(StatusCode.EIO))
         return
-    room, wanted = in_all(rooms), request.requested or 0
+    room, wanted = in_all(found.result()), request.requested or 0
     reply(
         BookieInfoResponse(
             StatusCode.EOK,

@@ -11,8 +11,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterable
 from itertools import takewhile
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bookie import journal_format
 from bookie.add_path import AddHooks, AddPath
@@ -22,13 +21,13 @@ from bookie.direct_adds import DirectAdds
 from bookie.entry_reader import EntryReader
 from bookie.entry_spans import LENGTH_SIZE
 from bookie.errors import NoRoom, StorageFailed
+from bookie.fenced_and_removed import FencedAndRemoved
 from bookie.group_format import RECORD_HEAD_SIZE, pack_size
 from bookie.group_wait import GroupRules, Item
 from bookie.grouped_file import EntryLog, Journal
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
 from bookie.journaled_adds import JournaledAdds
-from bookie.fenced_and_removed import FencedAndRemoved
 from bookie.known_ledgers import KnownLedgers
 from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
@@ -42,6 +41,9 @@ from core.runtime.files import Files, Space
 from core.runtime.threads import JobThread
 from protocol.bookkeeper.messages import AddResponse
 from protocol.ids import Buffer, EntryId, LedgerId
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
@@ -366,14 +368,10 @@ class Storage:
         self.metrics.entry_logs_removed_total += 1
         self._reads.submit(functools.partial(self._reader.forget_log, log_id), _nobody)
 
-    def rooms(self, then: Callable[[dict[Path, Space] | Exception], None]) -> None:
-        """Find the room of each ledger directory's file system, by the configured directory."""
+    def rooms(self) -> "asyncio.Future[dict[Path, Space]]":
+        """Find the room of each (configured) ledger directory's file system. Errors: OSError."""
         directories = self.dirs.directories
-
-        def look() -> dict[Path, Space]:
-            return {directory: self._files.space(directory) for directory in directories}
-
-        self._reads.submit(look, then)
+        return self._reads.call(lambda: {path: self._files.space(path) for path in directories})
 
 
 def _nobody(*_: object) -> None:
