@@ -296,8 +296,8 @@ class LogWriter:
     def _publish(self) -> None:
         self._control_handle = None
         segment = self._chain.writable
-        if segment is None or self._error is not None:
-            return
+        if segment is None or self._error is not None or self._is_closing:
+            return  # a closed ledger's end is for everybody to see
         if not segment.is_confirmed or segment.last_is_control:
             return  # a later entry carries the news, or did; its confirmation plans anew
         left = self._quiet_since + self._config.control_flush_ms / 1000 - self._loop.time()
