@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 ARGS ?=
+SEEDS ?= 500
 
-.PHONY: help install run check test bench lock clean
+.PHONY: help install run check test sim bench lock clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -30,6 +31,9 @@ check: install  ## ruff, mypy, import-linter
 
 test: check     ## static checks, then every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup tests
+
+sim: install    ## SEEDS=N random schedules of ledgers and bookies under faults, on a virtual clock
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 
 bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as a table
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -21,6 +21,7 @@ from protocol.bookkeeper.messages import (
     Request,
     Response,
     StatusCode,
+    WriteFlag,
 )
 from protocol.ids import EntryId, LedgerId
 
@@ -221,7 +222,12 @@ class BookieChecker:
         self._submitted.setdefault(key, set()).add(zlib.crc32(b"".join(request.body)))
 
         def replied(response: Response) -> None:
-            if isinstance(response, AddResponse) and response.status is StatusCode.EOK:
+            deferred = request.write_flags & WriteFlag.DEFERRED_SYNC.value
+            if (
+                isinstance(response, AddResponse)
+                and response.status is StatusCode.EOK
+                and not deferred  # answered before it is synced, if the bookie likes
+            ):
                 self._checker.expect(
                     request.recovery or request.ledger_id not in self.fenced or self.damaged,
                     f"bookie {self.name} acknowledged {key} after it answered a fence",

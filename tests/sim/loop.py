@@ -101,6 +101,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         self.turns = 0
         self.failures: list[dict[str, Any]] = []
         """What the loop's exception handler heard: a callback of ours raised."""
+        self.processes: list[SimProcess] = []
         self.worker: VirtualRunner | None = None
         """Whose step runs now: what it schedules happens after the time that it spent."""
         SimTask._last_number = 0

@@ -14,7 +14,7 @@ from bookie.errors import InvalidCookie
 from core.errors import CoreError, CorruptData
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
-from core.ledger.config import BookieClientConfig, LedgerClientConfig
+from core.ledger.config import BookieClientConfig, LedgerClientConfig, ReadConfig
 from core.runtime.files import LockHeld
 from protocol.bookkeeper.messages import Request
 from tests.sim.checkers import BookieChecker
@@ -74,7 +74,7 @@ class Machine:
             port=PORT,
             **settings,
         )
-        self._supervisor = asyncio.get_running_loop().create_task(self._supervise())
+        self.supervisor = asyncio.get_running_loop().create_task(self._supervise())
 
     @property
     def up(self) -> bool:
@@ -150,12 +150,8 @@ class Machine:
                 await process.run(running.close(), "close")
             except (ProcessGone, CoreError, OSError) as error:
                 logger.info("stop_failed %s", error)
-            self.kill("stopped", power=False)
-
-    def close(self) -> None:
-        if self._supervisor.done() and self._supervisor.exception() is not None:
-            self.world.checker.fail(f"supervisor of {self.name}: {self._supervisor.exception()!r}")
-        self._supervisor.cancel()
+            finally:
+                self.kill("stopped", power=False)
 
 
 class Client:
@@ -179,7 +175,7 @@ class Client:
         self.ledgers = LedgerClient(
             self.store,
             self.bookies,
-            LedgerClientConfig(recovery_read_batch=1 + world.rng.randrange(5)),
+            draw_client(Random(f"{world.seed}/{self.name}/settings")),
             Random(f"{world.seed}/{self.name}"),
         )
 
@@ -188,6 +184,22 @@ class Client:
             self.world.trace(self.name, "killed", cause)
             self.process.kill(cause)
             self.world.network.host_died(self.process, power=self.world.rng.random() < 0.5)
+
+
+def draw_client(rng: Random) -> LedgerClientConfig:
+    """Return the settings of one client."""
+    speculative_ms = rng.choice((0, 50, 500))
+    return LedgerClientConfig(
+        read_window=rng.choice((1, 32)),
+        recovery_read_batch=rng.randint(1, 5),
+        read=ReadConfig(
+            speculative_timeout_ms=speculative_ms,
+            long_poll_speculative_timeout_ms=speculative_ms,
+            long_poll_parallel=rng.random() < 0.3,
+            reorder=rng.random() < 0.7,
+            sticky=rng.random() < 0.3,
+        ),
+    )
 
 
 _submit = OpenBookie.submit

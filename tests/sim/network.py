@@ -66,6 +66,8 @@ class SimNetwork:
         self.rng = rng
         self.trace = trace
         self.faults = NetworkFaults()
+        self.spread_s = 0.0
+        """By how much the ways of different connections differ."""
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.hosts_down: set[str] = set()
         self.transports: dict[int, SimTransport] = {}

@@ -40,6 +40,8 @@ class SimProcess:
         self._context = contextvars.copy_context()
         self._context.run(CURRENT.set, self)
         self._tasks: list[asyncio.Task[Any]] = []
+        # Kept to the end, as its tasks are: finalised when it dies they would go on for a bit.
+        asyncio.get_running_loop().processes.append(self)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.state.value}>"

@@ -66,6 +66,7 @@ async def _story(world: World) -> None:
     possible = [quorum for quorum in QUORUMS if quorum[0] <= bookies]
     quorums = rng.sample(possible, min(len(possible), rng.randint(1, 3)))
     tolerance = min(ack for _, _, ack in quorums) - 1
+    world.network.spread_s = rng.choice((0.0, 0.0, 0.02, 0.3))
     await world.start(bookies, draw_settings(rng))
     workload = Workload(world, quorums)
 
@@ -86,7 +87,7 @@ async def _story(world: World) -> None:
         tolerance=tolerance,
         beyond=rng.random() < 0.15,
     )
-    await nemesis.rage(rng.choice((5.0, 20.0, 60.0)), rng.choice((0.3, 1.0, 4.0)))
+    await nemesis.rage(rng.choice((2.0, 6.0, 20.0)), rng.choice((0.1, 0.4, 1.5)))
     workload.ended = True
     async with asyncio.timeout(END_S):
         await _all_well(world)

@@ -49,6 +49,7 @@ class SimTransport(asyncio.Transport):
         self._kernel: deque[bytes] = deque()  # accepted, not on the way yet
         self._room = KERNEL_BYTES
         self._last_arrival_s = 0.0
+        self._way_s = network.spread_s * network.rng.random()
         self._arrived: deque[Any] = deque()  # bytes, _FIN or _RESET
         self._high, self._low = 64 * 1024, 16 * 1024
         self._writing_paused = False
@@ -179,7 +180,8 @@ class SimTransport(asyncio.Transport):
     def _send(self, item: Any) -> None:
         now_s = self._loop.time()
         earliest_s = self._last_arrival_s + TICK_S  # timers of one moment run in any order
-        self._last_arrival_s = max(earliest_s, now_s + self._network.delay_s())
+        usual_s = now_s + self._way_s + self._network.delay_s()
+        self._last_arrival_s = max(earliest_s, usual_s)
         self._loop.call_at(self._last_arrival_s, self.peer._arrive, item, context=_NOBODY)
 
     def _taken(self, size: int) -> None:

@@ -8,10 +8,12 @@ import asyncio
 from random import Random
 
 from core.errors import CoreError, LedgerNotFound, OverCapacity
+from core.ledger.adv_writer import AdvLedgerWriter
 from core.ledger.config import LedgerConfig
 from core.ledger.reader import LedgerReader
 from core.ledger.writer import LedgerWriter
-from protocol.ids import EntryId, LedgerId
+from protocol.bookkeeper.digest import DigestType
+from protocol.ids import EntryId
 from tests.sim.checkers import Checker, LedgerModel
 from tests.sim.machine import Client
 from tests.sim.world import World
@@ -71,22 +73,20 @@ class Workload:
                 await self._write_one(client, rng, name)
             except CoreError as error:
                 self.world.trace(name, "writer failed", f"{type(error).__name__}")
-            await asyncio.sleep(rng.random())
+            await asyncio.sleep(3 * rng.random())
 
     async def _write_one(self, client: Client, rng: Random, name: str) -> None:
         world = self.world
-        ensemble_size, write_quorum, ack_quorum = rng.choice(self.quorums)
         listener = Listener(world.checker)
-        config = LedgerConfig(
-            ensemble_size=ensemble_size,
-            write_quorum=write_quorum,
-            ack_quorum=ack_quorum,
-            unconfirmed_entries_max=rng.choice((1, 10, 10_000)),
-        )
-        writer = await client.ledgers.create_ledger(config, listener)
+        config = draw_ledger(rng, rng.choice(self.quorums))
+        writer: LedgerWriter | AdvLedgerWriter
+        if rng.random() < 0.8:
+            writer = await client.ledgers.create_ledger(config, listener)
+        else:
+            writer = await client.ledgers.create_ledger_adv(config, listener)
         listener.model = model = world.checker.ledgers[writer.ledger_id]
         world.trace(name, "created", f"{writer.ledger_id} {config.ensemble_size}")
-        await self._add_all(writer, model, rng)
+        await self._add_all(writer, model, rng, deferred=config.deferred_sync)
         fate = rng.random()
         if fate < 0.6:
             await writer.close()
@@ -94,31 +94,61 @@ class Workload:
         elif fate < 0.8:
             writer.abort()  # else it is just left behind
 
-    async def _add_all(self, writer: LedgerWriter, model: LedgerModel, rng: Random) -> None:
-        count = rng.choice((0, 1, 5, 20, 60, 150))
+    async def _add_all(
+        self,
+        writer: LedgerWriter | AdvLedgerWriter,
+        model: LedgerModel,
+        rng: Random,
+        *,
+        deferred: bool,
+    ) -> None:
+        ids = self._draw_ids(rng.choice((0, 1, 5, 20, 60)), rng, writer)
         burst = rng.choice((1, 1, 4, 20))
         think_s = rng.choice((0.0, 0.01, 0.1, 0.5))
-        while model.pushed < count - 1 and not self.ended:
-            for _ in range(rng.randint(1, burst)):
-                if not self._add(writer, model):
+        force_share = rng.choice((0.1, 0.5)) if deferred else rng.choice((0.0, 0.0, 0.1))
+        while ids and not self.ended:
+            for _ in range(min(rng.randint(1, burst), len(ids))):
+                if not self._add(writer, model, ids[0]):
                     await asyncio.sleep(0.05)
                     break
+                ids.pop(0)
+            if rng.random() < force_share:
+                await writer.force()
             if think_s:
                 await asyncio.sleep(think_s * 2 * rng.random())
 
-    def _add(self, writer: LedgerWriter, model: LedgerModel) -> bool:
-        entry_id = model.pushed + 1
-        model.pushed = entry_id  # first: its answer may come before `add` returns it
+    def _draw_ids(
+        self, count: int, rng: Random, writer: LedgerWriter | AdvLedgerWriter
+    ) -> list[EntryId]:
+        """Return the order of adds; a writer that may choose mixes neighbours."""
+        ids = list(range(count))
+        if isinstance(writer, AdvLedgerWriter):
+            for at in range(0, count - 3, 3):
+                some = ids[at : at + 4]
+                rng.shuffle(some)
+                ids[at : at + 4] = some
+        return ids
+
+    def _add(
+        self, writer: LedgerWriter | AdvLedgerWriter, model: LedgerModel, entry_id: EntryId
+    ) -> bool:
+        before = model.pushed
+        model.pushed = max(before, entry_id)  # first: its answer may come before `add` returns
         payload = model.payload(entry_id)
-        half = len(payload) // 2
+        parts = (payload[: len(payload) // 2], payload[len(payload) // 2 :])
         try:
-            added = writer.add((payload[:half], payload[half:]))
+            if isinstance(writer, AdvLedgerWriter):
+                writer.add(entry_id, parts)
+            else:
+                added = writer.add(parts)
+                self.world.checker.expect(
+                    added == entry_id, f"entry {entry_id} was added as {added}"
+                )
         except CoreError as error:
-            model.pushed = entry_id - 1
+            model.pushed = before
             if isinstance(error, OverCapacity):
                 return False
             raise
-        self.world.checker.expect(added == entry_id, f"entry {entry_id} was added as {added}")
         return True
 
     # Reading
@@ -142,20 +172,46 @@ class Workload:
         while patience and not self.ended:
             self.world.checker.on_reader_lac(model, identity, reader.last_confirmed)
             if position <= reader.last_confirmed:
-                position = await self.read_some(reader, model, position)
+                position = await self.read_some(
+                    reader, model, position, parallel=rng.random() < 0.2
+                )
                 continue
             if reader.is_closed:
                 return
             patience -= 1
+            await self._wait_for_more(reader, model, position, rng)
+
+    async def _wait_for_more(
+        self, reader: LedgerReader, model: LedgerModel, position: EntryId, rng: Random
+    ) -> None:
+        """Hear of more, in one of the ways that there are."""
+        how = rng.randrange(5)
+        if how == 0:
+            await reader.try_read_last_confirmed()
+        elif how == 1:
+            told = await reader.read_explicit_lac()
+            self.world.checker.expect(
+                told <= reader.last_confirmed, f"explicit LAC {told} beyond the LAC"
+            )
+        elif how == 2:
             await asyncio.sleep(rng.random())
             await reader.read_last_confirmed()
+        else:
+            timeout_ms = rng.choice((10, 300, 3_000))
+            lac, entry = await reader.read_last_confirmed_and_entry(position, timeout_ms)
+            self.world.checker.on_reader_lac(model, "", lac)
+            if entry is not None:
+                self.world.checker.on_entry(model, entry.entry_id, entry.length, entry.payload)
+                self.world.checker.expect(
+                    entry.entry_id == position <= lac, f"waited for {position}: {entry} at {lac}"
+                )
 
     async def read_some(
-        self, reader: LedgerReader, model: LedgerModel, position: EntryId
+        self, reader: LedgerReader, model: LedgerModel, position: EntryId, *, parallel: bool = False
     ) -> EntryId:
         """Read and check a few entries; return where to go on."""
         last = min(reader.last_confirmed, position + READ_AT_ONCE - 1)
-        entries = await reader.read(position, last)
+        entries = await reader.read(position, last, parallel=parallel)
         got = [entry.entry_id for entry in entries]
         self.world.checker.expect(
             got == list(range(position, last + 1)),
@@ -174,17 +230,29 @@ class Workload:
     # Recovering and deleting
 
     async def _recoverer(self, client: Client, rng: Random, name: str) -> None:
-        """Stop writers and fix the ends of ledgers, at any moment."""
+        """Stop writers and fix the ends of ledgers at any moment, often two clients at once."""
         while not self.ended:
             await asyncio.sleep(rng.choice((0.05, 0.5, 2.0)) * rng.random())
-            model = self._any_ledger(rng)
+            model = self._busy_ledger(rng)
             if model is None:
                 continue
-            self.world.trace(name, "recovers", model.ledger_id)
-            try:
-                await self.recover(client, model)
-            except CoreError as error:
-                self.world.trace(name, "recovery failed", f"{type(error).__name__}")
+            if rng.random() < 0.4:
+                other = rng.choice([c for c in self.world.clients if c.process.alive])
+                other.process.spawn(self._guard(name, self._try_recover(other, model, name)), name)
+            await self._try_recover(client, model, name)
+
+    async def _try_recover(self, client: Client, model: LedgerModel, name: str) -> None:
+        self.world.trace(name, "recovers", model.ledger_id)
+        try:
+            await self.recover(client, model)
+        except CoreError as error:
+            self.world.trace(name, "recovery failed", f"{type(error).__name__}")
+
+    def _busy_ledger(self, rng: Random) -> LedgerModel | None:
+        """Return an open ledger whose writer is under way, if there is one."""
+        models = [m for m in self.world.checker.ledgers.values() if not m.deleted]
+        busy = [m for m in models if not m.metadata.is_closed and m.pushed >= 0]
+        return rng.choice(busy) if busy and rng.random() < 0.8 else self._any_ledger(rng)
 
     async def recover(self, client: Client, model: LedgerModel) -> LedgerReader:
         """Recover a ledger; what comes out is what the metadata says from then on."""
@@ -239,5 +307,20 @@ class Workload:
             checker.fail(f"ledger {model.ledger_id} {model.metadata} cannot be read: {error!r}")
 
 
-def ledger_ids(world: World) -> list[LedgerId]:
-    return sorted(world.checker.ledgers)
+def draw_ledger(rng: Random, quorums: tuple[int, int, int]) -> LedgerConfig:
+    """Return how a ledger is made and written: mostly plainly, at times with all that there is."""
+    ensemble_size, write_quorum, ack_quorum = quorums
+    return LedgerConfig(
+        ensemble_size=ensemble_size,
+        write_quorum=write_quorum,
+        ack_quorum=ack_quorum,
+        digest=rng.choice((DigestType.CRC32, DigestType.CRC32C, DigestType.HMAC)),
+        password=rng.choice((b"", b"", b"secret")),
+        unconfirmed_entries_max=rng.choice((1, 10, 10_000)),
+        delay_ensemble_change=rng.random() < 0.3,
+        ensemble_changes_max=rng.choice((1, 1_000, 1_000)),
+        deferred_sync=rng.random() < 0.1,
+        explicit_lac_interval_ms=rng.choice((0, 0, 100)),
+        add_entry_quorum_timeout_ms=rng.choice((0, 0, 2_000)),
+        opportunistic_striping=rng.random() < 0.1,
+    )

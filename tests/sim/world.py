@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any
@@ -62,16 +63,22 @@ class World:
         hosts += [client.process.host for client in self.clients if client.process.alive]
         return [*hosts, HOST]
 
-    def close(self) -> None:
-        self._ticker.cancel()
-        for machine in self.machines:
-            machine.close()
+    async def close(self) -> None:
+        """End what the simulation itself runs; processes are left where they are."""
+        tasks = [self._ticker, *(machine.supervisor for machine in self.machines)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled() and task.exception() is not None:
+                self.checker.fail(f"the simulation raised {task.exception()!r}")
 
     def drop(self) -> None:
         """Let go of all processes, whose tasks were never finished and never will be."""
         for machine in self.machines:
             machine.process = machine.running = None
         self.clients.clear()
+        self.loop.processes.clear()
         self.metadata.sessions.clear()
         self.network.listeners.clear()
         self.network.transports.clear()
@@ -92,7 +99,7 @@ def simulate(seed: int, story: Story, *, show: bool = False) -> World:
         try:
             await story(world)
         finally:
-            world.close()
+            await world.close()
 
     bugs: list[str] = []
     with _nothing_from_outside(bugs), patch.object(OpenBookie, "submit", listened_submit):
@@ -143,14 +150,16 @@ def _nothing_from_outside(bugs: list[str]) -> Iterator[None]:
     former, level = root.handlers[:], root.level
     root.handlers[:] = [handler]
     root.setLevel(logging.ERROR)
+    sys.unraisablehook = lambda _: None
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        sys.unraisablehook = lambda _: None
         handler.bugs = []
-        gc.collect()
+        with warnings.catch_warnings():  # of coroutines that died before their first step
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
         gc.enable()
         sys.unraisablehook = hook
         root.handlers[:] = former
