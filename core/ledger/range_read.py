@@ -6,10 +6,12 @@ failure or a silence makes an `EntryRead` that decides from then on.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
+from typing import TypeAlias
 
 from core.errors import CoreError, CorruptData
 from core.ledger.metrics import LedgerMetrics
@@ -54,12 +56,17 @@ class ReadContext:
             return CorruptData(f"{what}: {error}")
 
 
+_Deadline: TypeAlias = tuple[float, EntryId, BookieId]
+"""When a replica that was asked for an entry is thought to be silent, in loop time."""
+
+
 class RangeRead:
     """One range being read; made anew for each."""
 
     __slots__ = (
-        "_context", "_deadlines", "_entries", "_first", "_future", "_heard", "_is_parallel",
-        "_last", "_loop", "_missing", "_next", "_pause_s", "_reads", "_start_s", "_timer", "lac",
+        "_client", "_context", "_deadlines", "_entries", "_first", "_future", "_heard",
+        "_is_parallel", "_last", "_later_deadlines", "_loop", "_missing", "_next", "_orders",
+        "_pause_s", "_reads", "_start_s", "_timer", "lac",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +87,10 @@ class RangeRead:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[list[Entry]] = self._loop.create_future()
         self._pause_s = context.replicas.speculation.first_s
-        self._deadlines: list[tuple[float, EntryId, BookieId]] = []
+        self._deadlines: deque[_Deadline] = deque()  # of the first replicas: in order as they come
+        self._later_deadlines: list[_Deadline] = []  # a heap
+        self._orders: list[tuple[BookieId, ...]] = []
+        self._client = context.replicas.client
         self._timer: asyncio.TimerHandle | None = None
         self._start_s = self._loop.time()
 
@@ -89,30 +99,47 @@ class RangeRead:
 
         Cancel: late answers are dropped.
         """
-        self._context.replicas.refresh(self._start_s)
+        self._plan(self._start_s)
         for _ in range(min(self._context.window, self._missing)):
             self._ask_next()
         self._set_timer()
         return self._future
 
+    def _plan(self, now_s: float) -> None:
+        """Take the orders as they are now; within a fragment they repeat with each ensemble."""
+        context = self._context
+        context.replicas.refresh(now_s)
+        schedule = context.schedules.of(self._first)
+        count = min(len(schedule.ensemble), self._last - self._first + 1)
+        if context.schedules.of(self._last) is not schedule:
+            count = 0
+        self._orders = [context.order(self._first + i) for i in range(count)]
+
+    def _order(self, entry_id: EntryId) -> tuple[BookieId, ...]:
+        orders = self._orders
+        if orders:
+            return orders[(entry_id - self._first) % len(orders)]
+        return self._context.order(entry_id)
+
     def _ask_next(self) -> None:
-        if self._next > self._last:
+        entry_id = self._next
+        if entry_id > self._last:
             return
-        entry_id, self._next = self._next, self._next + 1
-        order = self._context.order(entry_id)
+        self._next = entry_id + 1
+        order = self._order(entry_id)
         if self._is_parallel:
             self._reads[entry_id] = EntryRead(order, len(order))
             for bookie in order:
                 self._ask(entry_id, bookie)
             return
-        self._ask(entry_id, order[0])
+        first = order[0]
+        self._ask(entry_id, first)
         if self._pause_s and len(order) > 1:
-            heappush(self._deadlines, (self._loop.time() + self._pause_s, entry_id, order[0]))
+            self._deadlines.append((self._loop.time() + self._pause_s, entry_id, first))
 
     def _ask(self, entry_id: EntryId, bookie: BookieId) -> None:
         request = ReadRequest(self._context.ledger_id, entry_id)
-        reply = partial(self._on_reply, entry_id, bookie)
-        self._context.replicas.client(bookie).submit(request, reply)
+        self._client(bookie).submit(request, partial(self._on_reply, entry_id, bookie))
 
     def _on_reply(self, entry_id: EntryId, bookie: BookieId, response: Response) -> None:
         place = entry_id - self._first
@@ -150,7 +177,7 @@ class RangeRead:
             replicas = self._context.replicas
             for bookie in read.outrun_by(winner):
                 replicas.on_slow(bookie)
-            replicas.refresh(self._loop.time())  # the rest of the range asks others first
+            self._plan(self._loop.time())  # the rest of the range asks others first
 
     def _on_failed(
         self, entry_id: EntryId, bookie: BookieId, status: StatusCode, error: CoreError
@@ -158,7 +185,7 @@ class RangeRead:
         self._context.metrics.replica_failures_total += 1
         read = self._read_of(entry_id, bookie)
         self._context.on_replica_failed(entry_id, bookie, status)
-        self._context.replicas.refresh(self._loop.time())
+        self._plan(self._loop.time())
         following = read.on_failure(bookie, error)
         if following is not None:
             self._ask(entry_id, following)
@@ -172,15 +199,25 @@ class RangeRead:
         """Return the entry's decisions; made when the first replica that was asked has trouble."""
         read = self._reads.get(entry_id)
         if read is None:
-            others = (b for b in self._context.order(entry_id) if b != asked)
+            others = (b for b in self._order(entry_id) if b != asked)
             read = self._reads[entry_id] = EntryRead((asked, *others), 1)
         return read
 
     # -- speculation ---
 
     def _set_timer(self) -> None:
-        if self._deadlines:
-            self._timer = self._loop.call_at(self._deadlines[0][0], self._on_timer)
+        queue = self._next_queue()
+        if queue:
+            self._timer = self._loop.call_at(queue[0][0], self._on_timer)
+
+    def _next_queue(self) -> "deque[_Deadline] | list[_Deadline]":
+        """Return the deadlines that begin with the earliest one of an entry that is missing."""
+        first, later = self._deadlines, self._later_deadlines
+        while first and self._entries[first[0][1] - self._first] is not None:
+            first.popleft()
+        while later and self._entries[later[0][1] - self._first] is not None:
+            heappop(later)
+        return first if first and (not later or first[0] <= later[0]) else later
 
     def _on_timer(self) -> None:
         """Ask one more replica for each entry that waits too long."""
@@ -188,16 +225,12 @@ class RangeRead:
         if self._future.done():
             return
         now_s = self._loop.time()
-        deadlines = self._deadlines
-        while deadlines:
-            deadline_s, entry_id, bookie = deadlines[0]
-            if self._entries[entry_id - self._first] is None:
-                if deadline_s > now_s:
-                    break
-                heappop(deadlines)
-                self._speculate(entry_id, bookie, now_s)
+        while (queue := self._next_queue()) and queue[0][0] <= now_s:
+            if queue is self._deadlines:
+                _, entry_id, bookie = self._deadlines.popleft()
             else:
-                heappop(deadlines)
+                _, entry_id, bookie = heappop(self._later_deadlines)
+            self._speculate(entry_id, bookie, now_s)
         self._set_timer()
 
     def _speculate(self, entry_id: EntryId, silent: BookieId, now_s: float) -> None:
@@ -207,5 +240,5 @@ class RangeRead:
             return
         self._context.metrics.speculative_reads_total += 1
         pause_s = self._context.replicas.speculation.pause_s(len(read.asked))
-        heappush(self._deadlines, (now_s + pause_s, entry_id, bookie))
+        heappush(self._later_deadlines, (now_s + pause_s, entry_id, bookie))
         self._ask(entry_id, bookie)

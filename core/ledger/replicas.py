@@ -6,7 +6,6 @@ One object per client, shared by its readers: a replica that is slow for one led
 import asyncio
 from typing import Final
 
-from core.ledger.bookie_client import BookieClient
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.config import ReadConfig
 from core.ledger.ensembles import Ensembles
@@ -31,6 +30,7 @@ class Replicas:
     ) -> None:
         """`ensembles`: knows where bookies stand, and hears of failures."""
         self._bookies = bookies
+        self.client = bookies.client
         self.config = config = config or ReadConfig()
         self._ensembles = ensembles
         self._own = ensembles.own_location if ensembles is not None else None
@@ -48,10 +48,6 @@ class Replicas:
             config.long_poll_speculative_timeout_ms_max / 1000,
             config.long_poll_speculative_multiplier,
         )
-
-    def client(self, bookie: BookieId) -> BookieClient:
-        """Return the client of a bookie."""
-        return self._bookies.client(bookie)
 
     def order(self, write_set: tuple[BookieId, ...]) -> tuple[BookieId, ...]:
         """Return the replicas of a write set, the one to ask first first.
