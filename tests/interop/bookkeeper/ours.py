@@ -23,30 +23,8 @@ from tests.interop.bookkeeper.payloads import payload
 ROOT: Final = Path(__file__).parents[3]
 STOP_WITHIN_S: Final = 30
 STORY_WITHIN_S: Final = 100
-SESSION_TIMEOUT_MS: Final = 2_000
-
-_CHILD: Final = """
-import asyncio, sys
-from pathlib import Path
-from bookie.app import start_bookie
-from bookie.config import BookieConfig
-from core.metadata.uri import ledgers_root, open_store
-from core.runtime.clock import SystemClock
-from core.runtime.files import SystemFiles
-
-async def main():
-    path, uri, port = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    config = BookieConfig(
-        journal_directories=(path / "journal",), ledger_directories=(path / "ledgers",), port=port,
-        preallocate_mb=1, ledgers_root=ledgers_root(uri),
-    )
-    store = await open_store(uri, session_timeout_ms=int(sys.argv[4]))
-    process = await start_bookie(config, store, SystemClock(), SystemFiles())
-    print("ready", flush=True)
-    await asyncio.get_running_loop().create_future()
-
-asyncio.run(main())
-"""
+TAILRACE: Final = Path(sys.executable).with_name("tailrace")
+SETTINGS: Final = ("zkTimeout=2000", "journalPreAllocSizeMB=1")
 
 
 class OurBookie:
@@ -54,25 +32,29 @@ class OurBookie:
 
     def __init__(self, path: Path, uri: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        self.path = path
         self.port = free_port()
         self.bookie_id = f"127.0.0.1:{self.port}"
-        self._arguments = [str(path), uri, str(self.port), str(SESSION_TIMEOUT_MS)]
+        self._log = path / "log"
+        self._command = [str(TAILRACE), "bookie", "--metadata", uri, "--data", str(path / "data")]
+        self._command += ["--listen", self.bookie_id]
+        for setting in SETTINGS:
+            self._command += ["--set", setting]
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
         """Start it and return once it listens and is registered."""
-        with (self.path / "log").open("ab") as log:
+        with self._log.open("ab") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-c", _CHILD, *self._arguments],
+                self._command,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
             )
         assert self._child.stdout is not None
-        assert self._child.stdout.readline() == b"ready\n", (self.path / "log").read_text()
-        return self
+        for line in self._child.stdout:
+            if line == f"ready: bookie={self.bookie_id}\n".encode():
+                return self
+        raise AssertionError(self._log.read_text())
 
     def kill(self) -> None:
         """SIGKILL, which a bookie must bear at any point. Idempotent."""

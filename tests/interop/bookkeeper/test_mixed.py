@@ -64,6 +64,19 @@ asyncio.run(main())
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def spare(
+    uri: str, mixed_bookies: list[Bookie], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """One more: clients are slow to trust a bookie again that was killed a moment ago."""
+    bookie = OurBookie(tmp_path_factory.mktemp("ours"), uri)
+    try:
+        bookie.start()
+        yield
+    finally:
+        bookie.stop()
+
+
 def of_java(bookie: Bookie) -> bool:
     return isinstance(bookie, JavaBookie)
 
@@ -103,7 +116,7 @@ async def create_with_both_kinds(
     ledgers: Any, listener: Listener, bookies: list[Bookie]
 ) -> LedgerWriter:
     (javas,) = [bookie.bookie_id for bookie in bookies if of_java(bookie)]
-    while True:  # three of four: three draws of four have the Java bookie
+    while True:  # three of five: most draws have the Java bookie
         writer: LedgerWriter = await ledgers.create_ledger(WHOLE, listener)
         if javas in writer.metadata.fragments[0].ensemble:
             return writer
@@ -133,8 +146,11 @@ def test_our_writer_goes_on_without_a_bookie(
     check(java, v3, uri, run(story), 22)
 
 
-@pytest.mark.parametrize("javas", [True, False], ids=["kill-javas", "kill-ours"])
-@pytest.mark.parametrize("protocol", ["v3", "v2"])
+@pytest.mark.parametrize(
+    ("protocol", "javas"),
+    [("v3", True), ("v3", False), ("v2", False)],
+    ids=["v3-kill-javas", "v3-kill-ours", "v2-kill-ours"],
+)
 def test_javas_writer_goes_on_without_a_bookie(
     java: JavaClient,
     uri: str,
