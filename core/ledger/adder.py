@@ -11,9 +11,10 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from core.errors import CoreError, LogRecordTooLong
+from core.ledger.add_options import AddFailure, AddOptions, FailureListener
 from core.ledger.bookie_client import ask_all
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.metadata_update import StoredLedger
@@ -40,6 +41,7 @@ RETRIES_MAX: Final = 14
 """How often an add is sent again to a bookie with too many requests; about 5 s in all."""
 _RETRY_S: Final = 0.01
 _RETRY_S_MAX: Final = 0.5
+_PLAIN: Final = AddOptions()
 
 
 class LedgerListener(Protocol):
@@ -53,25 +55,6 @@ class LedgerListener(Protocol):
 
         Unanswered adds are of unknown fate. LedgerFenced: somebody else recovers the ledger.
         """
-
-
-class AddFailure(NamedTuple):
-    """An add that a member of the present ensemble failed."""
-
-    entry_id: EntryId
-    bookie: BookieId
-    status: StatusCode
-    is_stuck: bool
-    """Whether the entry waits and cannot reach Qa with the present ensemble."""
-    error: CoreError
-    """What the ledger's owner hears if nothing can be done about it."""
-
-
-class FailureListener(Protocol):
-    """Who decides what becomes of an ensemble with a failed bookie. Called on the loop."""
-
-    def on_add_failed(self, failure: AddFailure) -> None:
-        """Take note; may call `EntryAdder.fail`."""
 
 
 class EntryAdder:
@@ -97,17 +80,11 @@ class EntryAdder:
         bookies: BookieRegistry,
         listener: LedgerListener,
         metrics: LedgerMetrics,
-        *,
-        recover_from: tuple[EntryId, int] | None = None,
-        deferred_sync: bool = False,
+        options: AddOptions = _PLAIN,
     ) -> None:
-        """`recover_from`: (last entry, length) that recovery found confirmed; passes the fence.
-
-        `deferred_sync`: bookies answer before they sync; entries tell `forced_lac` as their LAC.
-        """
         metadata = stored.metadata
         self.ledger_id: LedgerId = stored.ledger_id
-        self.last_add_pushed, self.length = recover_from or (NO_ENTRY, 0)
+        self.last_add_pushed, self.length = options.recover_from or (NO_ENTRY, 0)
         self.confirmed_length = self.length
         self.error: CoreError | None = None
         self._listener = listener
@@ -115,15 +92,15 @@ class EntryAdder:
         self._digest = Digest(metadata.digest, metadata.password)
         self._master_key = ledger_master_key(metadata.password)
         self.payload_max = MAX_ENTRY_BYTES - HEADER_SIZE - self._digest.size
-        self._recovery = recover_from is not None
+        self._recovery = options.recover_from is not None
         self._priority = HIGH_PRIORITY if self._recovery else 0
         ensemble = metadata.fragments[-1].ensemble
         schedule = Schedule(ensemble, metadata.write_quorum, metadata.ack_quorum)
-        self._tracker = WriteQuorumTracker(schedule, self.last_add_pushed)
+        self._tracker = WriteQuorumTracker(schedule, self.last_add_pushed, options.ack_rule)
         self._bookies = bookies
         self._clients = {bookie: bookies.client(bookie) for bookie in ensemble}
-        self._flags = WriteFlag.DEFERRED_SYNC.value if deferred_sync else 0
-        self.forced_lac: EntryId | None = NO_ENTRY if deferred_sync else None
+        self._flags = WriteFlag.DEFERRED_SYNC.value if options.deferred_sync else 0
+        self.forced_lac: EntryId | None = NO_ENTRY if options.deferred_sync else None
         """The LAC that entries tell of a ledger with deferred sync; None: the confirmed one."""
         self._pending: deque[tuple[int, AddRequest]] = deque()
         """(cumulative length, request) of each unconfirmed entry: another bookie may need it."""

@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from core.errors import CoreError, NotEnoughBookies, Unavailable
-from core.ledger.adder import AddFailure, EntryAdder
+from core.ledger.add_options import AddFailure
+from core.ledger.adder import EntryAdder
 from core.ledger.ensemble_change import FailedBookies
 from core.ledger.ensembles import Ensembles
 from core.ledger.metadata_update import UNAVAILABLE_PAUSES_S

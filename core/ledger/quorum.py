@@ -6,12 +6,16 @@ Qa bookies *of its present write set* acknowledged it; never while an ensemble c
 Source: BookKeeper protocol.md "Writing to ledgers", PendingAddOp, LedgerHandle.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeAlias
 
 from core.ledger.schedule import Schedule
 from protocol.ids import NO_ENTRY, BookieId, EntryId
 
 _NOTHING = range(0)
+
+AckRule: TypeAlias = Callable[[Collection[BookieId]], bool]
+"""Tells of a write set's bookies whether they suffice, if they are Qa (fault domains)."""
 
 
 class WriteQuorumTracker:
@@ -21,10 +25,13 @@ class WriteQuorumTracker:
     Cost: an in-order acknowledgement with Qa = 1 touches no container.
     """
 
-    __slots__ = ("_acks", "_failures", "frozen", "lac", "last_add", "schedule")
+    __slots__ = ("_acks", "_failures", "_rule", "frozen", "lac", "last_add", "schedule")
 
-    def __init__(self, schedule: Schedule, lac: EntryId = NO_ENTRY) -> None:
+    def __init__(
+        self, schedule: Schedule, lac: EntryId = NO_ENTRY, rule: AckRule | None = None
+    ) -> None:
         self.schedule = schedule
+        self._rule = rule
         self.lac = lac
         self.last_add = lac
         self.frozen = False
@@ -48,6 +55,7 @@ class WriteQuorumTracker:
         if acks is None:
             if (
                 schedule.ack_quorum == 1
+                and self._rule is None
                 and entry_id == self.lac + 1
                 and not self.frozen
                 and bookie in schedule.write_bookies(entry_id)
@@ -121,12 +129,17 @@ class WriteQuorumTracker:
     def _is_out_of_reach(self, entry_id: EntryId) -> bool:
         failures = self._failures[entry_id]
         write_set = self.schedule.write_bookies(entry_id)
-        lost = sum(bookie in failures for bookie in write_set)
-        return len(write_set) - lost < self.schedule.ack_quorum
+        return not self._suffice([bookie for bookie in write_set if bookie not in failures])
+
+    def _suffice(self, bookies: Collection[BookieId]) -> bool:
+        enough = len(bookies) >= self.schedule.ack_quorum
+        return enough and (self._rule is None or self._rule(bookies))
 
     def _is_acked(self, entry_id: EntryId) -> bool:
         acks = self._acks.get(entry_id)
         if acks is None:
             return False
         write_set = self.schedule.write_bookies(entry_id)
+        if self._rule is not None:
+            return self._suffice([bookie for bookie in write_set if bookie in acks])
         return sum(bookie in acks for bookie in write_set) >= self.schedule.ack_quorum

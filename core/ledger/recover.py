@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from core.errors import BookieUnavailable, CoreError, CorruptData, MetadataConflict
+from core.ledger.add_options import AddOptions
 from core.ledger.adder import EntryAdder
 from core.ledger.bookie_client import ask_all
 from core.ledger.context import LedgerContext
@@ -181,8 +182,8 @@ class _Recovery:
             batch = min(max(batch, BATCH_BYTES // mean_bytes), BATCH_MAX)
 
     def _new_adder(self, lac: EntryId) -> EntryAdder:
-        metrics = self._nodes.metrics
-        return EntryAdder(self._stored, self._bookies, _SILENT, metrics, recover_from=(lac, 0))
+        metrics, options = self._nodes.metrics, AddOptions(recover_from=(lac, 0))
+        return EntryAdder(self._stored, self._bookies, _SILENT, metrics, options)
 
     async def _change(self, change: Fragments) -> tuple[BookieId, ...]:
         """Take other bookies from an entry on; the metadata learns it with the end."""

@@ -12,9 +12,9 @@ from protocol.ids import NO_ENTRY, EntryId
 
 
 class Ticker:
-    """Calls a function every so often until it is stopped."""
+    """Calls a function every so often until it is stopped, or the function returns False."""
 
-    def __init__(self, interval_ms: float, tick: Callable[[], None]) -> None:
+    def __init__(self, interval_ms: float, tick: Callable[[], bool]) -> None:
         self._interval_s = interval_ms / 1000
         self._tick = tick
         self._arm()
@@ -27,8 +27,8 @@ class Ticker:
         self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._fire)
 
     def _fire(self) -> None:
-        self._arm()
-        self._tick()
+        if self._tick():
+            self._arm()
 
 
 class ExplicitLac:
@@ -43,8 +43,8 @@ class ExplicitLac:
         self._pushed: EntryId = NO_ENTRY
         self._told: EntryId = NO_ENTRY
 
-    def tick(self) -> None:
-        """One interval is over."""
+    def tick(self) -> bool:
+        """One interval is over; return whether there will be more to tell."""
         adder = self._adder
         is_quiet = adder.last_add_pushed == self._pushed
         self._pushed = adder.last_add_pushed
@@ -52,6 +52,7 @@ class ExplicitLac:
         if is_quiet and lac > self._told and adder.error is None:
             self._told = lac
             adder.send_lac(lac)
+        return adder.error is None
 
 
 class AddTimeout:
@@ -65,10 +66,11 @@ class AddTimeout:
         self._before: EntryId = NO_ENTRY
         self._last: EntryId = NO_ENTRY
 
-    def tick(self) -> None:
+    def tick(self) -> bool:
         """Half the time is over: what was pushed two ticks ago must be confirmed."""
         adder = self._adder
         if adder.lac < self._before:
             what = f"entry {adder.lac + 1} of ledger {adder.ledger_id} has no ack quorum in time"
             adder.fail(AddEntryQuorumTimeout(what))
         self._before, self._last = self._last, adder.last_add_pushed
+        return adder.error is None

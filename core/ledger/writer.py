@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from core.errors import CoreError, LedgerClosed, LedgerFenced, OverCapacity, Unavailable
+from core.ledger.add_options import AddOptions
 from core.ledger.adder import EntryAdder, LedgerListener
 from core.ledger.config import LedgerConfig
 from core.ledger.context import LedgerContext
@@ -44,15 +45,17 @@ class OpenLedger:
         self._stored = stored
         self._nodes = context.nodes
         self._listener = listener
+        deferred_sync = config.deferred_sync
+        ack_rule = context.ensembles.ack_rule(config.write_quorum)
         self._adder = adder = EntryAdder(
             stored,
             context.bookies,
-            _OnlyFailures(listener) if config.deferred_sync else listener,
+            _OnlyFailures(listener) if deferred_sync else listener,
             context.nodes.metrics,
-            deferred_sync=config.deferred_sync,
+            AddOptions(deferred_sync=deferred_sync, ack_rule=ack_rule),
         )
         policy = ChangePolicy(
-            config.delay_ensemble_change, config.ensemble_changes_max, config.deferred_sync
+            config.delay_ensemble_change, config.ensemble_changes_max, deferred_sync
         )
         self._changer = adder.failures = EnsembleChanger(
             adder, context.ensembles, self._commit_change, policy, context.nodes.metrics

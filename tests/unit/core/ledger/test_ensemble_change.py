@@ -153,3 +153,55 @@ def test_partly_replaced_goes_on_with_the_rest() -> None:
     failed.on_installed(names(7, 1, 2))
     assert failed.is_due
     assert failed.begin() == {1: "b1"}
+
+
+class Noted:
+    """The oracle: everything that happened since the last end of a change, looked at anew."""
+
+    def __init__(self, delay: bool) -> None:
+        self.delay = delay
+        self.ensemble = list(names(0, 1, 2))
+        self.failed: list[tuple[BookieId, bool]] = []  # (bookie, an entry waits for it)
+        self.attempted: list[BookieId] | None = None
+        self.paused = False
+
+    def due(self) -> bool:
+        return bool(
+            self.failed
+            and self.attempted is None
+            and (not self.paused or any(stuck for _, stuck in self.failed))
+        )
+
+
+@given(delay=st.booleans(), data=st.data())
+def test_failed_bookies_equal_the_oracle(delay: bool, data: st.DataObject) -> None:
+    failed, noted = FailedBookies(names(0, 1, 2), delay=delay), Noted(delay)
+    fresh = 3
+    for _ in range(data.draw(st.integers(0, 30))):
+        step = data.draw(st.sampled_from(["fail", "urgent", "stuck", "begin", "end", "none", "on"]))
+        if step in ("fail", "urgent", "stuck"):
+            bookie = BookieId(f"b{data.draw(st.integers(0, fresh))}")
+            failed.on_failure(bookie, urgent=step == "urgent", stuck=step == "stuck")
+            if bookie in noted.ensemble and not (delay and step == "fail"):
+                noted.failed.append((bookie, step == "stuck"))
+        elif step == "begin" and noted.due():
+            places = failed.begin()
+            noted.attempted = sorted({bookie for bookie, _ in noted.failed})
+            assert sorted(places.values()) == noted.attempted
+            assert all(noted.ensemble[place] == bookie for place, bookie in places.items())
+        elif step == "end" and noted.attempted is not None:
+            place = noted.ensemble.index(noted.attempted[0])
+            noted.ensemble[place] = BookieId(f"b{fresh}")
+            fresh += 1
+            failed.on_installed(tuple(noted.ensemble))
+            noted.failed = [(b, False) for b, _ in noted.failed if b in noted.ensemble]
+            noted.attempted = None
+        elif step == "none" and noted.attempted is not None:
+            failed.on_nothing_replaced()
+            noted.failed = [(b, False) for b, _ in noted.failed if b not in noted.attempted]
+            noted.attempted, noted.paused = None, True
+        elif step == "on":
+            failed.on_pause_over()
+            noted.paused = False
+        assert failed.is_due == noted.due()
+        assert failed.changing == (noted.attempted is not None)

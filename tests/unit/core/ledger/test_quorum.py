@@ -1,5 +1,7 @@
 """The tracker against a naive oracle that remembers everything and recomputes everything."""
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ class Oracle:
     def __init__(self, ensemble: tuple[BookieId, ...], w: int, a: int) -> None:
         self.ensemble, self.w, self.a = ensemble, w, a
         self.acks: set[tuple[int, BookieId]] = set()
+        self.failures: set[tuple[int, BookieId]] = set()
         self.added = 0
         self.lac = -1
         self.frozen = False
@@ -31,9 +34,26 @@ class Oracle:
                 break
             self.lac = entry
 
+    def stuck(self) -> bool:
+        """Some entry that waits has too few bookies left that did not fail it."""
+        for entry in range(self.lac + 1, self.added):
+            write_set = {self.ensemble[(entry + i) % len(self.ensemble)] for i in range(self.w)}
+            failed = {b for b in write_set if (entry, b) in self.failures}
+            if failed and len(write_set - failed) < self.a:
+                return True
+        return False
+
+    def failed(self) -> list[BookieId]:
+        return [
+            b
+            for b in self.ensemble
+            if any((e, b) in self.failures for e in range(self.lac + 1, self.added))
+        ]
+
     def change(self, ensemble: tuple[BookieId, ...]) -> None:
         gone = set(self.ensemble) - set(ensemble)
         self.acks = {(e, b) for e, b in self.acks if b not in gone or e <= self.lac}
+        self.failures = {(e, b) for e, b in self.failures if b not in gone}
         self.ensemble = ensemble
         self.frozen = False
         self.advance()
@@ -50,7 +70,9 @@ def test_tracker_equals_the_oracle(data: st.DataObject) -> None:
     spare = e
     for _ in range(data.draw(st.integers(0, 40), "steps")):
         before = tracker.lac
-        step = data.draw(st.sampled_from(["add", "add", "ack", "ack", "ack", "freeze", "change"]))
+        step = data.draw(
+            st.sampled_from(["add", "add", "ack", "ack", "ack", "fail", "freeze", "change"])
+        )
         confirmed = range(0)
         if step == "add":
             assert len(tracker.begin_add(oracle.added)) == w
@@ -61,6 +83,12 @@ def test_tracker_equals_the_oracle(data: st.DataObject) -> None:
             confirmed = tracker.on_ack(entry, bookie)
             oracle.acks.add((entry, bookie))
             oracle.advance()
+        elif step == "fail" and oracle.added:
+            entry = data.draw(st.integers(0, oracle.added - 1))
+            bookie = data.draw(st.sampled_from(oracle.ensemble))
+            if entry > oracle.lac:
+                oracle.failures.add((entry, bookie))
+            assert not tracker.on_failure(entry, bookie) or oracle.stuck()
         elif step == "freeze":
             tracker.freeze()
             oracle.frozen = True
@@ -74,6 +102,8 @@ def test_tracker_equals_the_oracle(data: st.DataObject) -> None:
             confirmed = tracker.on_ensemble_changed(Schedule(changed, w, a))
             oracle.change(changed)
         assert tracker.lac == oracle.lac
+        assert tracker.is_stuck() == oracle.stuck()
+        assert list(tracker.failed_bookies()) == oracle.failed()
         assert list(confirmed) == list(range(before + 1, oracle.lac + 1))
         assert list(tracker.unconfirmed()) == list(range(oracle.lac + 1, oracle.added))
 
@@ -143,3 +173,25 @@ def test_ensemble_change_story() -> None:
     assert tracker.missing(0) == names(9, 2)
     assert not tracker.on_ack(0, BookieId("b0"))
     assert tracker.on_ack(0, BookieId("b9")) == range(2)
+
+
+def two_racks(bookies: Collection[BookieId]) -> bool:
+    return len({int(bookie.removeprefix("b")) % 2 for bookie in bookies}) == 2
+
+
+def test_rule_beside_the_number() -> None:
+    """With a rule for fault domains an entry waits for Qa bookies that satisfy it."""
+    tracker = WriteQuorumTracker(Schedule(names(0, 2, 3), 3, 2), rule=two_racks)
+    tracker.begin_add(0)
+    tracker.on_ack(0, BookieId("b0"))
+    assert not tracker.on_ack(0, BookieId("b2"))
+    assert tracker.on_ack(0, BookieId("b3")) == range(1)
+    tracker.begin_add(1)
+    assert tracker.on_failure(1, BookieId("b3"))  # b0 and b2 alone will never do
+    assert tracker.is_stuck()
+    tracker.freeze()
+    tracker.on_ensemble_changed(Schedule(names(0, 2, 5), 3, 2))
+    assert not tracker.is_stuck()
+    single = WriteQuorumTracker(Schedule(names(0), 1, 1), rule=two_racks)
+    single.begin_add(0)
+    assert not single.on_ack(0, BookieId("b0"))

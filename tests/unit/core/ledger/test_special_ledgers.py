@@ -297,3 +297,15 @@ def test_add_that_is_answered_in_time_is_left_alone() -> None:
         await writer.close()
 
     run_fast(story)
+
+
+def test_failed_ledger_leaves_no_timer_behind() -> None:
+    async def story(world: FastWorld) -> None:
+        config = replace(DEFERRED, explicit_lac_interval_ms=100, add_entry_quorum_timeout_ms=1000)
+        writer = await world.client.create_ledger(config, Listener())
+        world.ensemble(writer)[0].fault = DOWN
+        writer.add((b"x",))
+        await asyncio.sleep(2)
+        assert all(ticker._timer.when() <= 2 for ticker in writer._tickers)
+
+    run_fast(story)
