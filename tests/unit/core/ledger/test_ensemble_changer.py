@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -14,7 +15,11 @@ from core.errors import (
     NotEnoughBookies,
     Unavailable,
 )
+from core.ledger.bookie_registry import LocalBookies
+from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerConfig
+from core.ledger.ensembles import Ensembles
+from core.ledger.placement_config import PlacementConfig
 from core.ledger.writer import LedgerWriter
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from protocol.bookkeeper.messages import AddRequest, AddResponse, Request, StatusCode
@@ -530,3 +535,27 @@ def test_add_that_is_to_be_sent_again_is_dropped_with_its_bookie() -> None:
         assert await closed_and_read(world, writer) == [b"0", b"1", b"2"]
 
     run_fast(story)
+
+
+def test_entry_waits_for_a_second_rack_if_that_is_asked_for() -> None:
+    """enforceMinNumFaultDomainsForWrite: Qa bookies of one rack are not enough."""
+
+    async def story(world: FastWorld) -> None:
+        racks = [f"b{i}=/default-region/rack{i % 2}" for i in range(3)]
+        placement = PlacementConfig(locations=tuple(racks), enforce_fault_domains=True)
+        registry = LocalBookies(world.bookies)
+        ensembles = Ensembles(registry, Random(7), placement=placement)
+        client = LedgerClient(world.store, registry, rng=Random(7), ensembles=ensembles)
+        listener = Listener()
+        writer = await client.create_ledger(REPLICATED, listener)
+        alone = world.bookies[1]
+        alone.hold()
+        writer.add((b"0",))
+        await settle()
+        assert listener.confirmed == []
+        alone.release()
+        await settle()
+        assert listener.confirmed == [0]
+        await writer.close()
+
+    run_fast(story, bookies=3)
