@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import CoreError, LedgerFenced, UnauthorizedAccess
+from core.errors import CoreError, EntryNotFound, LedgerFenced, UnauthorizedAccess
 from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerConfig
 from core.ledger.reader import LedgerReader
@@ -262,6 +262,52 @@ def test_reading_behind_javas_writer(java: JavaClient, uri: str, v3: str) -> Non
             await check(reader, 12, 4, 10)
 
     run(story)
+
+
+def test_waiting_for_javas_writer(java: JavaClient, uri: str, v3: str) -> None:
+    made = java.call("create", client=v3, e=2, qw=2, qa=2)
+    how = {"handle": made["handle"], "seed": 13, "size": 10, "count": 1}
+
+    async def story() -> None:
+        async with ledger_client(uri) as ledgers:
+            await ask(java, "add", **how)
+            reader = await ledgers.open_ledger(made["ledger"], recover=False)
+            for entry_id in range(5):
+                async with asyncio.TaskGroup() as group:
+                    news = group.create_task(reader.read_last_confirmed_and_entry(entry_id, 60_000))
+                    await ask(java, "add", **how)  # its LAC is `entry_id`
+                lac, entry = news.result()
+                assert (lac, entry is None) == (entry_id, False)
+                assert entry is not None
+                assert bytes(entry.payload) == payload(13, entry_id, 10)
+            nothing = await reader.read_last_confirmed_and_entry(5, 200)
+            assert nothing == (4, None)
+            last = await reader.read_unconfirmed(5, 5)
+            assert bytes(last[0].payload) == payload(13, 5, 10)
+            with pytest.raises(EntryNotFound):
+                await reader.read_unconfirmed(6, 6)
+            assert await reader.try_read_last_confirmed() == 4
+            await ask(java, "close", handle=made["handle"])
+            lac, entry = await reader.read_last_confirmed_and_entry(5, 60_000)
+            assert (lac, entry is None) == (5, False)
+
+    run(story)
+
+
+def test_javas_explicit_lac(java: JavaClient, uri: str) -> None:
+    java.call("connect", client="lac", uri=uri, conf={"explicitLacInterval": 50})
+    made = java.call("create", client="lac", e=2, qw=2, qa=2)
+    java.call("add", handle=made["handle"], seed=14, size=10, count=3, one_by_one=True)
+
+    async def story() -> None:
+        async with ledger_client(uri) as ledgers:
+            reader = await ledgers.open_ledger(made["ledger"], recover=False)
+            while await reader.read_explicit_lac() != 2:
+                pass  # until the writer's timer has fired; each is a round trip
+            await check(reader, 14, 2, 10)
+
+    run(story)
+    java.call("disconnect", client="lac")
 
 
 def test_a_deleted_ledger(java: JavaClient, uri: str, v3: str) -> None:
