@@ -103,9 +103,8 @@ class LedgerCreator:
 
     async def _next_id(self) -> tuple[LedgerId, str]:
         """Return an id that was never given before, and the node that reserves it."""
-        node = await self._sequential(f"{self._paths.idgen}/ID-")
-        number = int(node.rpartition("-")[2])
-        if number <= SHORT_LEDGER_ID_MAX:
+        number, node = await self._sequential(self._paths.idgen)
+        if 0 <= number <= SHORT_LEDGER_ID_MAX:
             return LedgerId(number), node
         await self._store.delete(node)
         return await self._next_long_id()
@@ -119,12 +118,14 @@ class LedgerCreator:
             directories = []
         high = max((int(name.removeprefix("HOB-")) for name in directories), default=1)
         while True:
-            node = await self._sequential(f"{root}/HOB-{high:010d}/ID-")
-            low = int(node.rpartition("-")[2])
-            if low < 2**31 - 1:
+            low, node = await self._sequential(f"{root}/HOB-{high:010d}")
+            if 0 <= low < 2**31 - 1:
                 return LedgerId(high << _LONG_ID_LOW_BITS | low), node
             await self._store.delete(node)
             high += 1
 
-    async def _sequential(self, prefix: str) -> str:
-        return await self._store.create(prefix, ephemeral=True, sequential=True, parents=True)
+    async def _sequential(self, parent: str) -> tuple[int, str]:
+        """Return the next number below `parent` and its node; negative once 31 bits are used up."""
+        prefix = f"{parent}/ID-"
+        node = await self._store.create(prefix, ephemeral=True, sequential=True, parents=True)
+        return int(node.removeprefix(prefix)), node

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,30 @@ def test_ids_beyond_31_bits_come_from_the_long_generator(tmp_path: Path) -> None
         assert (long_id, node) == (1 << 32, "/ledgers/idgen-long/HOB-0000000001/ID-0000000000")
         await world.store.create("/ledgers/idgen-long/HOB-0000000003")
         assert (await creator._next_long_id())[0] == 3 << 32
+
+    run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("name", ["ID-2147483647", "ID--2147483648", "ID--000000005"])
+def test_used_up_short_ids_are_followed_by_long_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """ZooKeeper's sequence has 31 bits: it goes on with negative numbers."""
+
+    async def story(world: World) -> None:
+        real = world.store.create
+
+        async def create(path: str, data: bytes = b"", **options: Any) -> str:
+            if path == "/ledgers/idgen/ID-":
+                return await real(f"/ledgers/idgen/{name}", data, ephemeral=True)
+            return await real(path, data, **options)
+
+        monkeypatch.setattr(world.store, "create", create)
+        first = await world.client.create_ledger(SINGLE, Listener())
+        second = await world.client.create_ledger(SINGLE, Listener())
+        assert (first.ledger_id, second.ledger_id) == (1 << 32, (1 << 32) + 1)
+        assert await world.store.children("/ledgers/idgen") == []
+        assert await world.store.children("/ledgers/000/0000/0042/9496") == ["L7296", "L7297"]
 
     run_world(tmp_path, story)
 
