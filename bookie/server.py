@@ -4,8 +4,9 @@ A connection speaks v3 until its first v2 frame, and v2 ever after; a request is
 protocol that it came in.
 
 Bounds: a frame of `nettyMaxFrameSizeBytes`; requests in flight (bytes of all connections) by a
-budget: when it is full no socket is read; a peer that does not drain is not read, and cut when it
-stalls. Answers of one turn of the loop leave together.
+budget: when it is full no socket is read; requests in work of one connection, by what their answers
+may take; a peer that does not drain is not read, and cut when it stalls. Answers of one turn of the
+loop leave together.
 """
 
 import asyncio
@@ -35,7 +36,11 @@ logger = logging.getLogger(__name__)
 
 STALL_CHECK_S: Final = 1.0
 IN_FLIGHT_MAX: Final = 64
-"""Requests of one connection, adds apart, that may be in work: each answer may be 5 MiB."""
+"""Requests of one connection, adds apart, that may be in work."""
+ANSWER_BYTES_MAX: Final = 16 * MIB
+"""What all their answers may take, as far as the ones before them tell; one is always allowed."""
+ANSWER_BYTES_AT_FIRST: Final = MIB
+"""What an answer is expected to take before there was one."""
 
 
 class BookieConnection:
@@ -51,6 +56,8 @@ class BookieConnection:
         self._channel: FrameChannel | None = None
         self._answers: list[Buffer] = []
         self._in_flight = 0
+        self._answer_bytes = ANSWER_BYTES_AT_FIRST
+        self._is_held = False
         self._is_v2 = False
 
     @property
@@ -74,9 +81,14 @@ class BookieConnection:
             self._bookie.submit(request, functools.partial(self._reply, origin, len(frame)))
             return
         self._in_flight += 1
-        if self._in_flight >= IN_FLIGHT_MAX and self._channel is not None:
+        if self._in_flight >= self._in_flight_max and self._channel is not None:
+            self._is_held = True
             self._channel.hold(HOLD_USER)
         self._bookie.submit(request, functools.partial(self._end_flight, origin, len(frame)))
+
+    @property
+    def _in_flight_max(self) -> int:
+        return min(IN_FLIGHT_MAX, max(1, ANSWER_BYTES_MAX // self._answer_bytes))
 
     def on_drained(self) -> None:
         """Nothing waits here: answers are written when they come."""
@@ -94,27 +106,31 @@ class BookieConnection:
             return v2_requests.decode_request(frame)
         return decode_request(frame)
 
-    def _reply(self, origin: int | Origin, size: int, response: Response) -> None:
+    def _reply(self, origin: int | Origin, size: int, response: Response) -> int:
+        """Answer, and return the bytes of the answer."""
         self._budget.give(size)
         if self._channel is None:
-            return
+            return 0
         parts = _encode(origin, response)
         if not parts:
             self._channel.abort(f"no words for {response.status.name}")
-            return
+            return 0
         if not self._answers:
             self._loop.call_soon(self._flush)
         self._answers += parts
+        return sum(map(len, parts))
 
     def _end_flight(self, origin: int | Origin, size: int, response: Response) -> None:
         self._in_flight -= 1
-        if self._in_flight == IN_FLIGHT_MAX // 2:
+        answer_bytes = self._reply(origin, size, response)
+        self._answer_bytes = max(answer_bytes, self._answer_bytes // 2, 1)
+        if self._is_held and self._in_flight <= self._in_flight_max // 2:
             self._loop.call_soon(self._read_on)
-        self._reply(origin, size, response)
 
     def _read_on(self) -> None:
         """Read on, unless requests have come since this was planned: then their end plans anew."""
-        if self._in_flight <= IN_FLIGHT_MAX // 2 and self._channel is not None:
+        if self._in_flight <= self._in_flight_max // 2 and self._channel is not None:
+            self._is_held = False
             self._channel.release(HOLD_USER)
 
     def _flush(self) -> None:

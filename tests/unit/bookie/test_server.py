@@ -3,7 +3,10 @@
 import asyncio
 from typing import Any
 
-from bookie.server import IN_FLIGHT_MAX, BookieConnection
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bookie.server import ANSWER_BYTES_MAX, IN_FLIGHT_MAX, BookieConnection
 from core.runtime.budget import Budget
 from protocol.bookkeeper.codec import encode_request
 from protocol.bookkeeper.messages import (
@@ -15,6 +18,8 @@ from protocol.bookkeeper.messages import (
     StatusCode,
 )
 from protocol.ids import LedgerId
+
+BIG = bytes(5_000_000)
 
 
 class Channel:
@@ -41,54 +46,91 @@ class Bookie:
     def submit(self, _request: Any, reply: Any) -> None:
         self.replies.append(reply)
 
-    def answer(self, count: int) -> None:
+    def answer(self, count: int, body: bytes = b"") -> None:
         for _ in range(count):
-            self.replies.pop(0)(ReadResponse(StatusCode.ENOENTRY, LedgerId(1), 0))
+            self.replies.pop(0)(ReadResponse(StatusCode.EOK, LedgerId(1), 0, body))
+
+
+class Client:
+    """A connection on which small answers came before, so that most requests are let in."""
+
+    def __init__(self) -> None:
+        self.bookie, self.channel = Bookie(), Channel()
+        self._budget = Budget("requests", 1 << 20)
+        self.connection = BookieConnection(self.bookie, self._budget, set())  # type: ignore[arg-type]
+        self.connection.on_open(self.channel)  # type: ignore[arg-type]
+        for _ in range(10):
+            self.read(1)
+            self.bookie.answer(1)
+
+    def read(self, count: int) -> None:
+        """Send reads as long as they are received."""
+        for _ in range(count):
+            if not self.channel.held:
+                self.send(b"".join(encode_request(1, ReadRequest(LedgerId(1), 0)))[4:])
+
+    def send(self, frame: bytes) -> None:
+        self._budget.take(len(frame))
+        self.connection.on_frame(memoryview(frame))
+
+
+async def turn() -> None:
+    """Let what is planned for the next turn of the loop happen."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 def test_a_late_release_does_not_lift_a_newer_hold() -> None:
     async def story() -> None:
-        bookie, channel = Bookie(), Channel()
-        budget = Budget("requests", 1 << 20)
-        connection = BookieConnection(bookie, budget, set())  # type: ignore[arg-type]
-        connection.on_open(channel)  # type: ignore[arg-type]
-        frame = b"".join(encode_request(1, ReadRequest(LedgerId(1), 0)))[4:]
-
-        def ask(count: int) -> None:
-            for _ in range(count):
-                budget.take(len(frame))
-                connection.on_frame(memoryview(frame))
-
-        ask(IN_FLIGHT_MAX // 2 + 8)
-        bookie.answer(8)  # at half: a release is planned, and harmless so far
-        ask(IN_FLIGHT_MAX // 2)
-        assert channel.held
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert channel.held, "requests came since the release was planned"
-        bookie.answer(IN_FLIGHT_MAX // 2)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert not channel.held
+        client = Client()
+        client.read(IN_FLIGHT_MAX)
+        assert client.channel.held
+        client.bookie.answer(IN_FLIGHT_MAX // 2)  # a release is planned
+        client.channel.held = False  # and others let requests in that were read before
+        client.read(IN_FLIGHT_MAX)
+        assert client.channel.held
+        await turn()
+        assert client.channel.held, "requests came since the release was planned"
+        client.bookie.answer(IN_FLIGHT_MAX // 2)
+        await turn()
+        assert not client.channel.held
 
     asyncio.run(story())
 
 
 def test_adds_that_get_a_status_only_leave_no_room_for_more_reads() -> None:
     async def story() -> None:
-        bookie, channel = Bookie(), Channel()
-        budget = Budget("requests", 1 << 20)
-        connection = BookieConnection(bookie, budget, set())  # type: ignore[arg-type]
-        connection.on_open(channel)  # type: ignore[arg-type]
+        client = Client()
         add = b"".join(encode_request(1, AddRequest(LedgerId(-1), 0, b"key", (b"body",))))[4:]
-        read = b"".join(encode_request(1, ReadRequest(LedgerId(1), 0)))[4:]
         for _ in range(3):
-            budget.take(len(add))
-            connection.on_frame(memoryview(add))
-            bookie.replies.pop(0)(ErrorResponse(StatusCode.EBADREQ, OperationType.ADD_ENTRY))
-        for _ in range(IN_FLIGHT_MAX):
-            budget.take(len(read))
-            connection.on_frame(memoryview(read))
-        assert channel.held
+            client.send(add)
+            error = ErrorResponse(StatusCode.EBADREQ, OperationType.ADD_ENTRY)
+            client.bookie.replies.pop(0)(error)
+        client.read(2 * IN_FLIGHT_MAX)
+        assert len(client.bookie.replies) == IN_FLIGHT_MAX
+
+    asyncio.run(story())
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 5_000_000)), max_size=30))
+def test_answers_in_work_are_bounded_by_the_size_of_those_before(
+    steps: list[tuple[int, int]],
+) -> None:
+    async def story() -> None:
+        client = Client()
+        for count, size in steps:
+            client.read(count)
+            answers = min(count, len(client.bookie.replies))
+            client.bookie.answer(answers, memoryview(BIG)[:size])  # type: ignore[arg-type]
+            if answers:
+                limit = max(1, min(IN_FLIGHT_MAX, ANSWER_BYTES_MAX // (size + 1)))
+                before = len(client.bookie.replies)
+                await turn()
+                client.read(1000)
+                assert len(client.bookie.replies) <= max(limit, before)
+        while client.bookie.replies:  # whatever came before, everything is read in the end
+            client.bookie.answer(1)
+            await turn()
+        assert not client.channel.held
 
     asyncio.run(story())
