@@ -14,16 +14,19 @@ from bookie.admin import routes
 from bookie.config import BookieConfig
 from bookie.disk_check import DiskCheck
 from bookie.disk_watch import DiskWatch, in_all
+from bookie.entry_judge import EntryJudge
 from bookie.errors import NoRoom
 from bookie.gc import GarbageCollector, Removed
 from bookie.health import Health
 from bookie.identity import check_cookies, lock_directories, unlock_directories
 from bookie.requests import Bookie
+from bookie.scrub import Scrub
 from bookie.server import BookieServer
 from bookie.storage import Storage
 from core.errors import CoreError, NodeExists
 from core.metadata.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
 from core.metadata.layout import LedgerPaths
+from core.metadata.ledger_digests import find_digest
 from core.metadata.ledger_tree import all_ledgers
 from core.metadata.registration import STALE_WAIT_MS, BookieRegistration
 from core.metadata.store import MetadataStore
@@ -32,7 +35,7 @@ from core.runtime.files import Files, Space
 from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
-from protocol.ids import BookieId
+from protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +59,12 @@ async def open_bookie(
     except BaseException:
         unlock_directories(locks, files)
         raise
-    collector = None
-    if store is not None:
-        list_ledgers = partial(all_ledgers, store, config.ledgers_root, instance_id)
-        collector = GarbageCollector(storage, files, list_ledgers, clock, config.gc)
     health = Health(
         DiskWatch(config.disks.rules(config.log_size_limit)), forced=config.disks.forced
     )
-    bookie = OpenBookie(config, storage, health, collector, files, locks)
+    bookie = OpenBookie(config, storage, health, files, locks)
+    if store is not None:
+        bookie.belong_to(store, instance_id, clock)
     try:
         await bookie.start()
     except BaseException:
@@ -72,6 +73,8 @@ async def open_bookie(
     if metrics is not None:
         metrics.register("bookie", bookie.metrics, bookie=config.identity)
         metrics.register("bookie_disk", health.metrics, bookie=config.identity)
+        if bookie.scrub is not None:
+            metrics.register("bookie_scrub", bookie.scrub.metrics, bookie=config.identity)
     return bookie
 
 
@@ -83,15 +86,18 @@ class OpenBookie(Bookie):
         config: BookieConfig,
         storage: Storage,
         health: Health,
-        collector: GarbageCollector | None,
         files: Files,
         locks: list[int],
     ) -> None:
         super().__init__(config, storage, health)
         self.bookie_id = BookieId(config.identity)
+        self._config = config
         self._locks = locks
         self._files = files
-        self._collector = collector
+        self._collector: GarbageCollector | None = None
+        self._judge: EntryJudge | None = None
+        self.scrub: Scrub | None = None
+        """None without a metadata store."""
         self._upkeep = storage.upkeep
         self._dirs = storage.dirs
         storage.on_no_room = self._on_no_room
@@ -99,12 +105,28 @@ class OpenBookie(Bookie):
         self._disk_check = DiskCheck(storage, health, config.disks.check_interval_ms)
         self._tasks = Tasks("bookie")
 
+    def belong_to(self, store: MetadataStore, instance_id: str, clock: Clock) -> None:
+        """Do what needs the metadata of a cluster: garbage collection, verification. Once."""
+        config, root = self._config, self._config.ledgers_root
+        list_ledgers = partial(all_ledgers, store, root, instance_id)
+        self._collector = GarbageCollector(
+            self._storage, self._files, list_ledgers, clock, config.gc
+        )
+        self._judge = EntryJudge(partial(find_digest, store, root=root), self.metrics)
+        self.scrub = Scrub(self, self._judge, config.scrub)
+
+    def verify_reads(self) -> None:
+        """Verify every entry before it is given out, as a bookie must whose readers are far."""
+        self._reads.judge = self._judge
+
     async def start(self) -> None:
         """Look at the disks before the first request, and from then on."""
         await self.look_at_disks()
         self._tasks.start(self._disk_check.run(), "disk check")
         if self._collector is not None:
             self._tasks.start(self._collector.run(), "garbage collection")
+        if self.scrub is not None:
+            self._tasks.start(self.scrub.run(), "scrub")
 
     async def look_at_disks(self) -> None:
         """Find out now what room there is, and what follows."""
@@ -118,6 +140,8 @@ class OpenBookie(Bookie):
         locks, self._locks = self._locks, []
         try:
             await self._tasks.close()
+            if self._judge is not None:
+                await self._judge.close()
             await super().close()
         finally:
             unlock_directories(locks, self._files)
@@ -138,6 +162,12 @@ class OpenBookie(Bookie):
     def has_failed(self) -> bool:
         """Whether it cannot write any more."""
         return self.failed.done()
+
+    async def ledger_ids(self) -> set[LedgerId]:
+        """Return all ledgers that are stored. Errors: OSError."""
+        storage = self._storage
+        on_disk = await storage.upkeep.thread.call(storage.indexes.ledger_ids)
+        return {*storage.ledgers, *on_disk}
 
     async def room(self) -> Space:
         """Return the room of all ledger directories. Errors: OSError."""
@@ -238,6 +268,7 @@ async def start_bookie(
     Errors: as open_bookie; NodeExists (another process runs under this id), Unavailable.
     """
     bookie = await open_bookie(config, store, clock, files, metrics)
+    bookie.verify_reads()
     process = BookieProcess(bookie, BookieServer(bookie, config), _http(config, bookie, metrics))
     try:
         await process.server.start()

@@ -7,6 +7,7 @@ from bookie.compaction_rules import GcConfig
 from bookie.disk_watch import DiskRules
 from bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
 from bookie.group_format import GROUP_BYTES_MAX
+from bookie.scrub import ScrubConfig
 from core.runtime.config import setting
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
 
@@ -181,6 +182,7 @@ class BookieConfig:
     ledgers_root: str = setting("zkLedgersRootPath", "/ledgers", "Root in the metadata store.")
     gc: GcConfig = field(default_factory=GcConfig)
     disks: DiskConfig = field(default_factory=DiskConfig)
+    scrub: ScrubConfig = field(default_factory=ScrubConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
 
     def __post_init__(self) -> None:

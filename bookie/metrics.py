@@ -16,6 +16,7 @@ class BookieMetrics:
     reads_total: int = counter("entries looked for")
     reads_refused_total: int = counter("reads refused because too many waited")
     reads_damaged_total: int = counter("reads that found something else than was stored")
+    reads_unjudged_total: int = counter("entries given out without a digest to verify them by")
     pending_bytes: int = gauge("bytes of adds that wait for their sync")
     pending_reads: int = gauge("reads that wait")
     long_polls: int = gauge("reads that wait for a LAC")

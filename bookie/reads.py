@@ -3,10 +3,11 @@
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bookie.ledger_state import LedgerState
 from bookie.storage import Storage
+from core.errors import CorruptData
 from protocol.bookkeeper.availability import encode_availability
 from protocol.bookkeeper.messages import (
     LAST_ENTRY,
@@ -20,6 +21,9 @@ from protocol.bookkeeper.messages import (
     StatusCode,
 )
 from protocol.ids import Buffer, EntryId
+
+if TYPE_CHECKING:
+    from bookie.entry_judge import EntryJudge
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +42,8 @@ class Reads:
         self.metrics = storage.metrics
         self._pending_max = pending_max
         self._answer = answer
+        self.judge: EntryJudge | None = None
+        """Verifies what is given out; None: whoever asks verifies it himself."""
 
     def read(self, state: LedgerState | None, request: ReadRequest, reply: Reply) -> None:
         """Answer a plain read: the body and the LAC known here."""
@@ -62,7 +68,7 @@ class Reads:
         self.metrics.pending_reads += 1
         if entry_id == LAST_ENTRY:
             entry_id = state.last_entry
-        self._storage.read(state, entry_id, functools.partial(self._fetched, then))
+        self._storage.read(state, entry_id, functools.partial(self._fetched, state, then))
         return True
 
     def fetch_batch(
@@ -73,7 +79,7 @@ class Reads:
             self.metrics.reads_refused_total += 1
             return False
         self.metrics.pending_reads += 1
-        came = functools.partial(self._fetched_batch, then)
+        came = functools.partial(self._fetched_batch, state, then)
         self._storage.read_batch(state, first, count_max, bytes_max, came)
         return True
 
@@ -114,14 +120,32 @@ class Reads:
 
         self._storage.list_entries(state, then)
 
-    def _fetched(self, then: Then, body: bytes | Exception | None) -> None:
+    def _fetched(self, state: LedgerState, then: Then, body: bytes | Exception | None) -> None:
+        if self.judge is None or body is None or isinstance(body, Exception):
+            self._give(then, body)
+            return
+        self.judge.judge(state.ledger_id, body, lambda damage: self._give(then, damage or body))
+
+    def _give(self, then: Then, body: bytes | Exception | None) -> None:
         self.metrics.pending_reads -= 1
         self.metrics.reads_total += 1
         if isinstance(body, Exception):
             self._count_damage(body)
         then(body)
 
-    def _fetched_batch(self, then: ThenBatch, bodies: list[Buffer] | Exception) -> None:
+    def _fetched_batch(
+        self, state: LedgerState, then: ThenBatch, bodies: list[Buffer] | Exception
+    ) -> None:
+        if self.judge is None or isinstance(bodies, Exception):
+            self._give_batch(then, bodies)
+            return
+        self.judge.judge_all(
+            state.ledger_id,
+            bodies,
+            lambda damages: self._give_batch(then, _up_to_damage(bodies, damages)),
+        )
+
+    def _give_batch(self, then: ThenBatch, bodies: list[Buffer] | Exception) -> None:
         self.metrics.pending_reads -= 1
         if isinstance(bodies, Exception):
             self.metrics.reads_total += 1
@@ -142,6 +166,16 @@ class Reads:
 
         if not self.fetch(state, request.entry_id, then):
             self.refuse(request, reply, StatusCode.ETOOMANYREQUESTS)
+
+
+def _up_to_damage(
+    bodies: list[Buffer], damages: list[CorruptData | None]
+) -> list[Buffer] | CorruptData:
+    """Return the bodies before the first damaged one; the damage if that is the first of all."""
+    for number, damage in enumerate(damages):
+        if damage is not None:
+            return bodies[:number] or damage
+    return bodies
 
 
 def _response(

@@ -17,14 +17,21 @@ import uvloop
 
 from bookie.app import BookieProcess, start_bookie
 from bookie.errors import BookieError
+from bookie.scrub import Replica
 from broker.bookie_config import BookieProcessConfig
 from core.errors import CoreError, NodeExists, NoNode, Unavailable
+from core.ledger.bookie_registry import RegisteredBookies
+from core.ledger.client import LedgerClient
+from core.ledger.config import LedgerClientConfig
+from core.ledger.replica_reader import ReplicaReader
 from core.metadata.cluster import check_cluster
+from core.metadata.store import MetadataStore
 from core.metadata.uri import open_store
 from core.runtime.clock import Clock, SystemClock
 from core.runtime.files import LockHeld, SystemFiles
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
+from protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +69,24 @@ async def bookie_process(
             bookie, store, clock, SystemFiles(), metrics, stale_wait_ms=2 * timeout_ms
         )
         stack.push_async_callback(running.close)
+        others = RegisteredBookies(store, root=bookie.ledgers_root)
+        stack.push_async_callback(others.close)
+        _let_mend(running, store, others, bookie.ledgers_root)
         yield running
+
+
+def _let_mend(
+    running: BookieProcess, store: MetadataStore, others: RegisteredBookies, root: str
+) -> None:
+    """Let the scrub replace what is damaged by what other bookies of the cluster have."""
+    replicas = ReplicaReader(LedgerClient(store, others, LedgerClientConfig(root=root)))
+
+    async def fetch(ledger_id: LedgerId, entry_id: EntryId) -> Replica | None:
+        found = await replicas.read(ledger_id, entry_id)
+        return None if found is None else Replica(*found)
+
+    if running.bookie.scrub is not None:
+        running.bookie.scrub.fetch = fetch
 
 
 async def _serve(config: BookieProcessConfig) -> int:

@@ -1,0 +1,108 @@
+"""Judges what was read from disk by the ledger's own digest, before anybody is given it.
+
+A bookie stores bodies as opaque bytes; how to verify them stands in the ledger's metadata. It is
+read once for each ledger, when its first entry is read, and kept for the last `KEPT_MAX` ledgers.
+Where it cannot be known (the ledger was deleted, the metadata does not answer, its digest is not
+named there) bodies pass unjudged, and are counted: the client verifies them anyway.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from bookie.metrics import BookieMetrics
+from core.errors import CoreError, CorruptData
+from core.runtime.tasks import Tasks
+from protocol.bookkeeper.digest import Digest
+from protocol.bookkeeper.entry import read_entry
+from protocol.errors import ProtocolError
+from protocol.ids import Buffer, LedgerId
+
+logger = logging.getLogger(__name__)
+
+KEPT_MAX: Final = 10_000
+
+FindDigest = Callable[[LedgerId], Awaitable[Digest | None]]
+"""Finds a ledger's digest; None if its metadata does not say. Errors: CoreError."""
+
+Then = Callable[[CorruptData | None], None]
+
+
+class EntryJudge:
+    """Knows the digests of ledgers. All calls come from the loop."""
+
+    def __init__(self, find: FindDigest, metrics: BookieMetrics) -> None:
+        self._find = find
+        self._metrics = metrics
+        self._digests: dict[LedgerId, Digest | None] = {}
+        self._waiting: dict[LedgerId, list[Callable[[], None]]] = {}
+        self._tasks = Tasks("entry judge")
+
+    async def close(self) -> None:
+        """Stop looking for digests; whoever waits for one hears at once."""
+        await self._tasks.close()
+        for ledger_id in list(self._waiting):
+            self._release(ledger_id)
+
+    def judge(self, ledger_id: LedgerId, body: Buffer, then: Then) -> None:
+        """Tell `then` what is wrong with a body, None if nothing is known to be.
+
+        At once if the digest is known. Cost: the digest over the body.
+        """
+        self.judge_all(ledger_id, [body], lambda damages: then(damages[0]))
+
+    def judge_all(
+        self,
+        ledger_id: LedgerId,
+        bodies: list[Buffer],
+        then: Callable[[list[CorruptData | None]], None],
+    ) -> None:
+        """Do the same with several bodies of one ledger."""
+        if ledger_id in self._digests:
+            then(self._judged(ledger_id, bodies))
+            return
+        waiting = self._waiting.setdefault(ledger_id, [])
+        waiting.append(lambda: then(self._judged(ledger_id, bodies)))
+        if len(waiting) == 1:
+            self._tasks.start(self._learn(ledger_id), f"digest of {ledger_id}")
+
+    async def damage_of(self, ledger_id: LedgerId, body: Buffer) -> CorruptData | None:
+        """Return what is wrong with a body, None if nothing is known to be."""
+        found: asyncio.Future[CorruptData | None] = asyncio.get_running_loop().create_future()
+
+        def tell(damage: CorruptData | None) -> None:
+            if not found.done():
+                found.set_result(damage)
+
+        self.judge(ledger_id, body, tell)
+        return await found
+
+    def _judged(self, ledger_id: LedgerId, bodies: list[Buffer]) -> list[CorruptData | None]:
+        digest = self._digests.get(ledger_id)
+        if digest is None:
+            self._metrics.reads_unjudged_total += len(bodies)
+            return [None] * len(bodies)
+        return [_damage(ledger_id, body, digest) for body in bodies]
+
+    async def _learn(self, ledger_id: LedgerId) -> None:
+        try:
+            self._digests[ledger_id] = await self._find(ledger_id)
+            if len(self._digests) > KEPT_MAX:
+                del self._digests[next(iter(self._digests))]
+        except CoreError as error:
+            logger.warning("digest_not_known ledger=%d error=%s", ledger_id, error)
+        finally:
+            self._release(ledger_id)
+
+    def _release(self, ledger_id: LedgerId) -> None:
+        for waiter in self._waiting.pop(ledger_id, ()):
+            waiter()
+
+
+def _damage(ledger_id: LedgerId, body: Buffer, digest: Digest) -> CorruptData | None:
+    try:
+        read_entry(body, ledger_id, None, digest)
+    except ProtocolError as error:
+        return CorruptData(f"ledger={ledger_id}: {error}")
+    return None

@@ -1,0 +1,200 @@
+"""Flipped bytes: never given out over the wire, found by the scrub, mended from another replica."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bookie.app import BookieProcess, start_bookie
+from bookie.config import BookieConfig
+from bookie.inspect import BookieFiles
+from bookie.scrub import Replica, ScrubConfig
+from core.errors import CoreError
+from core.ledger.bookie_registry import RegisteredBookies
+from core.ledger.client import LedgerClient
+from core.ledger.config import LedgerConfig
+from core.ledger.replica_reader import ReplicaReader
+from core.metadata.ledger_tree import initialize_layout
+from core.metadata.sqlite import SqliteStore
+from core.runtime.clock import ManualClock
+from core.runtime.files import SystemFiles
+from core.runtime.metrics import Metrics
+from protocol.bookkeeper.digest import DigestType
+from protocol.bookkeeper.messages import BatchReadRequest, StatusCode
+from protocol.ids import EntryId, LedgerId
+from tests.unit.bookie.world import ask, read, run, small_config
+
+COUNT = 5
+FAST = ScrubConfig(interval_s=0, rate_limit=1e6)
+
+
+class Confirmed:
+    """A listener that only waits."""
+
+    def __init__(self) -> None:
+        self.lac = -1
+        self.moved = asyncio.Event()
+
+    def on_confirmed(self, lac: EntryId) -> None:
+        self.lac = lac
+        self.moved.set()
+
+    def on_failed(self, error: CoreError) -> None:
+        raise AssertionError(error)
+
+
+class Cluster:
+    """Two bookies over TCP with one metadata store, and a ledger on both."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.bookies: list[BookieProcess] = []
+
+    async def __aenter__(self) -> "Cluster":
+        self.store = SqliteStore(self._directory / "metadata", ManualClock())
+        await initialize_layout(self.store)
+        for number in range(2):
+            config = self._config(number)
+            process = await start_bookie(
+                config, self.store, ManualClock(), SystemFiles(), Metrics()
+            )
+            self.bookies.append(process)
+        self.registry = RegisteredBookies(self.store)
+        self.ledgers = LedgerClient(self.store, self.registry)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.registry.close()
+        for process in self.bookies:
+            await process.close()
+        await self.store.close()
+
+    def _config(self, number: int) -> BookieConfig:
+        config = small_config(self._directory / str(number), bookie_id=f"bookie:{number}")
+        return replace(config, scrub=FAST)
+
+    async def write(self, quorum: int, digest: DigestType) -> LedgerId:
+        heard = Confirmed()
+        config = LedgerConfig(
+            ensemble_size=quorum, write_quorum=quorum, ack_quorum=quorum, digest=digest,
+            password=b"secret",
+        )  # fmt: skip
+        writer = await self.ledgers.create_ledger(config, heard)
+        for number in range(COUNT):
+            writer.add([b"entry %d" % number])
+        while heard.lac < COUNT - 1:
+            heard.moved.clear()
+            await heard.moved.wait()
+        await writer.close()
+        return writer.ledger_id
+
+    def flip(self, number: int, ledger_id: LedgerId, entry_id: EntryId, at: int = -1) -> None:
+        """Change one byte of an entry's body in a bookie's entry log."""
+        ledgers = self._config(number).ledger_directories
+        place = BookieFiles(SystemFiles(), ledgers).locate(ledger_id, entry_id)
+        assert place is not None
+        position = place.position + at % place.size
+        with place.path.open("r+b") as file:
+            file.seek(position)
+            (byte,) = file.read(1)
+            file.seek(position)
+            file.write(bytes([byte ^ 0x10]))
+
+    def mend_from_others(self, number: int) -> None:
+        replicas = ReplicaReader(self.ledgers)
+
+        async def fetch(ledger_id: LedgerId, entry_id: EntryId) -> Replica | None:
+            found = await replicas.read(ledger_id, entry_id)
+            return found and Replica(*found)
+
+        scrub = self.bookies[number].bookie.scrub
+        assert scrub is not None
+        scrub.fetch = fetch
+
+
+def on_cluster(directory: Path, story: Callable[[Cluster], Any]) -> None:
+    async def main() -> None:
+        async with Cluster(directory) as cluster:
+            await story(cluster)
+
+    run(main)
+
+
+JUDGED = [DigestType.CRC32, DigestType.CRC32C, DigestType.HMAC]
+
+
+@pytest.mark.parametrize("digest", JUDGED, ids=lambda digest: digest.name)
+def test_a_flipped_byte_is_an_error_at_that_bookie_and_mended_by_the_scrub(
+    tmp_path: Path, digest: DigestType
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        ledger_id = await cluster.write(2, digest)
+        bookie = cluster.bookies[0].bookie
+        assert (await ask(bookie, read(ledger_id, 2))).status is StatusCode.EOK
+        cluster.flip(0, ledger_id, 2)
+        assert (await ask(bookie, read(ledger_id, 2))).status is StatusCode.EIO
+        batch = await ask(bookie, BatchReadRequest(ledger_id, 0, COUNT, 10**6))
+        assert (batch.status, len(batch.bodies)) == (StatusCode.EOK, 2)
+        assert bookie.metrics.reads_damaged_total == 1
+        reader = await cluster.ledgers.open_ledger(ledger_id, recover=False)
+        entries = await reader.read(0, COUNT - 1)
+        assert [bytes(entry.payload) for entry in entries] == [b"entry %d" % n for n in range(5)]
+
+        cluster.mend_from_others(0)
+        assert bookie.scrub is not None
+        await bookie.scrub.round()
+        metrics = bookie.scrub.metrics
+        assert (metrics.repaired_entries_total, metrics.damaged_entries) == (1, 0)
+        mended = await ask(bookie, read(ledger_id, 2))
+        whole = await ask(cluster.bookies[1].bookie, read(ledger_id, 2))
+        assert bytes(mended.body) == bytes(whole.body)
+        await bookie.scrub.round()
+        assert metrics.repaired_entries_total == 1
+        assert metrics.entries_total == 2 * COUNT
+
+    on_cluster(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "at", [0, 8, 16, 24, 32], ids=["ledger", "entry", "lac", "length", "digest"]
+)
+def test_every_part_of_an_entry_is_verified(tmp_path: Path, at: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        ledger_id = await cluster.write(1, DigestType.CRC32C)
+        (holder,) = [b.bookie for b in cluster.bookies if ledger_id in await b.bookie.ledger_ids()]
+        cluster.flip(int(holder.bookie_id[-1]), ledger_id, 1, at)
+        assert (await ask(holder, read(ledger_id, 1))).status is StatusCode.EIO
+
+    on_cluster(tmp_path, story)
+
+
+def test_without_another_replica_it_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        ledger_id = await cluster.write(1, DigestType.CRC32C)
+        (holder,) = [b.bookie for b in cluster.bookies if ledger_id in await b.bookie.ledger_ids()]
+        number = int(holder.bookie_id[-1])
+        cluster.mend_from_others(number)
+        cluster.flip(number, ledger_id, 1)
+        assert holder.scrub is not None
+        await holder.scrub.round()
+        assert holder.scrub.metrics.damaged_entries == 1
+        assert f"entry_damaged ledger={ledger_id} entry=1" in caplog.text
+        assert "there is no other replica" in caplog.text
+
+    on_cluster(tmp_path, story)
+
+
+def test_a_ledger_without_metadata_is_given_out_unjudged(tmp_path: Path) -> None:
+    async def story(cluster: Cluster) -> None:
+        ledger_id = await cluster.write(2, DigestType.CRC32C)
+        await cluster.ledgers.delete_ledger(ledger_id)
+        bookie = cluster.bookies[0].bookie
+        assert (await ask(bookie, read(ledger_id, 0))).status is StatusCode.EOK
+        assert bookie.metrics.reads_unjudged_total == 1
+
+    on_cluster(tmp_path, story)
