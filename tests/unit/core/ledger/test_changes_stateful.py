@@ -23,18 +23,17 @@ from tests.unit.core.ledger.world import Listener, settle
 
 BOOKIES = 5
 QUORUMS = [(3, 3, 2), (3, 2, 2), (1, 1, 1), (4, 2, 1), (3, 3, 3)]
+WHAT = ["add", "burst", *["serve"] * 6, "time", "fail", "fail", "flaky", "heal", "stall", "stall",
+        "flow", "flow", "away", "lost answer"]  # fmt: skip
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(
-            ["add", "burst", *["serve"] * 6, "time", "fail", "fail", "flaky", "heal",
-             "stall", "stall", "flow", "flow", "away", "lost answer"]
-        ),
+        st.sampled_from(WHAT),
         st.integers(0, BOOKIES - 1),
         st.integers(1, 4),
     ),
     min_size=25,
     max_size=60,
-)  # fmt: skip
+)
 """(what, which bookie, how much). Bookies serve only when a step says so."""
 
 
@@ -48,6 +47,7 @@ class Story:
         self.world = world
         self.writer = writer
         self.rng = rng
+        self.recoveries: list[asyncio.Task[object]] = []
 
     async def step(self, what: str, number: int, count: int) -> None:
         ensemble = self.world.ensemble(self.writer)
@@ -57,6 +57,8 @@ class Story:
             self.add(1 if what == "add" else 2 * count)
         elif what == "serve":
             bookie.release(count)
+        elif what == "recover":
+            self.recover(count)
         elif what == "time":
             await asyncio.sleep(0.05 * 4**count)
         elif what in ("stall", "flow", "away", "lost answer"):
@@ -72,6 +74,13 @@ class Story:
                 self.writer.add((b"entry %d" % (self.writer.last_add_pushed + 1),))
             except CoreError:
                 return
+
+    def recover(self, count: int) -> None:
+        """Let another process recover the ledger under the writer; the last one is cut off."""
+        if count == 1 and self.recoveries:
+            self.recoveries[-1].cancel()
+        opening = self.world.new_client(count).open_ledger(self.writer.ledger_id, recover=True)
+        self.recoveries.append(asyncio.get_running_loop().create_task(opening))
 
     def disturb_bookie(self, bookie: FakeBookie, what: str) -> None:
         if what == "fail":
@@ -97,8 +106,11 @@ class Story:
     def check(self) -> None:
         ledger_id, lac = self.writer.ledger_id, self.writer.lac
         self.world.check_confirmed(ledger_id, lac)
-        last = self.world.stored(ledger_id).fragments[-1]
-        assert last.first_entry_id <= lac + 1
+        metadata = self.world.stored(ledger_id)
+        if not metadata.is_closed:
+            assert metadata.fragments[-1].first_entry_id <= lac + 1
+        else:
+            assert lac <= metadata.last_entry_id
 
     def heal_all(self) -> None:
         self.disturb_store("flow")
@@ -150,6 +162,53 @@ def test_what_is_confirmed_lies_where_readers_ask(
             bookie.fault = DOWN
         found = await read_all(world, writer.ledger_id)
         assert confirmed + 1 <= len(found) <= pushed + 1
+        assert found == [b"entry %d" % i for i in range(len(found))]
+        world.check_confirmed(writer.ledger_id, len(found) - 1)
+
+    run_fast(story, bookies=BOOKIES)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    quorums=st.sampled_from(QUORUMS),
+    before=STEPS,
+    after=st.lists(
+        st.tuples(
+            st.sampled_from([*WHAT, "recover"]), st.integers(0, BOOKIES - 1), st.integers(1, 4)
+        ),
+        min_size=20,
+        max_size=60,
+    ),
+    seed=st.integers(0, 2**16),
+)
+def test_writer_and_recoverers_never_disagree(
+    quorums: tuple[int, int, int],
+    before: list[tuple[str, int, int]],
+    after: list[tuple[str, int, int]],
+    seed: int,
+) -> None:
+    """Recovery comes while the writer changes its ensemble: what it confirmed is in the ledger."""
+
+    async def story(world: FastWorld) -> None:
+        e, w, a = quorums
+        config = LedgerConfig(ensemble_size=e, write_quorum=w, ack_quorum=a)
+        listener = Listener()
+        writer = await world.client.create_ledger(config, listener)
+        tale = Story(world, writer, Random(seed))
+        for bookie in world.bookies:
+            bookie.hold()
+        for what, number, count in [*before[:25], ("recover", 0, 2), *after]:
+            await tale.step(what, number, count)
+        tale.heal_all()
+        await asyncio.wait(tale.recoveries)
+        for recovery in tale.recoveries:
+            if not recovery.cancelled():
+                recovery.exception()
+        found = await read_all(world, writer.ledger_id)
+        tale.add(3)
+        await asyncio.sleep(60)
+        tale.check()
+        assert writer.lac + 1 <= len(found) <= writer.last_add_pushed + 1
         assert found == [b"entry %d" % i for i in range(len(found))]
         world.check_confirmed(writer.ledger_id, len(found) - 1)
 
