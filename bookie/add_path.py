@@ -27,7 +27,7 @@ class Covered(NamedTuple):
     """What a checkpoint that begins now will cover."""
 
     flush: Callable[[], Flushed]
-    """To be run once, in the checkpoint's thread, before all else it does."""
+    """To be run in the checkpoint's thread, before all else it does; again if that failed."""
     journal_marks: list[Mark]
     """Of each journal directory: all before it is in the index files after the checkpoint."""
 

@@ -156,10 +156,10 @@ class GarbageCollector:
             return False
         try:
             entries, size_bytes = await self._compactor.run(log_id, ledgers, alive)
+            await storage.upkeep.checkpoint()
         except (CorruptData, OSError) as error:
             logger.error("entry_log_kept log=%x error=%s", log_id, error)  # noqa: TRY400
             return False
-        await storage.upkeep.checkpoint()
         await storage.call_reader(lambda _: None)  # behind reads that still look into the old log
         await self._remove([log_id])
         metrics = storage.metrics

@@ -8,7 +8,6 @@ no more, and adds are refused, by the limits that hold for pending adds anyway.
 """
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -177,8 +176,8 @@ class JournaledAdds:
         """Take the memtable as the snapshot to flush."""
         self._snapshot, self._active = self._active, Memtable()
         seals, self._seals = self._seals, []
-        flush = functools.partial(_flush, self._flush, self._snapshot, seals)
-        return Covered(flush, list(self._journal_marks))
+        flush = _FlushOnce(self._flush, self._snapshot, seals)
+        return Covered(flush.run, list(self._journal_marks))
 
     def end_checkpoint(self, flushed: Flushed) -> None:
         """Let go of the snapshot, and of what waited for its room."""
@@ -194,6 +193,18 @@ class JournaledAdds:
         return self._snapshot is not None and self._active.size > self._memtable_bytes_max
 
 
-def _flush(flush: SortedFlush, snapshot: Memtable, seals: list[LogToSeal]) -> Flushed:
-    flushed = flush.flush(snapshot)
-    return flushed._replace(seals=seals + flushed.seals)
+class _FlushOnce:
+    """The flush of one snapshot. A checkpoint that found no room runs it again."""
+
+    def __init__(self, flush: SortedFlush, snapshot: Memtable, seals: list[LogToSeal]) -> None:
+        self._flush = flush
+        self._snapshot = snapshot
+        self._seals = seals
+        self._flushed: Flushed | None = None
+
+    def run(self) -> Flushed:
+        """Flush, unless that has been done; what a failed attempt left is written again."""
+        if self._flushed is None:
+            flushed = self._flush.flush(self._snapshot)
+            self._flushed = flushed._replace(seals=self._seals + flushed.seals)
+        return self._flushed

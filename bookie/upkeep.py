@@ -97,18 +97,27 @@ class Upkeep:
             self._timer.cancel()
             self._timer = None
         assert self._adds is not None, "started before"
-        is_clean = not self._known.unsaved and self._marks == self._adds.marks()
-        if is_clean and self._stuck is None:
+        if self._stuck is not None:
+            retried = self._begin(*self._stuck)
+            retried.add_done_callback(lambda _: self._go_on(retried, done))
+        elif self._known.unsaved or self._marks != self._adds.marks():
+            return self._begin(*self._plan(self._adds))
+        else:
             done.set_result(None)
-            return done
-        self._running = done
-        saved, plan = self._stuck or self._plan(self._adds)
+        return done
+
+    def _begin(self, saved: list[LedgerState], plan: CheckpointPlan) -> "asyncio.Future[None]":
+        self._running = done = self._loop.create_future()
         self._stuck = None
         self.thread.submit(
             functools.partial(self._checkpointer.run, plan),
             functools.partial(self._complete, saved, plan, done),
         )
         return done
+
+    def _go_on(self, retried: "asyncio.Future[None]", done: "asyncio.Future[None]") -> None:
+        """Behind an older plan that was tried again, cover what came since."""
+        _chain(self.checkpoint() if retried.exception() is None else retried, done)
 
     @property
     def marked_log(self) -> int:

@@ -23,6 +23,7 @@ from core.runtime.files import SystemFiles
 from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
+from tests.unit.bookie.test_no_room import FullDisk
 from tests.unit.bookie.world import add, ask, entry_body, fence, read, run, small_config
 
 EOK = StatusCode.EOK
@@ -386,3 +387,30 @@ def test_a_crash_at_every_step(tmp_path: Path, journal_write_data: bool) -> None
 def copied(source: Path, target: Path) -> Path:
     shutil.copytree(source, target)
     return target
+
+
+@both_ways
+def test_copies_that_find_no_room_leave_the_log(tmp_path: Path, journal_write_data: bool) -> None:
+    async def story() -> None:
+        gc = GcConfig(rate_by_entries=10**9, allowed_without_room=True)
+        world = World(tmp_path, gc=gc, journal_write_data=journal_write_data, preallocate_mb=1)
+        async with world.opened():
+            await world.write(range(5), range(8))
+        files = FullDisk()
+        await world.open(files)
+        world.delete(0, 1, 2)
+        before = world.logs()
+        files.suffixes = (".log",)
+        assert (await world.collector.collect(force=True)).entry_logs == []
+        assert world.logs() == before
+        assert not world.bookie.failed.done()
+        await world.check()
+        files.suffixes = ()
+        await world.bookie.look_at_disks()
+        assert (await world.collector.collect(force=True)).entry_logs
+        await world.check()
+        await world.bookie.close()
+        async with world.opened():
+            await world.check()
+
+    run(story)

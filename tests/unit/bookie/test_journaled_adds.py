@@ -1,6 +1,7 @@
 """`journalWriteData=true`: several journals, the memtable, its flush, what holds adds back."""
 
 import asyncio
+import errno
 import os
 import shutil
 import threading
@@ -321,3 +322,60 @@ def test_a_kill_leaves_what_the_memtable_had_in_the_journals(tmp_path: Path) -> 
 
 def copy(source: Path, target: Path) -> None:
     shutil.copytree(source, target)
+
+
+class FullDisk(SystemFiles):
+    """Entry logs find no room while `is_full`."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self._logs: set[int] = set()
+
+    @override
+    def open(self, path: Path, flags: int = os.O_RDONLY) -> int:
+        fd = super().open(path, flags)
+        (self._logs.add if path.suffix == ".log" else self._logs.discard)(fd)
+        return fd
+
+    @override
+    def allocate(self, fd: int, position: int, size: int) -> None:
+        if self.is_full and fd in self._logs:
+            raise OSError(errno.ENOSPC, "full")
+        super().allocate(fd, position, size)
+
+
+def test_a_flush_without_room_is_tried_again_and_loses_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        files = FullDisk()
+        bookie = await open_journaled(tmp_path, files, preallocate_mb=1, pending_bytes_max=6)
+        bodies = {}
+
+        async def put(entry_id: int, size: int) -> StatusCode:
+            response = await ask(bookie, add(L1, entry_id, bytes(size)))
+            if response.status is EOK:
+                bodies[entry_id] = entry_body(L1, entry_id, bytes(size))
+            status: StatusCode = response.status
+            return status
+
+        assert await put(0, 100) is EOK
+        files.is_full = True
+        for attempt in range(3):
+            assert await put(1 + attempt, MIB) is EOK
+            with pytest.raises(OSError, match="no room"):
+                await bookie.checkpoint()
+        assert not bookie.failed.done()
+        for entry_id, body in bodies.items():
+            assert (await ask(bookie, read(L1, entry_id))).body == body
+        files.is_full = False
+        await bookie.checkpoint()
+        # One checkpoint covered the plan that was stuck, and what came since.
+        assert not bookie._storage.known.unsaved
+        assert sorted(set(logged(tmp_path))) == [(1, entry_id) for entry_id in bodies]
+        assert await put(9, 100) is EOK
+        await bookie.close()
+        bookie = await open_journaled(tmp_path)
+        for entry_id, body in bodies.items():
+            assert (await ask(bookie, read(L1, entry_id))).body == body
+        await bookie.close()
+
+    run(story)
