@@ -97,6 +97,10 @@ class Ownership:
             async with asyncio.timeout(wait_ms / 1000 if wait_ms else None):
                 while True:
                     members = await self._members()
+                    if mine not in members:
+                        raise OwnershipLost(
+                            f"{self._path}: our place in line went with its session"
+                        )
                     before = [m for m in members if m.sequence < mine.sequence]
                     if not before or self._is_ours(before[0]):
                         return

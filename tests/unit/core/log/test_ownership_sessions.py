@@ -1,0 +1,111 @@
+"""Logs that change hands between processes with ZooKeeper sessions of their own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from core.errors import CoreError, OwnershipLost
+from core.log.ownership import Ownership
+from core.metadata.ledger_tree import initialize_layout
+from core.metadata.store import SessionEvent
+from core.metadata.zookeeper import ZookeeperStore
+from tests.unit.core.log.world import Listener, World, txids_of, write
+from tests.unit.core.metadata.test_zookeeper_session import SessionLog, expire
+from tests.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.java
+
+
+class Two(NamedTuple):
+    """Two processes."""
+
+    one: ZookeeperStore
+    other: ZookeeperStore
+
+
+@asynccontextmanager
+async def two(zookeeper: ZooKeeperServer) -> AsyncIterator[Two]:
+    root = await asyncio.to_thread(zookeeper.make_root)
+    one = await ZookeeperStore.connect(zookeeper.hosts, chroot=root)
+    other = await ZookeeperStore.connect(zookeeper.hosts, chroot=root)
+    try:
+        yield Two(one, other)
+    finally:
+        await one.close()
+        await other.close()
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            await story()
+
+    asyncio.run(main(), debug=True)
+
+
+def test_next_in_line_owns_when_the_owners_session_ends(zookeeper: ZooKeeperServer) -> None:
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            await at.one.create("/lock")
+            owner, waiter = Ownership(at.one, "/lock", "a"), Ownership(at.other, "/lock", "b")
+            await owner.acquire(0)
+            with pytest.raises(OwnershipLost, match="owned by a"):
+                await waiter.acquire(0)
+            waiting = asyncio.create_task(waiter.acquire(60_000))
+            while not at.other.metrics.watches:
+                await at.other.get("/")
+            await expire(zookeeper, at.one)
+            await waiting
+            assert waiter.is_held
+            await waiter.release()
+
+    run(story)
+
+
+def test_place_in_line_goes_with_its_session(zookeeper: ZooKeeperServer) -> None:
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            await at.one.create("/lock")
+            owner, waiter = Ownership(at.one, "/lock", "a"), Ownership(at.other, "/lock", "b")
+            await owner.acquire(0)
+            log = SessionLog(at.other)
+            waiting = asyncio.create_task(waiter.acquire(60_000))
+            while not at.other.metrics.watches:
+                await at.other.get("/")
+            await expire(zookeeper, at.other)
+            await log.until(SessionEvent.NEW_SESSION)
+            with pytest.raises(OwnershipLost, match="went with its session"):
+                await waiting
+            await owner.release()
+            assert await at.one.children("/lock") == []
+
+    run(story)
+
+
+def test_log_is_taken_over_from_an_owner_whose_session_ended(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            world = World(tmp_path)
+            await initialize_layout(at.one, instance_id="test")
+            namespace = world.namespace(at.one, client_id="one")
+            await namespace.create_log("s")
+            first = await (await namespace.open_log("s")).open_writer(Listener())
+            await write(first, 1, 2, 3)
+            await expire(zookeeper, at.one)
+            await write(first, 4)  # a lost session alone stops nobody
+            taken = await world.namespace(at.other, client_id="other").open_log("s")
+            second = await taken.open_writer(Listener())
+            with pytest.raises(CoreError):
+                await write(first, 5)
+            await write(second, 6)
+            assert await txids_of(taken) == [1, 2, 3, 4, 6]
+            await second.close()
+            await world.store.close()
+
+    run(story)
