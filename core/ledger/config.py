@@ -96,7 +96,7 @@ class ReadConfig:
         "Silence of a replica before the next one is asked as well, in ms; 0: never",
     )
     speculative_timeout_ms_max: int = setting(
-        "maxSpeculativeReadTimeout", 5_000, "Longest such time, as it grows, in ms"
+        "maxSpeculativeReadTimeout", 5_000, "How long that may grow, in ms; below the first: not"
     )
     speculative_multiplier: float = setting(
         "speculativeReadTimeoutBackoffMultiplier", 2.0, "Growth of it with each replica asked"
@@ -107,7 +107,7 @@ class ReadConfig:
         "The same for a reader that waits at the tail, in ms; 0: never",
     )
     long_poll_speculative_timeout_ms_max: int = setting(
-        "maxSpeculativeReadLACTimeout", 5_000, "Longest such time, as it grows, in ms"
+        "maxSpeculativeReadLACTimeout", 5_000, "How long that may grow, in ms; below the first: not"
     )
     long_poll_speculative_multiplier: float = setting(
         "speculativeReadLACTimeoutBackoffMultiplier", 2.0, "Growth of it with each bookie asked"
@@ -136,10 +136,6 @@ class ReadConfig:
     def __post_init__(self) -> None:
         if min(self.speculative_timeout_ms, self.long_poll_speculative_timeout_ms) < 0:
             raise ValueError("a speculative timeout cannot be negative")
-        if self.speculative_timeout_ms_max < self.speculative_timeout_ms:
-            raise ValueError("maxSpeculativeReadTimeout is below speculativeReadTimeout")
-        if self.long_poll_speculative_timeout_ms_max < self.long_poll_speculative_timeout_ms:
-            raise ValueError("maxSpeculativeReadLACTimeout is below the first one")
         if min(self.speculative_multiplier, self.long_poll_speculative_multiplier) < 1:
             raise ValueError("speculative timeouts cannot shrink: multipliers are at least 1")
         if self.failure_history_ms < 0:

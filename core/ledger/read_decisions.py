@@ -21,7 +21,7 @@ from protocol.ids import BookieId
 class Speculation:
     """How long to wait for an answer before another replica is asked as well. Unit: s.
 
-    `first_s` 0: never ask another one because of silence.
+    `first_s` 0: never ask another one because of silence. It grows up to `max_s`, never shrinks.
     """
 
     first_s: float
@@ -31,7 +31,8 @@ class Speculation:
     def pause_s(self, asked: int) -> float:
         """Return the wait after the `asked`-th replica was asked (1, 2, ...)."""
         # The exponent is bounded: no ensemble is large enough to matter beyond it.
-        return min(self.first_s * self.multiplier ** min(asked - 1, 64), self.max_s)
+        grown_s = self.first_s * self.multiplier ** min(asked - 1, 64)
+        return min(grown_s, max(self.first_s, self.max_s))
 
 
 class EntryRead:

@@ -11,6 +11,7 @@ BOOKIES = tuple(BookieId(f"b{i}") for i in range(5))
 def test_pauses_grow_to_their_bound() -> None:
     pauses = Speculation(2.0, 9.0, 2.0)
     assert [pauses.pause_s(asked) for asked in (1, 2, 3, 4, 500)] == [2, 4, 8, 9, 9]
+    assert [Speculation(6.0, 5.0, 2.0).pause_s(asked) for asked in (1, 2)] == [6, 6]
 
 
 class Oracle:
