@@ -125,6 +125,14 @@ def test_a_batch_is_what_a_plain_loop_reads(
             assert reader.read_batch(L1, first, places[first:], 0, bytes_max) == bodies
 
 
+@pytest.mark.parametrize("fault", ["another's", "no length", "missing"])
+def test_the_first_that_is_not_right_ends_a_batch(fault: str) -> None:
+    entries = [Stored(0, 100, 1, fault if index == 6 else "none") for index in range(10)]
+    with written(entries) as (reader, places, expected):
+        assert reader.read_batch(L1, 0, places, 0, MANY) == [expected[i] for i in range(6)]
+        assert reader.read_batch(L1, 7, places[7:], 0, MANY) == [expected[i] for i in (7, 8, 9)]
+
+
 @given(
     st.integers(0, 25),
     st.integers(-1, 30),

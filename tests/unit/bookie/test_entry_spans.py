@@ -56,3 +56,11 @@ def test_neighbours_in_one_log_go_together_and_logs_do_not() -> None:
     far = [pack_location(1, 1024 + index * 100_000) for index in range(3)]
     assert next_span(far, 0, 100) == Span(1, 104)
     assert next_span(far, 0, GUESS_BYTES_MAX + 1) == Span(1, 0)
+
+
+def test_a_span_ends_before_it_keeps_too_much_in_memory() -> None:
+    size = GUESS_BYTES_MAX
+    places = [pack_location(1, 1024 + index * (size + LENGTH_SIZE)) for index in range(40)]
+    found = next_span(places, 0, size)
+    assert found == Span(15, 15 * (size + LENGTH_SIZE))
+    assert found.size_bytes <= SPAN_BYTES_MAX < 16 * (size + LENGTH_SIZE)
