@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from core.errors import CoreError, LedgerClosed, LedgerFenced, OverCapacity, Unavailable
+from core.errors import (
+    CoreError,
+    LedgerClosed,
+    LedgerFenced,
+    MetadataConflict,
+    OverCapacity,
+    Unavailable,
+)
 from core.ledger.add_options import AddOptions
 from core.ledger.adder import EntryAdder, LedgerListener
 from core.ledger.config import LedgerConfig
@@ -218,7 +225,10 @@ def _decide_change(
         raise LedgerClosed(f"ledger {ledger_id} was closed at {current.last_entry_id}")
     if current.state is not LedgerState.OPEN:
         raise LedgerFenced(f"ledger {ledger_id} is {current.state.name}")
-    if current.fragments[-1].ensemble != change.before:
+    last = current.fragments[-1]
+    if last.first_entry_id > change.first_entry_id:
+        raise MetadataConflict(f"somebody added {last}, and the LAC is {change.first_entry_id - 1}")
+    if last.ensemble != change.before:
         return None  # our own change, whose answer was lost; or somebody's, which counts as well
     fragments = with_ensemble(current.fragments, change.first_entry_id, change.ensemble)
     return replace(current, fragments=fragments, ctoken=0)

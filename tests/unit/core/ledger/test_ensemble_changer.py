@@ -12,12 +12,14 @@ from core.errors import (
     CoreError,
     LedgerClosed,
     LedgerFenced,
+    MetadataConflict,
     NotEnoughBookies,
     Unavailable,
 )
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerConfig
+from core.ledger.ensemble_change import with_ensemble
 from core.ledger.ensembles import Ensembles
 from core.ledger.placement_config import PlacementConfig
 from core.ledger.writer import LedgerWriter
@@ -335,8 +337,12 @@ def test_one_change_more_than_allowed_ends_the_ledger() -> None:
     [
         (lambda m: m.in_recovery(), LedgerFenced),
         (lambda m: m.closed(1, 2), LedgerClosed),
+        (
+            lambda m: replace(m, fragments=with_ensemble(m.fragments, 9, m.fragments[0].ensemble)),
+            MetadataConflict,
+        ),
     ],
-    ids=["in recovery", "closed"],
+    ids=["in recovery", "closed", "written behind our end"],
 )
 def test_ledger_that_another_took_is_left_alone(
     change: Callable[[LedgerMetadata], LedgerMetadata], error: type[CoreError]
