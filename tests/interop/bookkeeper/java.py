@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, Self
 
+from protocol.bookkeeper.codec import encode_request
+from protocol.bookkeeper.messages import BookieInfoRequest
 from tests.java.jars import jars, main_class, tool
 
 ANSWER_WITHIN_S: Final = 60
@@ -134,10 +136,12 @@ zkTimeout={zk_timeout_ms}
 class JavaBookie:
     """A bookie of Apache BookKeeper in a process of its own; its files outlive `kill`."""
 
-    def __init__(self, path: Path, uri: str, *, zk_timeout_ms: int = 4_000) -> None:
+    def __init__(
+        self, path: Path, uri: str, *, port: int | None = None, zk_timeout_ms: int = 2_000
+    ) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self.port = free_port()
+        self.port = port or free_port()
         self.bookie_id = f"127.0.0.1:{self.port}"
         self.conf = path / "bookie.conf"
         self.conf.write_text(
@@ -146,14 +150,14 @@ class JavaBookie:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Start it and return once its port takes connections."""
+        """Start it and return once it answers."""
         classpath = os.pathsep.join(map(str, jars("bookkeeper")))
         command = [tool("java"), "-Xmx256m", "-XX:MaxDirectMemorySize=256m", *_SMALL, *_OPEN]
         command += ["-cp", classpath, "org.apache.bookkeeper.server.Main", "--conf", str(self.conf)]
         with (self._path / "log").open("ab") as log:
             self._child = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + READY_WITHIN_S
-        while not _takes_connections(self.port):
+        while not _answers(self.port):
             assert self._child.poll() is None, self._say()
             assert time.monotonic() < deadline, self._say()
         return self
@@ -200,10 +204,14 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _takes_connections(port: int) -> bool:
+def _answers(port: int) -> bool:
+    """Whether a bookie answers: Java's takes connections, and drops them, before it is ready."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"".join(encode_request(1, BookieInfoRequest(0))))
+            if connection.recv(1):
+                return True
     except OSError:
-        time.sleep(0.05)  # not a wait for anything: only the pace of the attempts
-        return False
+        pass
+    time.sleep(0.05)  # not a wait for anything: only the pace of the attempts
+    return False

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -30,14 +31,16 @@ SETTINGS: Final = ("zkTimeout=2000", "journalPreAllocSizeMB=1")
 class OurBookie:
     """A bookie of this project in a process of its own; its files outlive `kill`."""
 
-    def __init__(self, path: Path, uri: str) -> None:
+    def __init__(
+        self, path: Path, uri: str, *, port: int | None = None, settings: tuple[str, ...] = ()
+    ) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        self.port = port or free_port()
         self.bookie_id = f"127.0.0.1:{self.port}"
         self._log = path / "log"
         self._command = [str(TAILRACE), "bookie", "--metadata", uri, "--data", str(path / "data")]
         self._command += ["--listen", self.bookie_id]
-        for setting in SETTINGS:
+        for setting in (*SETTINGS, *settings):
             self._command += ["--set", setting]
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -58,14 +61,19 @@ class OurBookie:
 
     def kill(self) -> None:
         """SIGKILL, which a bookie must bear at any point. Idempotent."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM, as a service manager would. Idempotent."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
         child, self._child = self._child, None
         if child is not None:
-            child.kill()
+            child.send_signal(how)
             child.wait(STOP_WITHIN_S)
             assert child.stdout is not None
             child.stdout.close()
-
-    stop = kill
 
 
 class Listener:
