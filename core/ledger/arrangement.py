@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from core.ledger.network_location import NetworkLocation
 from protocol.ids import BookieId
 
-STEPS_MAX: Final = 2000
+STEPS_MAX: Final = 1000
 """Places tried before the search gives up; few ensembles need more than one try per place."""
 
 
@@ -63,7 +63,7 @@ def arrange(
 
 class _Search:
     __slots__ = (
-        "_candidates", "_ends", "_open", "_places", "_prefer", "_rule", "_size", "_steps", "_used",
+        "_alike", "_ends", "_open", "_places", "_prefer", "_rule", "_size", "_steps", "_used",
         "_window",
     )  # fmt: skip
 
@@ -77,7 +77,9 @@ class _Search:
     ) -> None:
         self._places: Places = list(places)
         self._open = [place for place, member in enumerate(places) if member is None]
-        self._candidates = candidates
+        self._alike: dict[tuple[int, NetworkLocation], list[tuple[int, Member]]] = {}
+        for order, (member, rank) in enumerate(candidates):
+            self._alike.setdefault((rank, member.location), []).append((order, member))
         self._used = {member.bookie for member in places if member is not None}
         self._window = min(write_quorum, len(places))
         self._size = len(places)
@@ -109,14 +111,11 @@ class _Search:
 
     def _choices(self, place: int) -> list[Member]:
         """Return one free bookie per location and rank, the preferred one first."""
-        free: dict[tuple[int, NetworkLocation], Member] = {}
-        for member, rank in self._candidates:
-            if member.bookie not in self._used:
-                free.setdefault((rank, member.location), member)
-        ranked = [
-            ((rank, *self._prefer(place, location, self._places)), order, member)
-            for order, ((rank, location), member) in enumerate(free.items())
-        ]
+        ranked = []
+        for (rank, location), alike in self._alike.items():
+            first = next((each for each in alike if each[1].bookie not in self._used), None)
+            if first is not None:
+                ranked.append(((rank, *self._prefer(place, location, self._places)), *first))
         return [member for _, _, member in sorted(ranked)]
 
     def _is_allowed(self, place: int) -> bool:
