@@ -32,6 +32,9 @@ class LedgerAllocator:
             ensemble_size=config.ensemble_size,
             write_quorum=config.write_quorum,
             ack_quorum=config.ack_quorum,
+            delay_ensemble_change=config.delay_ensemble_change,
+            opportunistic_striping=config.opportunistic_striping,
+            add_entry_quorum_timeout_ms=config.add_quorum_timeout_ms,
         )
         self._allocated: LedgerWriter | None = None
 

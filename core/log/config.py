@@ -57,6 +57,21 @@ class LogConfig:
         1,
         "Copies on disk before an entry is confirmed; at most the write quorum",
     )
+    delay_ensemble_change: bool = setting(
+        "bkc.delayEnsembleChange",
+        False,
+        "Replace a failed bookie only when entries could not be confirmed otherwise",
+    )
+    opportunistic_striping: bool = setting(
+        "bkc.opportunisticStriping",
+        False,
+        "Take a smaller ensemble, down to the write quorum, while there are too few bookies",
+    )
+    add_quorum_timeout_ms: int = setting(
+        "log.add.entry.quorum.timeout.ms",
+        0,
+        "Time in which an entry must be confirmed, or its log is given up, in ms; 0: no limit",
+    )
     segment_bytes: int = setting(
         "maxLogSegmentBytes", 256 * 1024 * 1024, "Size at which a log segment is rolled; 0: never"
     )
@@ -121,6 +136,8 @@ class LogConfig:
             raise ValueError("bkcEnsembleSize >= bkcWriteQuorumSize >= bkcAckQuorumSize >= 1")
         if not 1 <= self.record_bytes_max <= RECORD_BYTES_MAX:
             raise ValueError(f"log.record.bytes.max must be 1..{RECORD_BYTES_MAX}")
+        if self.add_quorum_timeout_ms < 0:
+            raise ValueError("log.add.entry.quorum.timeout.ms must be at least 0")
         for name in _POSITIVE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")

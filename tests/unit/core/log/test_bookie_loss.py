@@ -1,13 +1,17 @@
 """Bookies die under a log: its segment goes on, and readers of any process find everything."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from core.errors import AddEntryQuorumTimeout
 from core.log.config import LogConfig
 from protocol.bookkeeper.messages import AddRequest
 from protocol.distributedlog.dlsn import INITIAL
 from protocol.ids import BookieId
 from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
-from tests.unit.core.log.world import Listener, World, run_world, settle, txids_of, write
+from tests.unit.core.log.world import Listener, World, put, run_world, settle, txids_of, write
 
 REPLICATED = LogConfig(control_flush_ms=0, ensemble_size=3, write_quorum=3, ack_quorum=2)
 
@@ -75,3 +79,25 @@ def test_owner_that_died_after_a_change_leaves_all_to_the_next(tmp_path: Path) -
         assert await txids_of(await world.log()) == [0, 1, 2, 3, 4]
 
     run_world(tmp_path, story, bookies=4, config=REPLICATED)
+
+
+def test_log_may_take_fewer_bookies_and_give_up_in_time(tmp_path: Path) -> None:
+    config = replace(
+        REPLICATED, write_quorum=2, opportunistic_striping=True, add_quorum_timeout_ms=50
+    )
+
+    async def story(world: World) -> None:
+        listener = Listener()
+        log = await world.log()
+        writer = await log.open_writer(listener)
+        await write(writer, 0)
+        assert [len(ensemble) for ensemble in await ensembles(world)] == [2]
+        world.bookie.hold()
+        put(writer, 1)
+        with pytest.raises(AddEntryQuorumTimeout):
+            await writer.flush()
+        assert [type(error) for error in listener.errors] == [AddEntryQuorumTimeout]
+        world.bookie.release()
+        assert (await txids_of(await world.log()))[0] == 0
+
+    run_world(tmp_path, story, bookies=2, config=config)

@@ -26,6 +26,7 @@ def test_settings_load() -> None:
     [
         {"ensemble_size": 2, "write_quorum": 3},
         {"ack_quorum": 0},
+        {"add_quorum_timeout_ms": -1},
         {"record_bytes_max": RECORD_BYTES_MAX + 1},
         {"record_bytes_max": 0},
         {"unacked_entries_max": 0},
