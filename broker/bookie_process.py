@@ -26,7 +26,8 @@ from core.ledger.config import LedgerClientConfig
 from core.ledger.replica_reader import ReplicaReader
 from core.metadata.cluster import check_cluster
 from core.metadata.store import MetadataStore
-from core.metadata.uri import open_store
+from core.metadata.uri import parse_uri
+from core.metadata.zookeeper import ZookeeperStore
 from core.runtime.clock import Clock, SystemClock
 from core.runtime.files import LockHeld, SystemFiles
 from core.runtime.logging_setup import set_up_logging
@@ -61,8 +62,10 @@ async def bookie_process(
     """
     async with AsyncExitStack() as stack:
         timeout_ms = config.session_timeout_ms
-        store = await open_store(config.metadata_uri, clock, session_timeout_ms=timeout_ms)
+        hosts = parse_uri(config.metadata_uri).hosts
+        store = await ZookeeperStore.connect(hosts, session_timeout_ms=timeout_ms)
         stack.push_async_callback(store.close)
+        metrics.register("metadata", store.metrics)
         bookie = config.bookie_config()
         await check_cluster(store, bookie.ledgers_root)
         running = await start_bookie(
