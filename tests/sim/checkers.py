@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from core.ledger.schedule import Schedules
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import LedgerMetadata, LedgerState, decode_ledger
 from core.metadata.store import Node
@@ -23,7 +24,7 @@ from protocol.bookkeeper.messages import (
     StatusCode,
     WriteFlag,
 )
-from protocol.ids import EntryId, LedgerId
+from protocol.ids import BookieId, EntryId, LedgerId
 
 PATHS = LedgerPaths("/ledgers")
 _ORDER = {LedgerState.OPEN: 0, LedgerState.IN_RECOVERY: 1, LedgerState.CLOSED: 2}
@@ -50,6 +51,8 @@ class LedgerModel:
     pushed: EntryId = -1
     confirmed: EntryId = -1
     """What a writer was told to be safe."""
+    writer: str = ""
+    """Name of the client that writes it."""
     deleted: bool = False
     readers: dict[str, EntryId] = field(default_factory=dict)
     lengths: list[int] = field(default_factory=list)
@@ -84,6 +87,7 @@ class Checker:
         self.within_promise = True
         """Whether no more was lost than BookKeeper promises to survive."""
         self.entries_checked = 0
+        self.bookies: dict[BookieId, BookieChecker] = {}
         self._now_s = now_s
 
     def fail(self, what: str) -> None:
@@ -140,6 +144,8 @@ class Checker:
                 firsts[-1] <= model.confirmed + 1,
                 f"{name}: a fragment begins at {firsts[-1]}, confirmed up to {model.confirmed}",
             )
+            for entry_id in range(firsts[-1], model.confirmed + 1):
+                self._check_copies(model, new, entry_id)
 
     def _check_close(self, model: LedgerModel, new: LedgerMetadata) -> None:
         name, last = f"ledger {model.ledger_id}", new.last_entry_id
@@ -149,6 +155,8 @@ class Checker:
                 f"{name} closed at {last}, but {model.confirmed} was acknowledged",
             )
         self.expect(last <= model.pushed, f"{name} closed at {last}, {model.pushed} was written")
+        for entry_id in range(max(last - 30, 0), last + 1):
+            self._check_copies(model, new, entry_id)
         if last <= model.pushed:
             self.expect(
                 new.length == model.length(last),
@@ -166,7 +174,25 @@ class Checker:
                 lac <= model.metadata.last_entry_id,
                 f"{name}: {lac} acknowledged after it was closed at {model.metadata.last_entry_id}",
             )
+        for entry_id in range(model.confirmed + 1, lac + 1):
+            self._check_copies(model, model.metadata, entry_id)
         model.confirmed = max(model.confirmed, lac)
+
+    def _check_copies(
+        self, model: LedgerModel, metadata: LedgerMetadata, entry_id: EntryId
+    ) -> None:
+        """What is confirmed lies on Qa of the bookies that the stored metadata names for it."""
+        if entry_id > model.pushed:
+            return
+        fragments = Schedules(metadata.fragments, metadata.write_quorum, metadata.ack_quorum)
+        bookies = fragments.of(entry_id).write_bookies(entry_id)
+        key = (model.ledger_id, entry_id)
+        holders = [b for b in bookies if key in self.bookies[b].stored]
+        self.expect(
+            len(holders) >= metadata.ack_quorum,
+            f"ledger {model.ledger_id} entry {entry_id} is confirmed and lies on {holders} of"
+            f" {bookies}",
+        )
 
     def on_reader_lac(self, model: LedgerModel, reader: str, lac: EntryId) -> None:
         """A reader says how far it may read: never back, never beyond what is confirmed."""
@@ -202,6 +228,8 @@ class BookieChecker:
         self.name = name
         self.damaged = False
         """Its disk was tampered with: it may lose what it had, and say so."""
+        self.stored: dict[tuple[LedgerId, EntryId], None] = {}
+        """Entries whose add it answered with success, synced or not."""
         self.acked: dict[tuple[LedgerId, EntryId], None] = {}
         self.fenced: dict[LedgerId, None] = {}
         self._acked_before_fence: dict[tuple[LedgerId, EntryId], None] = {}
@@ -222,22 +250,23 @@ class BookieChecker:
         self._submitted.setdefault(key, set()).add(zlib.crc32(b"".join(request.body)))
 
         def replied(response: Response) -> None:
-            deferred = request.write_flags & WriteFlag.DEFERRED_SYNC.value
-            if (
-                isinstance(response, AddResponse)
-                and response.status is StatusCode.EOK
-                and not deferred  # answered before it is synced, if the bookie likes
-            ):
-                self._checker.expect(
-                    request.recovery or request.ledger_id not in self.fenced or self.damaged,
-                    f"bookie {self.name} acknowledged {key} after it answered a fence",
-                )
-                self.acked[key] = None
-                if not request.recovery:
-                    self._acked_before_fence[key] = None
+            if isinstance(response, AddResponse) and response.status is StatusCode.EOK:
+                self.stored[key] = None
+                self._on_added(request, key)
             reply(response)
 
         submit(request, replied)
+
+    def _on_added(self, request: AddRequest, key: tuple[LedgerId, EntryId]) -> None:
+        self._checker.expect(
+            request.recovery or request.ledger_id not in self.fenced or self.damaged,
+            f"bookie {self.name} acknowledged {key} after it answered a fence",
+        )
+        if request.write_flags & WriteFlag.DEFERRED_SYNC.value:
+            return  # answered before it is synced, if the bookie likes
+        self.acked[key] = None
+        if not request.recovery:
+            self._acked_before_fence[key] = None
 
     def _on_read(self, request: ReadRequest, submit: Submit, reply: Reply) -> None:
         key = (request.ledger_id, request.entry_id)

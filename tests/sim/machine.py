@@ -17,6 +17,7 @@ from core.ledger.client import LedgerClient
 from core.ledger.config import BookieClientConfig, LedgerClientConfig, ReadConfig
 from core.runtime.files import LockHeld
 from protocol.bookkeeper.messages import Request
+from protocol.ids import BookieId
 from tests.sim.checkers import BookieChecker
 from tests.sim.disk import SimDisk
 from tests.sim.files import SimFiles
@@ -74,6 +75,7 @@ class Machine:
             port=PORT,
             **settings,
         )
+        world.checker.bookies[BookieId(self.config.identity)] = self.checker
         self.supervisor = asyncio.get_running_loop().create_task(self._supervise())
 
     @property
@@ -157,20 +159,24 @@ class Machine:
 class Client:
     """A process that uses ledgers."""
 
-    def __init__(self, world: "World", number: int, timeout_ms: int) -> None:
+    def __init__(
+        self, world: "World", number: int, timeout_ms: int, connect_timeout_ms: int
+    ) -> None:
         self.name = f"c{number}"
         self.world = world
         self.process = SimProcess(self.name, f"10.0.1.{number}")
         self.clock = SimClock(world.loop)
-        self.process.call(self._build, timeout_ms)
+        self.process.call(self._build, timeout_ms, connect_timeout_ms)
 
     ledgers: LedgerClient
     store: "MetadataStore"
 
-    def _build(self, timeout_ms: int) -> None:
+    def _build(self, timeout_ms: int, connect_timeout_ms: int) -> None:
         world = self.world
         self.store = world.metadata.open()
-        config = BookieClientConfig(connect_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+        config = BookieClientConfig(
+            connect_timeout_ms=connect_timeout_ms, request_timeout_ms=timeout_ms
+        )
         self.bookies = RegisteredBookies(self.store, config)
         self.ledgers = LedgerClient(
             self.store,

@@ -51,6 +51,8 @@ class MetadataFaults:
     """Answered as lost, and done up to `late_s` later."""
     late_s: float = 3.0
     down: bool = False
+    hold_writes: bool = False
+    """Writes wait at the service until `MetadataServer.release_writes`."""
 
 
 class MetadataServer:
@@ -65,12 +67,20 @@ class MetadataServer:
         self.observers: list[Callable[[str, Node | None], None]] = []
         """Told of every node that was made, changed or (None) deleted, at that moment."""
         self.sessions: dict[int, SimStore] = {}
+        self.held: list[_Request] = []
         self._connection, self.tree = open_tree(Path(":memory:"), START_MS)
         self._last_session = 0x1000
 
     def open(self) -> "SimStore":
         """Return a client with a new session. Call it as the process that uses it."""
         return SimStore(self)
+
+    def release_writes(self) -> None:
+        """Do the writes that were held, in their order."""
+        self.faults.hold_writes = False
+        held, self.held = self.held, []
+        for request in held:
+            request.arrive()
 
     def new_session(self, store: "SimStore") -> int:
         self._last_session += 1
@@ -246,7 +256,7 @@ class SimStore:
         answer: asyncio.Future[Any] = self._loop.create_future()
         fate = self._draw_fate(write=write)
         self._server.note(what, f"{path} {fate}".rstrip())
-        request = _Request(self, run, answer, fate, orphan is not None)
+        request = _Request(self, run, answer, fate, orphan is not None, write)
         self._loop.call_at(self._last_request_s, request.arrive, context=_NOBODY)
         return await answer
 
@@ -335,6 +345,7 @@ class _Request:
         answer: "asyncio.Future[Any]",
         fate: str,
         is_orphan: bool,
+        is_write: bool,
     ) -> None:
         self._store = store
         self._server = store._server
@@ -343,10 +354,14 @@ class _Request:
         self._answer = answer
         self._fate = fate
         self._is_orphan = is_orphan
+        self._is_write = is_write
 
     def arrive(self) -> None:
         """At the service: do it, lose it, or do it later."""
         server, store = self._server, self._store
+        if server.faults.hold_writes and self._is_write:
+            server.held.append(self)
+            return
         if not server.hears(store._process) or not store.alive_session(self._session_id):
             if store._process is None or store._process.alive:
                 store.answer(lambda: self._fail(server.rng.random() * 2))

@@ -14,6 +14,7 @@ from tests.sim.disk import DiskFaults
 from tests.sim.machine import Client, Machine
 from tests.sim.metadata import HOST, MetadataFaults
 from tests.sim.network import NetworkFaults
+from tests.sim.workload import Workload
 from tests.sim.world import World
 
 Fault = Callable[[], Coroutine[Any, Any, None]]
@@ -28,6 +29,7 @@ class Nemesis:
         world: World,
         *,
         replace_client: Callable[[Client], None],
+        workload: Workload,
         tolerance: int,
         beyond: bool,
     ) -> None:
@@ -35,6 +37,7 @@ class Nemesis:
         self.world = world
         self.rng = Random(f"{world.seed}/nemesis")
         self._replace_client = replace_client
+        self._workload = workload
         self._beyond = beyond
         self._damageable = (
             list(world.machines) if beyond else self.rng.sample(world.machines, tolerance)
@@ -64,6 +67,7 @@ class Nemesis:
             (3, self.clock_jump),
             (4, self.collect_garbage),
             (4, self.restart_cleanly),
+            (30, self.take_over),
         ]
         if self._damageable:
             kinds.append((6, self.flip_bit))
@@ -204,6 +208,26 @@ class Nemesis:
         )
         await self._for_a_while()
         self.world.network.faults = NetworkFaults()
+
+    async def take_over(self) -> None:
+        """Recover a ledger that is being written, with holes in everybody's ways to its bookies."""
+        rng, network = self.rng, self.world.network
+        model = self._workload.busy_ledger(rng)
+        if model is None:
+            return
+        ensemble = model.metadata.fragments[-1].ensemble
+        bookies = [m.host for m in self.world.machines if m.config.identity in ensemble]
+        writers = [c.process.host for c in self.world.clients if c.name == model.writer]
+        clients = rng.sample([c for c in self.world.clients if c.process.alive], rng.randint(1, 2))
+        for client in clients:
+            network.break_some(writers, bookies, rng)
+            network.break_some([client.process.host], bookies, rng)
+            await asyncio.sleep(rng.choice((0.0, 0.01, 0.3)) * rng.random())
+            self._workload.spawn_recovery(client, model, "take over")
+        for _ in range(rng.randint(0, 6)):
+            await asyncio.sleep(rng.choice((0.01, 0.1, 0.6)) * rng.random())
+            network.unblock_one(rng)
+        network.heal()
 
     # Disks
 

@@ -154,9 +154,35 @@ class SimNetwork:
         """Let nothing pass in one direction until `heal`."""
         self._blocked.add((source, target))
 
+    def unblock(self, source: str, target: str) -> None:
+        """Let pass in one direction again, also what waited."""
+        self._blocked.discard((source, target))
+        self._pump_stuck()
+
+    def break_some(self, clients: list[str], bookies: list[str], rng: Random) -> None:
+        """Block some ways between these, and break some connections."""
+        for client in clients:
+            for bookie in bookies:
+                if rng.random() < 0.3:
+                    self.block(client, bookie)
+                if rng.random() < 0.2:
+                    self.block(bookie, client)
+        for transport in self.connections():
+            between = transport.host in clients and transport.peer.host in bookies
+            if between and rng.random() < 0.2:
+                transport.reset()
+
+    def unblock_one(self, rng: Random) -> None:
+        """Let pass in one of the directions that are blocked."""
+        if self._blocked:
+            self.unblock(*rng.choice(sorted(self._blocked)))
+
     def heal(self) -> None:
         """Let everything pass again."""
         self._blocked.clear()
+        self._pump_stuck()
+
+    def _pump_stuck(self) -> None:
         stuck, self.stuck = self.stuck, {}
         for transport in stuck.values():
             transport.pump()

@@ -14,7 +14,7 @@ from tests.sim.workload import Workload
 from tests.sim.world import World, simulate
 
 QUORUMS = ((1, 1, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2), (3, 3, 2), (3, 3, 3), (4, 3, 2), (5, 3, 2))
-END_S = 300.0
+END_S = 3_600.0
 """Virtual time in which everything must be well again once all faults are healed."""
 
 
@@ -66,7 +66,7 @@ async def _story(world: World) -> None:
     possible = [quorum for quorum in QUORUMS if quorum[0] <= bookies]
     quorums = rng.sample(possible, min(len(possible), rng.randint(1, 3)))
     tolerance = min(ack for _, _, ack in quorums) - 1
-    world.network.spread_s = rng.choice((0.0, 0.0, 0.02, 0.3))
+    world.network.spread_s = rng.choice((0.0, 0.005, 0.05, 0.3))
     await world.start(bookies, draw_settings(rng))
     workload = Workload(world, quorums)
 
@@ -84,6 +84,7 @@ async def _story(world: World) -> None:
     nemesis = Nemesis(
         world,
         replace_client=replace_client,
+        workload=workload,
         tolerance=tolerance,
         beyond=rng.random() < 0.15,
     )

@@ -73,7 +73,7 @@ class Workload:
                 await self._write_one(client, rng, name)
             except CoreError as error:
                 self.world.trace(name, "writer failed", f"{type(error).__name__}")
-            await asyncio.sleep(3 * rng.random())
+            await asyncio.sleep(rng.random())
 
     async def _write_one(self, client: Client, rng: Random, name: str) -> None:
         world = self.world
@@ -85,6 +85,7 @@ class Workload:
         else:
             writer = await client.ledgers.create_ledger_adv(config, listener)
         listener.model = model = world.checker.ledgers[writer.ledger_id]
+        model.writer = client.name
         world.trace(name, "created", f"{writer.ledger_id} {config.ensemble_size}")
         await self._add_all(writer, model, rng, deferred=config.deferred_sync)
         fate = rng.random()
@@ -102,7 +103,7 @@ class Workload:
         *,
         deferred: bool,
     ) -> None:
-        ids = self._draw_ids(rng.choice((0, 1, 5, 20, 60)), rng, writer)
+        ids = self._draw_ids(rng.choice((0, 1, 5, 20, 60, 200)), rng, writer)
         burst = rng.choice((1, 1, 4, 20))
         think_s = rng.choice((0.0, 0.01, 0.1, 0.5))
         force_share = rng.choice((0.1, 0.5)) if deferred else rng.choice((0.0, 0.0, 0.1))
@@ -231,15 +232,20 @@ class Workload:
 
     async def _recoverer(self, client: Client, rng: Random, name: str) -> None:
         """Stop writers and fix the ends of ledgers at any moment, often two clients at once."""
+        mean_s = rng.choice((0.2, 1.5, 6.0))
         while not self.ended:
-            await asyncio.sleep(rng.choice((0.05, 0.5, 2.0)) * rng.random())
-            model = self._busy_ledger(rng)
+            await asyncio.sleep(2 * mean_s * rng.random())
+            model = self.busy_ledger(rng) if rng.random() < 0.9 else self._any_ledger(rng)
             if model is None:
                 continue
             if rng.random() < 0.4:
                 other = rng.choice([c for c in self.world.clients if c.process.alive])
-                other.process.spawn(self._guard(name, self._try_recover(other, model, name)), name)
+                self.spawn_recovery(other, model, name)
             await self._try_recover(client, model, name)
+
+    def spawn_recovery(self, client: Client, model: LedgerModel, name: str) -> None:
+        """Let a client recover a ledger, whatever comes of it."""
+        client.process.spawn(self._guard(name, self._try_recover(client, model, name)), name)
 
     async def _try_recover(self, client: Client, model: LedgerModel, name: str) -> None:
         self.world.trace(name, "recovers", model.ledger_id)
@@ -248,11 +254,11 @@ class Workload:
         except CoreError as error:
             self.world.trace(name, "recovery failed", f"{type(error).__name__}")
 
-    def _busy_ledger(self, rng: Random) -> LedgerModel | None:
-        """Return an open ledger whose writer is under way, if there is one."""
+    def busy_ledger(self, rng: Random) -> LedgerModel | None:
+        """Return an open ledger with entries, if there is one."""
         models = [m for m in self.world.checker.ledgers.values() if not m.deleted]
         busy = [m for m in models if not m.metadata.is_closed and m.pushed >= 0]
-        return rng.choice(busy) if busy and rng.random() < 0.8 else self._any_ledger(rng)
+        return rng.choice(busy) if busy else None
 
     async def recover(self, client: Client, model: LedgerModel) -> LedgerReader:
         """Recover a ledger; what comes out is what the metadata says from then on."""
@@ -289,7 +295,7 @@ class Workload:
     async def _check_one(self, client: Client, model: LedgerModel) -> None:
         checker = self.world.checker
         error: CoreError | None = None
-        for _ in range(12):
+        for _ in range(12 if checker.within_promise else 2):
             try:
                 reader = await self.recover(client, model)
                 position = 0

@@ -52,8 +52,9 @@ class World:
             while not all(machine.up for machine in self.machines):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
-    def new_client(self, timeout_ms: int = 1_000) -> Client:
-        client = Client(self, len(self.clients) + 1, timeout_ms)
+    def new_client(self, timeout_ms: int = 1_000, connect_timeout_ms: int | None = None) -> Client:
+        number = len(self.clients) + 1
+        client = Client(self, number, timeout_ms, connect_timeout_ms or timeout_ms)
         self.clients.append(client)
         return client
 
@@ -109,6 +110,7 @@ def simulate(seed: int, story: Story, *, show: bool = False) -> World:
             loop.close()
             for world in made:
                 world.drop()
+            gc.collect()
     checker = made[0].checker
     for bug in bugs:
         checker.fail(bug)
@@ -151,15 +153,14 @@ def _nothing_from_outside(bugs: list[str]) -> Iterator[None]:
     root.handlers[:] = [handler]
     root.setLevel(logging.ERROR)
     sys.unraisablehook = lambda _: None
-    gc.collect()
-    gc.disable()
     try:
-        yield
-    finally:
-        handler.bugs = []
         with warnings.catch_warnings():  # of coroutines that died before their first step
             warnings.simplefilter("ignore", RuntimeWarning)
             gc.collect()
+            gc.disable()
+            yield
+    finally:
+        handler.bugs = []
         gc.enable()
         sys.unraisablehook = hook
         root.handlers[:] = former
