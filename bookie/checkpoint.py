@@ -53,6 +53,8 @@ class Checkpointer:
         self._dirs = dirs
         self._indexes = indexes
         self._backups_max = journal_backups_max
+        self._written: dict[str, Mark] = {}
+        """Marks as all directories have them, once this process wrote them."""
 
     def run(self, plan: CheckpointPlan) -> Flushed:
         """Carry out one plan; return what is in the entry logs now."""
@@ -62,13 +64,17 @@ class Checkpointer:
         for ledger_id, header, locations in plan.ledgers:
             tables = (locations, flushed.tables.get(ledger_id))
             self._indexes.write(ledger_id, header, [table for table in tables if table])
-        directories = self._dirs.all
-        write_mark(self._files, directories, ENTRY_LOG_MARK, flushed.entry_log_mark)
+        self._write_mark(ENTRY_LOG_MARK, flushed.entry_log_mark)
         for index, mark in enumerate(plan.journal_marks):
-            write_mark(self._files, directories, journal_mark_name(index), mark)
+            self._write_mark(journal_mark_name(index), mark)
         for directory, mark in zip(self._journals, plan.journal_marks, strict=True):
             self._remove_journals(directory, mark)
         return flushed
+
+    def _write_mark(self, name: str, mark: Mark) -> None:
+        if self._written.get(name) != mark:
+            write_mark(self._files, self._dirs.all, name, mark)
+            self._written[name] = mark
 
     def _remove_journals(self, directory: Path, mark: Mark) -> None:
         ids = file_ids(self._files.names(directory), journal_format.SUFFIX)

@@ -401,6 +401,50 @@ def test_power_loss_at_any_step(tmp_path: Path, seed: int, journal_write_data: b
     run(last)
 
 
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_power_loss_at_every_step(tmp_path: Path, journal_write_data: bool) -> None:
+    """Every roll, flush and checkpoint, in two directories each, stopped at each of its steps."""
+
+    async def story(step: int | None) -> list[str]:
+        root = tmp_path / f"{step}"
+        load = _Load(random.Random(1))
+        changes = {
+            "journal_write_data": journal_write_data,
+            "preallocate_mb": 1,
+            "log_size_limit": 9_000,
+            "journal_max_size_mb": 0,
+            "journal_backups_max": 0,
+            "journal_directories": (root / "journal-a", root / "journal-b"),
+            "ledger_directories": (root / "ledgers-a", root / "ledgers-b"),
+        }
+        files = CrashFiles()
+        bookie = await open_small(root, files, **changes)
+        opened = len(files.steps)
+        files.stop_at = None if step is None else opened + step
+        for _ in range(2):
+            await load.run(bookie, 2)
+            waiting = [load.fence(bookie, LedgerId(20)), asyncio.ensure_future(bookie.checkpoint())]
+            await _settled(waiting, bookie.failed)
+            await asyncio.gather(*waiting[1:], return_exceptions=True)
+        try:
+            await bookie.close()
+        except OSError:
+            assert files.is_crashed
+        steps = files.steps[opened:]
+        files.lose_power(random.Random(step))
+        bookie = await open_small(root, **changes)
+        await load.check(bookie)
+        await bookie.close()
+        return steps
+
+    steps = run(functools.partial(story, None))
+    named = [".txn", ".log", ".idx", "entryLogMark", "lastMark", "lastMark.1"]
+    assert all(any(name in step for step in steps) for name in named)
+    assert any(step.startswith("remove") and ".txn" in step for step in steps)
+    for step in range(len(steps)):
+        run(functools.partial(story, step))
+
+
 def test_a_log_that_a_crash_left_without_header_is_made_again(tmp_path: Path) -> None:
     journals = tmp_path / "journal/current"
 
