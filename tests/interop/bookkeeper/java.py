@@ -137,16 +137,15 @@ class JavaBookie:
     """A bookie of Apache BookKeeper in a process of its own; its files outlive `kill`."""
 
     def __init__(
-        self, path: Path, uri: str, *, port: int | None = None, zk_timeout_ms: int = 2_000
+        self, path: Path, uri: str, *, port: int | None = None, settings: tuple[str, ...] = ()
     ) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
         self.port = port or free_port()
         self.bookie_id = f"127.0.0.1:{self.port}"
         self.conf = path / "bookie.conf"
-        self.conf.write_text(
-            _BOOKIE_CONF.format(port=self.port, uri=uri, path=path, zk_timeout_ms=zk_timeout_ms)
-        )
+        conf = _BOOKIE_CONF.format(port=self.port, uri=uri, path=path, zk_timeout_ms=2_000)
+        self.conf.write_text(conf + "\n".join(settings))
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:

@@ -5,7 +5,8 @@ LACs; where both refuse, the status alone (Java fills an answer's ids where ours
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,43 +16,36 @@ from protocol.bookkeeper.codec import decode_response, encode_request
 from protocol.bookkeeper.entry import pack_lac
 from protocol.bookkeeper.messages import (
     AddRequest,
-    AuthRequest,
-    BatchReadRequest,
-    BookieInfoRequest,
     BookieInfoResponse,
-    ForceLedgerRequest,
-    ListEntriesRequest,
     ListEntriesResponse,
-    ReadLacRequest,
-    ReadRequest,
     ReadResponse,
-    Request,
     Response,
-    StartTlsRequest,
     StatusCode,
     WriteLacRequest,
 )
-from protocol.bookkeeper.schema import MESSAGES
 from protocol.bookkeeper.v2_answers import decode_response as decode_v2
 from protocol.bookkeeper.v2_requests import encode_request as encode_v2
 from protocol.bookkeeper.v2_requests import is_v2
 from protocol.ids import LedgerId
 from tests.interop.bookkeeper.java import JavaBookie
 from tests.interop.bookkeeper.ours import OurBookie, run
+from tests.interop.bookkeeper.talks import (
+    DIFFERENT,
+    READ_ONLY,
+    READ_ONLY_V2,
+    V2,
+    V3,
+    L,
+    Talk,
+)
 from tests.unit.bookie.tcp import Wire
-from tests.unit.bookie.world import DIGEST, KEY, OTHER_KEY, entry_body
+from tests.unit.bookie.world import DIGEST
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.java,
     pytest.mark.xdist_group("bookkeeper"),
 ]
-L = LedgerId(0)
-"""Stands for the ledger of the case."""
-OTHER = LedgerId(1)
-NEGATIVE = LedgerId(-7)
-ZERO_KEY = bytes(20)
-MANY = 1 << 20
 CLOSED = "closed"
 
 
@@ -62,9 +56,18 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pair(uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    yield from _running(uri, tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="module")
+def read_only_pair(uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    yield from _running(uri, tmp_path_factory.mktemp("pair"), "forceReadOnlyBookie=true")
+
+
+def _running(uri: str, path: Path, *settings: str) -> Iterator[Pair]:
     pair = Pair(
-        JavaBookie(tmp_path_factory.mktemp("java-bookie"), uri),
-        OurBookie(tmp_path_factory.mktemp("ours"), uri),
+        JavaBookie(path / "java", uri, settings=settings),
+        OurBookie(path / "ours", uri, settings=settings),
     )
     try:
         pair.java.start()
@@ -73,181 +76,6 @@ def pair(uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     finally:
         pair.java.stop()
         pair.ours.stop()
-
-
-# ---- requests, of ledger L
-
-
-def add(
-    entry_id: int, key: bytes = KEY, *, lac: int = -1, cut: int | None = None, **more: Any
-) -> AddRequest:
-    return AddRequest(L, entry_id, key, (entry_body(L, entry_id, b"payload", lac)[:cut],), **more)
-
-
-def read(entry_id: int, **more: Any) -> ReadRequest:
-    return ReadRequest(L, entry_id, **more)
-
-
-def fence(entry_id: int = -1, key: bytes = KEY, **more: Any) -> ReadRequest:
-    return ReadRequest(L, entry_id, True, key, **more)
-
-
-def poll(previous: int, timeout_ms: int | None = None, entry_id: int = -1) -> ReadRequest:
-    return read(entry_id, previous_lac=previous, timeout_ms=timeout_ms, piggyback=True)
-
-
-def wait_then_read(entry_id: int, previous: int, timeout_ms: int | None = None) -> ReadRequest:
-    return read(entry_id, previous_lac=previous, timeout_ms=timeout_ms)
-
-
-def lac(entry_id: int, key: bytes = KEY, body: bytes | None = None) -> WriteLacRequest:
-    return WriteLacRequest(
-        L, entry_id, key, pack_lac(L, entry_id, DIGEST) if body is None else body
-    )
-
-
-def batch(first: int, count: int = 0, size: int = MANY, key: bytes | None = None) -> Request:
-    return BatchReadRequest(L, first, count, size, key is not None, key or b"")
-
-
-def outer(version: int, operation: int, **fields: Any) -> bytes:
-    message = MESSAGES["Request"](**fields)
-    message.header.version, message.header.operation, message.header.txnId = version, operation, 1
-    data: bytes = message.SerializePartialToString()
-    return data
-
-
-def v2_frame(version: int, opcode: int, size: int) -> bytes:
-    return bytes((version, opcode, 0, 0)) + bytes(size)
-
-
-LAST_LAC, LIST, FORCE = ReadLacRequest(L), ListEntriesRequest(L), ForceLedgerRequest(L)
-READ_MESSAGE = MESSAGES["ReadRequest"](ledgerId=1, entryId=0)
-ENTRY = len(entry_body(L, 0, b"payload")) + 4
-"""Bytes of an entry in a batch."""
-
-Talk = Sequence[Request | bytes]
-V3: dict[str, Talk] = {
-    "life": (
-        *(add(0), add(1, lac=0), read(0), read(1), read(2), read(-1), LAST_LAC, lac(1), LAST_LAC),
-        *(read(0), LIST, FORCE),
-    ),
-    "fencing": (
-        *(add(0), fence(), add(1), add(1, recovery=True), read(1), fence(0), fence(9), lac(0)),
-        LAST_LAC,
-    ),
-    "fence-of-a-new-ledger": (
-        *(fence(), read(-1), read(0), add(0), add(0, recovery=True), read(0)),
-    ),
-    "keys": (
-        *(add(0, OTHER_KEY), add(1), fence(), fence(key=b""), lac(0), add(1, OTHER_KEY)),
-        fence(key=OTHER_KEY),
-    ),
-    "a-short-key": (add(0, b"k"), add(1), fence(key=b"k")),
-    "an-empty-key": (add(0, b""), add(0), add(1, b"")),
-    "a-zero-key": (add(0, ZERO_KEY), add(1)),
-    "entry-minus-1": (add(-1), read(-1)),
-    "entry-minus-2": (add(-2),),
-    "entry-2-to-31-less-1": (add(2**31 - 1), read(2**31 - 1), read(-1)),
-    "entry-2-to-31": (add(2**31), read(2**31)),
-    "no-body": (add(0, cut=0),),
-    "body-of-15-bytes": (add(0, cut=15),),
-    "body-of-23-bytes": (add(0, cut=23),),
-    "body-of-24-bytes": (add(0, cut=24), read(0), read(-1)),
-    "body-of-another-ledger": (
-        AddRequest(L, 0, KEY, (entry_body(OTHER, 5, b"payload"),)),
-        read(0),
-    ),
-    "read-beyond": (add(0), read(2**62)),
-    "unknown-ledger": (read(0), read(-1), LAST_LAC, LIST, FORCE, poll(-1), poll(-1, 50)),
-    "explicit-lac-only": (lac(3), LAST_LAC, read(-1), read(0), poll(-1), add(0, OTHER_KEY)),
-    "explicit-lac-backwards": (add(0), lac(3), lac(2), LAST_LAC),
-    "explicit-lac-refused": (add(0), lac(3, OTHER_KEY), lac(3, body=b"short"), LAST_LAC),
-    "explicit-lac-not-its-own": (add(0), lac(3, body=bytes(24))),
-    "polls": (
-        *(add(0), poll(-1), add(1, lac=0), poll(-1), poll(0), poll(0, 30), poll(5), poll(5, -3)),
-        *(poll(-1, entry_id=0), wait_then_read(1, -1), wait_then_read(1, 0, 30)),
-        wait_then_read(7, 0, 30),
-    ),
-    "poll-of-another-bookies-entry": (add(2, lac=1), poll(-1), poll(0), poll(0, 30)),
-    "poll-of-a-fenced-ledger": (add(0), fence(), poll(-1, 200), poll(5, 200)),
-    "poll-that-fences": (add(0), fence(0, previous_lac=5, timeout_ms=100), add(1)),
-    "piggyback-without-a-lac": (add(0), read(-1, piggyback=True)),
-    "deferred-sync": (add(0, write_flags=1), FORCE, read(0), add(1, write_flags=77), read(1)),
-    "same-entry-twice": (add(0), add(0), read(0)),
-    "same-entry-with-another-lac": (add(0), add(0, lac=5), read(0)),
-    "gaps": (add(5), add(3), read(-1), read(4), LIST, LAST_LAC),
-    "recovery-of-a-new-ledger": (add(0, recovery=True), read(0)),
-    "bookie-info": tuple(BookieInfoRequest(bits) for bits in (None, 0, 1, 2, 3, 4)),
-    "auth": (AuthRequest("some-plugin", b"hello"), add(0)),
-    "tls": (StartTlsRequest(), add(0)),
-    "version-1": (outer(1, 1, readRequest=READ_MESSAGE), add(0)),
-    "version-2": (outer(2, 6, readRequest=READ_MESSAGE), add(0)),
-    "version-4": (outer(4, 1, readRequest=READ_MESSAGE),),
-    "operation-3": (outer(3, 3, readRequest=READ_MESSAGE), add(0)),
-    "operation-12": (outer(3, 12, readRequest=READ_MESSAGE), add(0)),
-    "operation-77": (outer(3, 77, readRequest=READ_MESSAGE),),
-    "add-without-a-message": (outer(3, 2), add(0)),
-    "read-lac-without-a-message": (outer(3, 7), add(0)),
-    "missing-field": (outer(3, 1, readRequest=MESSAGES["ReadRequest"](ledgerId=1)),),
-    "junk": (b"\x0a\x01\x02\x03",),
-    "text": (b"GET / HTTP/1.1",),
-    "empty-frame": (b"",),
-}
-V2: dict[str, Talk] = {
-    "life": (add(0), add(1, lac=0), read(0), read(1), read(2), read(-1)),
-    "batches": (
-        *(add(0), add(1), batch(0), batch(0, 1), batch(1, -4), batch(0, 0, 0), batch(0, 0, -9)),
-        *(batch(0, 5, 36 + ENTRY), batch(0, 5, 36 + 2 * ENTRY), batch(0, 5, 35 + 2 * ENTRY)),
-        *(batch(5), batch(-1, 1)),
-    ),
-    "batch-of-the-last-entry-and-more": (add(0), add(1), batch(-1)),
-    "batch-of-an-unknown-ledger": (batch(0), batch(-1)),
-    "batches-that-fence": (
-        *(add(0), batch(0, key=OTHER_KEY), batch(0, key=KEY), add(1), batch(7, key=KEY)),
-    ),
-    "fencing": (
-        *(add(0), fence(), add(1), add(1, recovery=True, priority=100), read(1), fence(0)),
-        fence(9),
-    ),
-    "fence-of-a-new-ledger": (fence(), read(0), add(0)),
-    "keys": (add(0, OTHER_KEY), add(1), fence(), add(1, OTHER_KEY)),
-    "unknown-ledger": (read(0), read(-1)),
-    "entry-minus-2": (add(-2),),
-    "auth": (AuthRequest("some-plugin", b"hello"), add(0)),
-    **{f"opcode-{opcode}": (v2_frame(2, opcode, 60),) for opcode in (0, 4, 5, 6, 8, 255)},
-    **{f"version-3-opcode-{opcode}": (v2_frame(3, opcode, 60),) for opcode in (1, 2, 7)},
-    "version-1": (v2_frame(1, 2, 60),),
-    "short-add": (v2_frame(2, 1, 35),),
-    "short-read": (v2_frame(2, 2, 15),),
-    "short-fence": (b"\x02\x02\x00\x01" + bytes(35),),
-    "short-batch": (v2_frame(2, 7, 35),),
-    "short-header": (b"\x02\x01",),
-    "auth-of-junk": (b"\x02\x03\x00\x00\xff\xff",),
-    "v3-after-v2": (read(0), b"".join(encode_request(1, read(0)))[4:]),
-    "unknown-flags": (b"\x02\x02\xff\xf8" + bytes(7) + b"\x09" + bytes(8),),
-}
-
-DIFFERENT: dict[str, str] = {
-    "v3-an-empty-key": "an empty key owns nothing here",
-    "v3-a-zero-key": "a key of zeros stands for one that is not known yet",
-    "v3-entry-minus-1": "Java stores what nobody can read",
-    "v3-entry-minus-2": "Java stores what nobody can read",
-    "v2-entry-minus-2": "Java stores what nobody can read",
-    "v3-entry-2-to-31": "an index file's end, see bookie/DESIGN.md, Limits",
-    "v3-body-of-another-ledger": "Java goes by the body's ids, whatever the request says",
-    "v3-explicit-lac-only": "Java answers EIO to READ_LAC, with the packet in it",
-    "v3-explicit-lac-backwards": "Java keeps the last packet, not the highest LAC",
-    "v3-explicit-lac-not-its-own": "Java stores any packet",
-    "v3-piggyback-without-a-lac": "Java ignores the flag",
-    "v3-same-entry-with-another-lac": "Java's memtable keeps the first copy; both are right",
-    "v3-version-4": "Java closes on numbers that its enums do not have; EBADVERSION here",
-    "v3-operation-77": "Java closes on numbers that its enums do not have; EBADREQ here",
-    "v3-read-lac-without-a-message": "Java takes ledger 0",
-    "v2-batch-of-the-last-entry-and-more": "Java goes on at entry 0",
-    "v2-version-1": "of before 2011; closed here",
-}
-"""Why the answers of a case are not the same, there and here."""
 
 
 async def play(port: int, talk: Talk, ledger_id: LedgerId, *, in_v2: bool) -> list[Any]:
@@ -313,22 +141,40 @@ def without_clocks(response: Response) -> Response:
     return response
 
 
-CASES = [("v3", name) for name in V3] + [("v2", name) for name in V2]
+def named(v3: dict[str, Talk], v2: dict[str, Talk]) -> dict[str, Talk]:
+    both = {f"v3-{name}": talk for name, talk in v3.items()}
+    return both | {f"v2-{name}": talk for name, talk in v2.items()}
 
 
-@pytest.mark.parametrize(("protocol", "name"), CASES, ids=[f"{p}-{n}" for p, n in CASES])
-def test_the_same_answers(pair: Pair, protocol: str, name: str) -> None:
-    talk = (V3 if protocol == "v3" else V2)[name]
-    ledger_id = LedgerId(1000 + CASES.index((protocol, name)))
-    in_v2 = protocol == "v2"
+CASES = named(V3, V2)
+READ_ONLY_CASES = named(READ_ONLY, READ_ONLY_V2)
+
+
+def both_play(pair: Pair, cases: dict[str, Talk], name: str) -> tuple[list[Any], list[Any]]:
+    """Return the outcomes, Java's and ours."""
+    ledger_id = LedgerId(1000 + list(cases).index(name))
+    in_v2 = name.startswith("v2")
 
     async def story() -> tuple[list[Any], list[Any]]:
-        java = await play(pair.java.port, talk, ledger_id, in_v2=in_v2)
-        ours = await play(pair.ours.port, talk, ledger_id, in_v2=in_v2)
+        java = await play(pair.java.port, cases[name], ledger_id, in_v2=in_v2)
+        ours = await play(pair.ours.port, cases[name], ledger_id, in_v2=in_v2)
         return java, ours
 
     java, ours = run(story)
-    if f"{protocol}-{name}" in DIFFERENT:
-        assert ours != java, f"now the same: {DIFFERENT[f'{protocol}-{name}']}"
+    return java, ours
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_answers(pair: Pair, name: str) -> None:
+    java, ours = both_play(pair, CASES, name)
+    if name in DIFFERENT:
+        assert ours != java, f"now the same: {DIFFERENT[name]}"
     else:
         assert ours == java
+
+
+@pytest.mark.parametrize("name", READ_ONLY_CASES)
+def test_the_same_answers_of_read_only_bookies(read_only_pair: Pair, name: str) -> None:
+    java, ours = both_play(read_only_pair, READ_ONLY_CASES, name)
+    assert ours == java
+    assert java[0] == StatusCode.EREADONLY.name or "rest" in name
