@@ -5,9 +5,11 @@ import functools
 import os
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from bookie import entry_log_format
 from bookie.app import OpenBookie
@@ -17,7 +19,7 @@ from core.errors import CorruptData
 from core.runtime.files import SystemFiles
 from protocol.bookkeeper.entry import pack_lac
 from protocol.bookkeeper.messages import ReadLacRequest, StatusCode, WriteLacRequest
-from protocol.ids import LedgerId
+from protocol.ids import Buffer, LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.world import (
     DIGEST,
@@ -463,21 +465,45 @@ def test_a_log_that_a_crash_left_without_header_is_made_again(tmp_path: Path) ->
     run(story)
 
 
-def test_nothing_is_acknowledged_after_a_failed_write(tmp_path: Path) -> None:
-    class Failing(SystemFiles):
-        broken = False
+class _Failing(SystemFiles):
+    """Syncs fail while `broken`; all calls that change a file are counted from then on."""
 
-        def sync(self, fd: int) -> None:
-            if self.broken:
-                raise OSError("the disk is gone")
-            super().sync(fd)
+    def __init__(self) -> None:
+        self.broken = False
+        self.failed_syncs = 0
+        self.syncs_later = 0
+        self.writes_later = 0
+
+    @override
+    def sync(self, fd: int) -> None:
+        if self.broken:
+            self.failed_syncs += 1
+            raise OSError("the disk is gone")
+        self.syncs_later += self.failed_syncs > 0
+        super().sync(fd)
+
+    @override
+    def write_at(self, fd: int, parts: Sequence[Buffer], position: int) -> None:
+        self.writes_later += self.failed_syncs > 0
+        super().write_at(fd, parts, position)
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+@pytest.mark.parametrize("what", ["adds", "fence"])
+def test_nothing_is_acknowledged_after_a_failed_write(
+    tmp_path: Path, journal_write_data: bool, what: str
+) -> None:
+    """The sync that failed is not retried, and nothing is written or synced after it."""
 
     async def story() -> None:
-        files = Failing()
-        bookie = await open_small(tmp_path, files)
+        files = _Failing()
+        bookie = await open_small(tmp_path, files, journal_write_data=journal_write_data)
         assert (await ask(bookie, add(L1, 0))).status is EOK
         files.broken = True
-        lost = [ask(bookie, add(L1, i)) for i in range(1, 4)]
+        if what == "adds":
+            lost = [ask(bookie, add(L1, i)) for i in range(1, 4)]
+        else:
+            lost = [ask(bookie, fence(L1))]
         error = await bookie.failed
         assert "the disk is gone" in str(error)
         files.broken = False
@@ -485,5 +511,28 @@ def test_nothing_is_acknowledged_after_a_failed_write(tmp_path: Path) -> None:
         assert (await ask(bookie, read(L1, 0))).status is StatusCode.EIO
         await bookie.close()
         assert not any(f.done() for f in lost)
+        assert (files.failed_syncs, files.syncs_later, files.writes_later) == (1, 0, 0)
+
+    run(story)
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_a_checkpoint_that_cannot_be_synced_ends_the_bookie(
+    tmp_path: Path, journal_write_data: bool
+) -> None:
+    async def story() -> None:
+        files = _Failing()
+        bookie = await open_small(tmp_path, files, journal_write_data=journal_write_data)
+        assert (await ask(bookie, add(L1, 0))).status is EOK
+        files.broken = True
+        with pytest.raises(OSError, match="the disk is gone"):
+            await bookie.checkpoint()
+        assert bookie.failed.done()
+        files.broken = False
+        await bookie.close()
+        assert (files.failed_syncs, files.syncs_later, files.writes_later) == (1, 0, 0)
+        bookie = await open_small(tmp_path, journal_write_data=journal_write_data)
+        assert (await ask(bookie, read(L1, 0))).status is EOK
+        await bookie.close()
 
     run(story)
