@@ -101,7 +101,13 @@ class EntryAdder:
         self._clients = {bookie: bookies.client(bookie) for bookie in ensemble}
         self._flags = WriteFlag.DEFERRED_SYNC.value if options.deferred_sync else 0
         self.forced_lac: EntryId | None = NO_ENTRY if options.deferred_sync else None
-        """The LAC that entries tell of a ledger with deferred sync; None: the confirmed one."""
+        """The LAC that entries tell instead of the confirmed one; None: that one.
+
+        With deferred sync: what was forced. In recovery: what the writer confirmed, because until
+        the end is fixed another recoverer may close the ledger before what this one adds again.
+        """
+        if self._recovery:
+            self.forced_lac = self.last_add_pushed
         self._pending: deque[tuple[int, AddRequest]] = deque()
         """(cumulative length, request) of each unconfirmed entry: another bookie may need it."""
         self._failing: set[BookieId] = set()

@@ -5,7 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from core.errors import BookieUnavailable, CoreError, EntryNotFound, LedgerNotFound
+from core.errors import (
+    BookieUnavailable,
+    CoreError,
+    EntryNotFound,
+    LedgerNotFound,
+    Unavailable,
+)
 from core.ledger.config import LedgerConfig
 from core.ledger.reader import LedgerReader
 from core.ledger.writer import LedgerWriter
@@ -21,8 +27,9 @@ from protocol.bookkeeper.messages import (
 )
 from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie
 from tests.unit.core.ledger.fast_world import FastWorld, run_fast
+from tests.unit.core.ledger.memory_store import no_outage
 from tests.unit.core.ledger.test_speculative_reads import now_s, opened, texts, written
-from tests.unit.core.ledger.world import REPLICATED, SINGLE, STRIPED, settle
+from tests.unit.core.ledger.world import REPLICATED, SINGLE, STRIPED, Listener, settle
 
 Waiting = asyncio.Task[tuple[int, Entry | None]]
 
@@ -322,6 +329,32 @@ def test_lost_session_only_means_another_look() -> None:
         await added(writer, 3)
         _, entry = await waiting
         assert entry is not None
+
+    run_fast(story)
+
+
+def test_what_recovery_found_is_hidden_until_the_end_is_fixed() -> None:
+    """Until then another recoverer may close the ledger before it."""
+
+    async def story(world: FastWorld) -> None:
+        writer = await world.client.create_ledger(REPLICATED, Listener())
+        for i in range(6):
+            writer.add((b"%d" % i,))  # at once: none tells that another one is confirmed
+        await writer._adder.drained()
+        writer.abort()
+        reader, _ = await opened(world, writer)
+        outages = iter(["", *["lost request"] * 100])
+        world.store.outage = lambda: next(outages)
+        with pytest.raises(Unavailable):
+            await world.new_client().open_ledger(writer.ledger_id, recover=True)
+        assert any(
+            isinstance(r, AddRequest) and r.recovery for b in world.bookies for r in b.requests
+        )
+        assert await reader.read_last_confirmed() == -1
+        assert await wait_for(reader, 0, 100) == (-1, None)
+        world.store.outage = no_outage
+        await world.new_client().open_ledger(writer.ledger_id, recover=True)
+        assert await reader.read_last_confirmed() == 5
 
     run_fast(story)
 
