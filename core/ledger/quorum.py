@@ -37,6 +37,7 @@ class WriteQuorumTracker:
         self.frozen = False
         """An ensemble change is in flight: nothing is confirmed until it is installed."""
         self._acks: dict[EntryId, set[BookieId]] = {}
+        """Members of the entry's present write set only."""
         self._failures: dict[EntryId, set[BookieId]] = {}
 
     def begin_add(self, entry_id: EntryId) -> tuple[BookieId, ...]:
@@ -51,6 +52,8 @@ class WriteQuorumTracker:
         if not self.lac < entry_id <= self.last_add:
             return _NOTHING  # a late one of a confirmed entry is normal
         schedule = self.schedule
+        if bookie not in schedule.write_bookies(entry_id):
+            return _NOTHING  # it was replaced
         acks = self._acks.get(entry_id)
         if acks is None:
             if (
@@ -58,11 +61,12 @@ class WriteQuorumTracker:
                 and self._rule is None
                 and entry_id == self.lac + 1
                 and not self.frozen
-                and bookie in schedule.write_bookies(entry_id)
             ):
                 return self._confirm_alone(entry_id)
             acks = self._acks[entry_id] = set()
         acks.add(bookie)
+        if entry_id != self.lac + 1:
+            return _NOTHING  # one before it waits
         return self._confirm()
 
     def on_failure(self, entry_id: EntryId, bookie: BookieId) -> bool:
@@ -72,6 +76,8 @@ class WriteQuorumTracker:
         """
         if not self.lac < entry_id <= self.last_add:
             return False
+        if bookie not in self.schedule.write_bookies(entry_id):
+            return False  # it was replaced
         self._failures.setdefault(entry_id, set()).add(bookie)
         return self._is_out_of_reach(entry_id)
 
@@ -94,9 +100,9 @@ class WriteQuorumTracker:
         Acknowledgements of replaced bookies stop counting, because the entries above the LAC belong
         to the new fragment, which readers will ask; those of bookies that stayed keep counting.
         """
-        replaced = set(self.schedule.ensemble) - set(schedule.ensemble)
-        for answered in (*self._acks.values(), *self._failures.values()):
-            answered.difference_update(replaced)
+        for answers in (self._acks, self._failures):
+            for entry_id, answered in answers.items():
+                answered.intersection_update(schedule.write_bookies(entry_id))
         self.schedule = schedule
         self.frozen = False
         return self._confirm()
@@ -137,9 +143,4 @@ class WriteQuorumTracker:
 
     def _is_acked(self, entry_id: EntryId) -> bool:
         acks = self._acks.get(entry_id)
-        if acks is None:
-            return False
-        write_set = self.schedule.write_bookies(entry_id)
-        if self._rule is not None:
-            return self._suffice([bookie for bookie in write_set if bookie in acks])
-        return sum(bookie in acks for bookie in write_set) >= self.schedule.ack_quorum
+        return acks is not None and self._suffice(acks)

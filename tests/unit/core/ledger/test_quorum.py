@@ -26,10 +26,18 @@ class Oracle:
         self.lac = -1
         self.frozen = False
 
+    def write_set(self, entry: int) -> set[BookieId]:
+        return {self.ensemble[(entry + i) % len(self.ensemble)] for i in range(self.w)}
+
+    def ack(self, entry: int, bookie: BookieId) -> None:
+        if bookie in self.write_set(entry):  # else it was replaced, or never asked
+            self.acks.add((entry, bookie))
+        self.advance()
+
     def advance(self) -> None:
         while not self.frozen and self.lac + 1 < self.added:
             entry = self.lac + 1
-            write_set = {self.ensemble[(entry + i) % len(self.ensemble)] for i in range(self.w)}
+            write_set = self.write_set(entry)
             if len([b for b in write_set if (entry, b) in self.acks]) < self.a:
                 break
             self.lac = entry
@@ -37,7 +45,7 @@ class Oracle:
     def stuck(self) -> bool:
         """Some entry that waits has too few bookies left that did not fail it."""
         for entry in range(self.lac + 1, self.added):
-            write_set = {self.ensemble[(entry + i) % len(self.ensemble)] for i in range(self.w)}
+            write_set = self.write_set(entry)
             failed = {b for b in write_set if (entry, b) in self.failures}
             if failed and len(write_set - failed) < self.a:
                 return True
@@ -81,12 +89,11 @@ def test_tracker_equals_the_oracle(data: st.DataObject) -> None:
             entry = data.draw(st.integers(max(0, oracle.lac - 1), oracle.added - 1))
             bookie = data.draw(st.sampled_from(names(*range(spare))))
             confirmed = tracker.on_ack(entry, bookie)
-            oracle.acks.add((entry, bookie))
-            oracle.advance()
+            oracle.ack(entry, bookie)
         elif step == "fail" and oracle.added:
             entry = data.draw(st.integers(0, oracle.added - 1))
             bookie = data.draw(st.sampled_from(oracle.ensemble))
-            if entry > oracle.lac:
+            if entry > oracle.lac and bookie in oracle.write_set(entry):
                 oracle.failures.add((entry, bookie))
             assert not tracker.on_failure(entry, bookie) or oracle.stuck()
         elif step == "freeze":
