@@ -1,6 +1,7 @@
 """A real ZooKeeper for tests: one small JVM per test process, on a free port of 127.0.0.1."""
 
 import os
+import re
 import select
 import signal
 import socket
@@ -35,10 +36,13 @@ _roots = count()
 class ZooKeeperServer:
     """One ZooKeeper. Its data outlives `kill` and `restart`; sessions expire to within 200 ms."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *, number: int = 0, peers: str = "", port: int = 0) -> None:
+        """`number`, `peers`, `port`: its place in an ensemble; see `Ensemble`."""
         self._data = data
+        self._number = number
+        self._peers = peers
         self._child: subprocess.Popen[bytes] | None = None
-        self.port = 0
+        self.port = port
 
     @property
     def hosts(self) -> str:
@@ -53,15 +57,14 @@ class ZooKeeperServer:
 
     def start(self) -> Self:
         """Start it and return once it serves; the port is chosen at the first start."""
-        self._data.mkdir(parents=True, exist_ok=True)
         if self.port:
-            self._launch(self.port)
-            assert self._is_serving(), self._log()
+            self.launch()
+            assert self.is_serving(), self._log()
             return self
         for _ in range(PORT_ATTEMPTS_MAX):
             port = free_port()
             self._launch(port)
-            if self._is_serving(port):
+            if self.is_serving(port):
                 self.port = port
                 return self
             self.kill()
@@ -107,9 +110,23 @@ class ZooKeeperServer:
             client.stop()
             client.close()
 
+    @property
+    def mode(self) -> str:
+        """leader, follower or standalone; empty when it does not serve."""
+        found = re.search(rb"Mode: (\w+)", _ask(self.port, b"srvr"))
+        return found[1].decode() if found else ""
+
+    def launch(self) -> None:
+        """Start it on its port and do not wait: alone, a server of an ensemble does not serve."""
+        self._launch(self.port)
+
     def _launch(self, port: int) -> None:
+        self._data.mkdir(parents=True, exist_ok=True)
         config = self._data / "zoo.cfg"
-        config.write_text(_CONFIG.format(port=port, data=self._data / "data"))
+        config.write_text(_CONFIG.format(port=port, data=self._data / "data") + self._peers)
+        if self._peers:
+            (self._data / "data").mkdir(parents=True, exist_ok=True)
+            (self._data / "data" / "myid").write_text(str(self._number))
         with (self._data / "log").open("ab") as log:
             self._child = subprocess.Popen(
                 [
@@ -126,7 +143,8 @@ class ZooKeeperServer:
                 stderr=log,
             )
 
-    def _is_serving(self, port: int = 0) -> bool:
+    def is_serving(self, port: int = 0) -> bool:
+        """Wait until it serves, and say whether it does."""
         assert self._child is not None
         deadline = monotonic() + READY_WITHIN_S
         while monotonic() < deadline and self._child.poll() is None:
@@ -141,6 +159,41 @@ class ZooKeeperServer:
 
     def _log(self) -> str:
         return (self._data / "log").read_text(errors="replace")
+
+
+class Ensemble:
+    """Three ZooKeepers that elect a leader; any two of them serve."""
+
+    def __init__(self, folder: Path) -> None:
+        numbers = range(1, 4)
+        lines = [f"server.{n}=127.0.0.1:{free_port()}:{free_port()}" for n in numbers]
+        peers = "\n".join(("initLimit=25", "syncLimit=15", *lines, ""))
+        self.servers = [
+            ZooKeeperServer(folder / f"{n}", number=n, peers=peers, port=free_port())
+            for n in numbers
+        ]
+
+    @property
+    def hosts(self) -> str:
+        """Where clients connect."""
+        return ",".join(server.hosts for server in self.servers)
+
+    def start(self) -> Self:
+        """Start all and return once they have a leader."""
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            assert server.is_serving()
+        return self
+
+    def leader(self) -> ZooKeeperServer:
+        """Return the server that leads now."""
+        return next(server for server in self.servers if server.mode == "leader")
+
+    def stop(self) -> None:
+        """End all. Idempotent."""
+        for server in self.servers:
+            server.stop()
 
 
 def _ask(port: int, word: bytes) -> bytes:
