@@ -93,9 +93,17 @@ class BookieRegistration:
             await self._make_so()
 
     async def set_read_only(self, value: bool) -> None:  # noqa: FBT001 - as it is spoken
-        """Change the mode: the new node comes before the old one goes. Errors: as `register`."""
-        if value != self._read_only:
+        """Change the mode: the new node comes before the old one goes.
+
+        Errors: as `register`; the change is then tried again and again behind the caller's back.
+        """
+        if value == self._read_only:
+            return
+        try:
             await self.register(read_only=value)
+        except CoreError:
+            self._start_retrying()
+            raise
 
     async def close(self) -> None:
         """Sign off, within `SIGN_OFF_S`. Idempotent.
@@ -115,10 +123,13 @@ class BookieRegistration:
     def _on_session(self, event: SessionEvent) -> None:
         if event is SessionEvent.NEW_SESSION:
             self.metrics.registered = 0
-        if event is SessionEvent.LOST or self._read_only is None or self._is_retrying:
-            return
-        self._is_retrying = True
-        self._tasks.start(self._register_again(), "register again")
+        if event is not SessionEvent.LOST:
+            self._start_retrying()
+
+    def _start_retrying(self) -> None:
+        if self._read_only is not None and not self._is_retrying:
+            self._is_retrying = True
+            self._tasks.start(self._register_again(), "register again")
 
     async def _register_again(self) -> None:
         """Make the node again until it is there; the pauses bound the load, not the time."""

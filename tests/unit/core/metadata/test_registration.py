@@ -224,6 +224,37 @@ def test_no_cluster_there_is_told(zookeeper: ZooKeeperServer) -> None:
     run(story)
 
 
+def test_change_of_mode_that_failed_follows_by_itself(
+    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with cluster(zookeeper) as at:
+            monkeypatch.setattr(registration_module, "RETRY_S_FIRST", 0.01)
+            registration = at.registration()
+            await registration.register(read_only=False)
+            fail_creates(at.store, monkeypatch, times=3)
+            with pytest.raises(Unavailable):
+                await registration.set_read_only(True)
+            await at.appeared(READ_ONLY)
+            await registration.close()
+            assert await at.registered() == (False, False)
+
+    run(story)
+
+
+def fail_creates(store: ZookeeperStore, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    real, failing = store.create, times
+
+    async def create(*arguments: Any, **options: Any) -> str:
+        nonlocal failing
+        if failing:
+            failing -= 1
+            raise Unavailable("no answer")
+        return await real(*arguments, **options)
+
+    monkeypatch.setattr(store, "create", create)
+
+
 def test_registering_again_goes_on_until_the_store_takes_it(
     zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,16 +263,7 @@ def test_registering_again_goes_on_until_the_store_takes_it(
             monkeypatch.setattr(registration_module, "RETRY_S_FIRST", 0.01)
             registration = at.registration()
             await registration.register(read_only=False)
-            real, failing = at.store.create, 3
-
-            async def create(*arguments: Any, **options: Any) -> str:
-                nonlocal failing
-                if failing:
-                    failing -= 1
-                    raise Unavailable("no answer")
-                return await real(*arguments, **options)
-
-            monkeypatch.setattr(at.store, "create", create)
+            fail_creates(at.store, monkeypatch, times=3)
             log = SessionLog(at.store)
             await expire(zookeeper, at.store)
             await log.until(SessionEvent.NEW_SESSION)
