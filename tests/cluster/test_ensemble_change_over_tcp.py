@@ -1,6 +1,7 @@
 """Real bookies die by kill -9 under ledgers over TCP: writes go on, nothing confirmed is lost."""
 
 import asyncio
+import signal
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -95,6 +96,28 @@ def test_recovery_replaces_a_bookie_that_dies_under_it(tmp_path: Path) -> None:
         members[1].start()
         members[0].kill()
         await check(cluster.new_client(), writer.ledger_id, lac, pushed)
+
+    run(tmp_path, 4, story)
+
+
+def test_bookie_that_hangs_is_replaced_and_its_late_answers_harm_nobody(tmp_path: Path) -> None:
+    """With Qa = Qw = 3 every add waits for it until its requests time out."""
+
+    async def story(cluster: Cluster) -> None:
+        listener = Listener()
+        writer = await cluster.new_client().create_ledger(STRICT, listener)
+        await write_until(writer, listener, 100)
+        hung = cluster.ensemble(writer)[1]
+        hung.signal(signal.SIGSTOP)
+        await write_until(writer, listener, 600)
+        assert hung.bookie_id not in writer.metadata.fragments[-1].ensemble
+        hung.signal(signal.SIGCONT)
+        await write_until(writer, listener, 1000)
+        await writer.close()
+        assert listener.errors == []
+        end = writer.last_add_pushed
+        hung.kill()
+        await check(cluster.new_client(), writer.ledger_id, end, end)
 
     run(tmp_path, 4, story)
 
