@@ -14,7 +14,7 @@ class AddOptions(NamedTuple):
     recover_from: tuple[EntryId, int] | None = None
     """(last entry, length) that recovery found confirmed; the adds pass the fence."""
     deferred_sync: bool = False
-    """Bookies answer before they sync; entries tell `EntryAdder.forced_lac` as their LAC."""
+    """Bookies answer before they sync; entries tell `EntryAdder.told_lac` as their LAC."""
     ack_rule: AckRule | None = None
     """What an ack quorum needs beside its number."""
 

@@ -67,7 +67,7 @@ class EntryAdder:
     __slots__ = (
         "_bookies", "_clients", "_digest", "_failing", "_flags", "_listener", "_master_key",
         "_metrics", "_pending", "_priority", "_recovery", "_tracker", "_waiting",
-        "confirmed_length", "error", "failures", "forced_lac", "last_add_pushed", "ledger_id",
+        "confirmed_length", "error", "failures", "told_lac", "last_add_pushed", "ledger_id",
         "length", "payload_max",
     )  # fmt: skip
 
@@ -100,14 +100,14 @@ class EntryAdder:
         self._bookies = bookies
         self._clients = {bookie: bookies.client(bookie) for bookie in ensemble}
         self._flags = WriteFlag.DEFERRED_SYNC.value if options.deferred_sync else 0
-        self.forced_lac: EntryId | None = NO_ENTRY if options.deferred_sync else None
+        self.told_lac: EntryId | None = NO_ENTRY if options.deferred_sync else None
         """The LAC that entries tell instead of the confirmed one; None: that one.
 
         With deferred sync: what was forced. In recovery: what the writer confirmed, because until
         the end is fixed another recoverer may close the ledger before what this one adds again.
         """
         if self._recovery:
-            self.forced_lac = self.last_add_pushed
+            self.told_lac = self.last_add_pushed
         self._pending: deque[tuple[int, AddRequest]] = deque()
         """(cumulative length, request) of each unconfirmed entry: another bookie may need it."""
         self._failing: set[BookieId] = set()
@@ -161,7 +161,7 @@ class EntryAdder:
         tracker = self._tracker
         self.last_add_pushed = entry_id = self.last_add_pushed + 1
         self.length = length = self.length + size
-        lac = tracker.lac if self.forced_lac is None else self.forced_lac
+        lac = tracker.lac if self.told_lac is None else self.told_lac
         body = pack_entry(self.ledger_id, entry_id, lac, length, payload, self._digest)
         request = AddRequest(
             self.ledger_id, entry_id, self._master_key, body,

@@ -48,7 +48,7 @@ class ExplicitLac:
         adder = self._adder
         is_quiet = adder.last_add_pushed == self._pushed
         self._pushed = adder.last_add_pushed
-        lac = adder.lac if adder.forced_lac is None else adder.forced_lac
+        lac = adder.lac if adder.told_lac is None else adder.told_lac
         if is_quiet and lac > self._told and adder.error is None:
             self._told = lac
             adder.send_lac(lac)

@@ -76,7 +76,7 @@ class OpenLedger:
     def lac(self) -> EntryId:
         """Last add confirmed, inclusive; -1 before the first. With deferred sync: forced."""
         adder = self._adder
-        return adder.lac if adder.forced_lac is None else adder.forced_lac
+        return adder.lac if adder.told_lac is None else adder.told_lac
 
     @property
     def last_add_pushed(self) -> EntryId:
@@ -108,8 +108,8 @@ class OpenLedger:
         await adder.force()
         if adder.error is not None:
             raise adder.error.with_traceback(None)
-        if adder.forced_lac is not None and answered > adder.forced_lac:
-            adder.forced_lac = answered
+        if adder.told_lac is not None and answered > adder.told_lac:
+            adder.told_lac = answered
             self._listener.on_confirmed(answered)
 
     async def close(self) -> None:
