@@ -67,8 +67,8 @@ class EntryAdder:
     __slots__ = (
         "_bookies", "_clients", "_digest", "_failing", "_flags", "_listener", "_master_key",
         "_metrics", "_pending", "_priority", "_recovery", "_tracker", "_waiting",
-        "confirmed_length", "error", "failures", "told_lac", "last_add_pushed", "ledger_id",
-        "length", "payload_max",
+        "confirmed_length", "error", "failures", "last_add_pushed", "ledger_id", "length",
+        "payload_max", "told_lac",
     )  # fmt: skip
 
     failures: FailureListener
@@ -100,14 +100,13 @@ class EntryAdder:
         self._bookies = bookies
         self._clients = {bookie: bookies.client(bookie) for bookie in ensemble}
         self._flags = WriteFlag.DEFERRED_SYNC.value if options.deferred_sync else 0
-        self.told_lac: EntryId | None = NO_ENTRY if options.deferred_sync else None
+        fixes_lac = self._recovery or options.deferred_sync
+        self.told_lac: EntryId | None = self.last_add_pushed if fixes_lac else None
         """The LAC that entries tell instead of the confirmed one; None: that one.
 
         With deferred sync: what was forced. In recovery: what the writer confirmed, because until
         the end is fixed another recoverer may close the ledger before what this one adds again.
         """
-        if self._recovery:
-            self.told_lac = self.last_add_pushed
         self._pending: deque[tuple[int, AddRequest]] = deque()
         """(cumulative length, request) of each unconfirmed entry: another bookie may need it."""
         self._failing: set[BookieId] = set()
