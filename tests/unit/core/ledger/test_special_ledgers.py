@@ -19,7 +19,7 @@ from core.errors import (
 from core.ledger.adv_writer import AdvLedgerWriter
 from core.ledger.config import LedgerConfig
 from core.metadata.ledger_metadata import LedgerState
-from protocol.bookkeeper.digest import Digest
+from protocol.bookkeeper.digest import Digest, DigestType
 from protocol.bookkeeper.entry import MAX_ENTRY_BYTES, read_entry, read_lac
 from protocol.bookkeeper.messages import AddRequest, ForceLedgerRequest, StatusCode, WriteLacRequest
 from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
@@ -73,6 +73,27 @@ def test_each_entry_of_a_crashed_adv_writer_tells_the_length_up_to_it() -> None:
         assert await read_all(world, writer.ledger_id) == [b"x", b"xx", b"xxx"]
 
     run_fast(story)
+
+
+@pytest.mark.parametrize("digest", list(DigestType), ids=lambda digest: digest.name)
+def test_adv_ledger_outlives_its_bookies(digest: DigestType) -> None:
+    async def story(world: FastWorld) -> None:
+        writer, listener = await adv(world, replace(REPLICATED, digest=digest))
+        for first in range(0, 40, 4):
+            if first % 12 == 8:
+                world.ensemble(writer)[first % 3].fault = DOWN
+            for entry_id in (first + 2, first, first + 3, first + 1):
+                writer.add(entry_id, (b"%d" % entry_id,))
+                await settle(2)
+        await settle()
+        assert listener.confirmed[-1] == 39
+        writer.abort()
+        for bookie in world.bookies:
+            bookie.fault = no_fault
+        assert await read_all(world, writer.ledger_id) == [b"%d" % i for i in range(40)]
+        assert len(world.stored(writer.ledger_id).fragments) == 4
+
+    run_fast(story, bookies=7)
 
 
 def test_no_id_is_used_twice() -> None:
