@@ -177,6 +177,33 @@ class JavaBookie:
         return (self._path / "log").read_text(errors="replace")[-5000:]
 
 
+class JavaAutoRecovery:
+    """Apache's auditor and replication worker in a process of their own; a context manager."""
+
+    def __init__(self, path: Path, uri: str) -> None:
+        self._path = path
+        self._conf = path / "auto-recovery.conf"
+        self._conf.write_text(
+            _BOOKIE_CONF.format(port=free_port(), uri=uri, path=path, zk_timeout_ms=4_000)
+        )
+
+    def __enter__(self) -> Self:
+        classpath = os.pathsep.join(map(str, jars("bookkeeper")))
+        command = [tool("java"), "-Xmx128m", *_SMALL, *_OPEN, "-cp", classpath]
+        command += ["org.apache.bookkeeper.replication.AutoRecoveryMain", "-c", str(self._conf)]
+        with (self._path / "auto-recovery.log").open("ab") as log:
+            self._child = subprocess.Popen(command, stdout=log, stderr=log)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill()
+        self._child.wait(STOP_WITHIN_S)
+
+    def check(self) -> None:
+        """Fail with its log if it has ended."""
+        assert self._child.poll() is None, (self._path / "auto-recovery.log").read_text()[-5000:]
+
+
 def shell(uri: str, path: Path, *command: str) -> str:
     """Run BookKeeper's shell and return its output; its exit code must be 0."""
     conf = path / "shell.conf"

@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import LedgerId
-from tests.interop.bookkeeper.java import JavaBookie, JavaClient, JavaError
+from tests.interop.bookkeeper.java import (
+    JavaAutoRecovery,
+    JavaBookie,
+    JavaClient,
+    JavaError,
+)
 from tests.interop.bookkeeper.ours import (
     ROOT,
     Listener,
@@ -34,6 +40,7 @@ pytestmark = [
 ]
 SIZE = 200
 BEFORE, AFTER = 300, 300
+COPIED_WITHIN_S = 90
 WHOLE = LedgerConfig(ensemble_size=3, write_quorum=3, ack_quorum=2, digest=DigestType.CRC32C)
 STRIPED = LedgerConfig(ensemble_size=3, write_quorum=2, ack_quorum=2, digest=DigestType.CRC32C)
 Bookie = OurBookie | JavaBookie
@@ -265,3 +272,30 @@ def test_both_recover_one_ledger_at_once(
             return writer.ledger_id
 
     check(java, v3, uri, run(story), 25)
+
+
+def test_javas_auto_recovery_copies_a_dead_bookies_entries_to_ours(
+    java: JavaClient, uri: str, v3: str, mixed_bookies: list[Bookie], tmp_path: Path
+) -> None:
+    async def story() -> tuple[LedgerId, list[str]]:
+        async with ledger_client(uri) as ledgers:
+            listener = Listener()
+            writer = await create_with_both_kinds(ledgers, listener, mixed_bookies)
+            await add(writer, listener, 26, BEFORE, SIZE)
+            await writer.close()
+            return writer.ledger_id, list(writer.metadata.fragments[0].ensemble)
+
+    ledger_id, ensemble = run(story)
+    deadline = time.monotonic() + COPIED_WITHIN_S
+    with (
+        JavaAutoRecovery(tmp_path, uri) as daemon,
+        killed(mixed_bookies, javas=True, among=ensemble) as victim,
+    ):
+        while victim in newest_ensemble(java, v3, ledger_id):
+            assert time.monotonic() < deadline
+            daemon.check()
+        assert check(java, v3, uri, ledger_id, 26) == BEFORE - 1
+        (copier,) = set(newest_ensemble(java, v3, ledger_id)) - set(ensemble)
+        how = {"client": v3, "ledger": ledger_id, "last": BEFORE}
+        copied = java.call("list_entries", bookie=copier, **how)
+        assert copied["entries"] == list(range(BEFORE))
