@@ -311,6 +311,29 @@ def test_entry_that_one_bookie_cannot_read_is_no_missing_entry() -> None:
     run_fast(story, bookies=3)
 
 
+@pytest.mark.parametrize("config", [REPLICATED, STRIPED, SINGLE], ids=["3/3/2", "3/2/2", "1/1/1"])
+def test_recovery_that_stops_at_any_turn_is_finished_by_the_next(config: LedgerConfig) -> None:
+    """Also while it replaces a bookie, and while another one is at work beside it."""
+
+    async def story(world: FastWorld) -> None:
+        for turns in range(90):
+            for beside in (False, True):
+                writer, _ = await crashed(world, config)
+                victim, *_ = world.ensemble(writer)
+                victim.fault = no_adds
+                first = start(world, writer.ledger_id)
+                others = [start(world, writer.ledger_id)] if beside else []
+                await settle(turns)
+                first.cancel()
+                await asyncio.wait([first, *others])
+                victim.fault = no_fault
+                assert await read_all(world, writer.ledger_id) == expected(4)
+                await settle()
+                world.check_confirmed(writer.ledger_id, 3)
+
+    run_fast(story)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     config=st.sampled_from([REPLICATED, STRIPED, SINGLE]),
