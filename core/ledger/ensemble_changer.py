@@ -35,7 +35,7 @@ PAUSE_S_MAX: Final = 30.0
 """How long a ledger that has enough bookies left waits before it looks for a spare one again."""
 
 
-class Fragments(NamedTuple):
+class EnsembleChange(NamedTuple):
     """A change of ensemble that is about to be committed."""
 
     first_entry_id: EntryId
@@ -43,7 +43,7 @@ class Fragments(NamedTuple):
     ensemble: tuple[BookieId, ...]
 
 
-Commit: TypeAlias = Callable[[Fragments], Awaitable[tuple[BookieId, ...]]]
+Commit: TypeAlias = Callable[[EnsembleChange], Awaitable[tuple[BookieId, ...]]]
 """Makes a change count and returns the ensemble that counts then. Errors: CoreError ends it all."""
 
 
@@ -147,7 +147,7 @@ class EnsembleChanger:
         before = adder.ensemble
         ensemble = await self._choose(before, places)
         if ensemble is not None and adder.error is None:
-            change = Fragments(adder.lac + 1, before, ensemble)
+            change = EnsembleChange(adder.lac + 1, before, ensemble)
             self._on_committed(places, await self._commit(change))
 
     async def _choose(

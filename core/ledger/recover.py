@@ -22,7 +22,7 @@ from core.ledger.adder import EntryAdder
 from core.ledger.bookie_client import ask_all
 from core.ledger.context import LedgerContext
 from core.ledger.ensemble_change import with_ensemble, with_recovered, without_unwritten
-from core.ledger.ensemble_changer import ChangePolicy, EnsembleChanger, Fragments
+from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
 from core.ledger.metadata_update import StoredLedger
 from core.ledger.outcomes import ABSENT, error_of, worse
 from core.ledger.reader import LedgerReader
@@ -185,7 +185,7 @@ class _Recovery:
         metrics, options = self._nodes.metrics, AddOptions(recover_from=(lac, 0))
         return EntryAdder(self._stored, self._bookies, _SILENT, metrics, options)
 
-    async def _change(self, change: Fragments) -> tuple[BookieId, ...]:
+    async def _change(self, change: EnsembleChange) -> tuple[BookieId, ...]:
         """Take other bookies from an entry on; the metadata learns it with the end."""
         self._fragments = with_ensemble(self._fragments, change.first_entry_id, change.ensemble)
         return change.ensemble

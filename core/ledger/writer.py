@@ -24,7 +24,7 @@ from core.ledger.adder import EntryAdder, LedgerListener
 from core.ledger.config import LedgerConfig
 from core.ledger.context import LedgerContext
 from core.ledger.ensemble_change import with_ensemble, without_unwritten
-from core.ledger.ensemble_changer import ChangePolicy, EnsembleChanger, Fragments
+from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
 from core.ledger.metadata_update import StoredLedger
 from core.ledger.write_timers import AddTimeout, ExplicitLac, Ticker
 from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
@@ -155,7 +155,7 @@ class OpenLedger:
         for ticker in self._tickers:
             ticker.stop()
 
-    async def _commit_change(self, change: Fragments) -> tuple[BookieId, ...]:
+    async def _commit_change(self, change: EnsembleChange) -> tuple[BookieId, ...]:
         decide = partial(_decide_change, self.ledger_id, change)
         self._stored = await self._nodes.insist(self._stored, decide)
         return self._stored.metadata.fragments[-1].ensemble
@@ -219,7 +219,7 @@ def _tickers(adder: EntryAdder, config: LedgerConfig) -> tuple[Ticker, ...]:
 
 
 def _decide_change(
-    ledger_id: int, change: Fragments, current: LedgerMetadata
+    ledger_id: int, change: EnsembleChange, current: LedgerMetadata
 ) -> LedgerMetadata | None:
     if current.is_closed:
         raise LedgerClosed(f"ledger {ledger_id} was closed at {current.last_entry_id}")
