@@ -41,6 +41,9 @@ HOLD_WRITE = 2
 HOLD_USER = 4
 """Not read because the owner has enough in flight."""
 
+_WRITE_HIGH_BYTES_MAX = 2**31 - 1
+"""What uvloop can keep of it."""
+
 _SIZE = struct.Struct(">i")
 
 
@@ -128,7 +131,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
-        high = self._limits.write_high_bytes
+        high = min(self._limits.write_high_bytes, _WRITE_HIGH_BYTES_MAX)
         transport.set_write_buffer_limits(high=high, low=high // 4)
         self.last_active_s = self._loop.time()
         self._user.on_open(self)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 
 from core.errors import BookieUnavailable
 from core.ledger.bookie_client import (
@@ -112,6 +113,22 @@ def run(
             await server.stop()
 
     asyncio.run(main(), debug=True)
+
+
+def test_it_works_on_the_loop_that_our_processes_run() -> None:
+    """uvloop keeps buffer limits in 32 bits; a larger one left the connection without an owner."""
+
+    async def main() -> None:
+        server = TcpBookie()
+        await server.start()
+        client = client_of(server)
+        answers = [ask(client, add_request(i)) for i in range(3)]
+        async with asyncio.timeout(10):
+            assert [(await answer).status for answer in answers] == [StatusCode.EOK] * 3
+        await client.close()
+        await server.stop()
+
+    uvloop.run(main())
 
 
 def test_requests_before_the_connection_keep_their_order() -> None:
