@@ -93,20 +93,38 @@ def _let_mend(
 
 
 async def _serve(config: BookieProcessConfig) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    """Serve until a signal; one during the start gives the start up, which may take long."""
+    stop, is_ready = asyncio.Event(), False
+    loop, starting = asyncio.get_running_loop(), asyncio.current_task()
+    assert starting is not None, "uvloop.run makes one"
+
+    def end() -> None:
+        stop.set()
+        if not is_ready:
+            starting.cancel()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with bookie_process(config, SystemClock(), Metrics()) as running:
-        running.bookie.failed.add_done_callback(lambda _: stop.set())
-        running.refused.add_done_callback(lambda _: stop.set())
-        sys.stdout.write(f"ready: bookie={running.bookie.bookie_id}\n")
-        sys.stdout.flush()
-        await stop.wait()
-        failed, refused = running.bookie.failed.done(), running.refused.done()
-    if failed:
+        loop.add_signal_handler(number, end)
+    try:
+        async with bookie_process(config, SystemClock(), Metrics()) as running:
+            is_ready = True
+            return await _run_until(stop, running)
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        return 0
+
+
+async def _run_until(stop: asyncio.Event, running: BookieProcess) -> int:
+    running.bookie.failed.add_done_callback(lambda _: stop.set())
+    running.refused.add_done_callback(lambda _: stop.set())
+    sys.stdout.write(f"ready: bookie={running.bookie.bookie_id}\n")
+    sys.stdout.flush()
+    await stop.wait()
+    if running.bookie.failed.done():
         logger.error("the bookie cannot write any more; start again when its disk is well")
-    return 1 if failed or refused else 0
+        return 1
+    return 1 if running.refused.done() else 0
 
 
 def _remedy(error: Exception, config: BookieProcessConfig) -> str:

@@ -27,6 +27,7 @@ class BookieUnderTest:
         self.lines: list[str] = []
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._printed = threading.Condition()
 
     @property
     def pid(self) -> int:
@@ -77,6 +78,14 @@ class BookieUnderTest:
         assert self._end(None) != 0
         return self.output
 
+    def wait_for(self, text: str) -> None:
+        """Wait until it has printed a line with this text."""
+        with self._printed:
+            found = self._printed.wait_for(
+                lambda: any(text in line for line in self.lines), READY_WITHIN_S
+            )
+        assert found, f"no {text!r} in:\n{self.output}"
+
     def pause(self) -> None:
         """Stop it in mid-air (SIGSTOP)."""
         os.kill(self.pid, signal.SIGSTOP)
@@ -113,7 +122,9 @@ class BookieUnderTest:
     def _read(self, child: subprocess.Popen[str], ready: "queue.Queue[str | None]") -> None:
         assert child.stdout is not None
         for line in child.stdout:
-            self.lines.append(line.rstrip("\n"))
+            with self._printed:
+                self.lines.append(line.rstrip("\n"))
+                self._printed.notify_all()
             if line.startswith("ready: bookie="):
                 ready.put(line.strip().removeprefix("ready: bookie="))
         ready.put(None)

@@ -201,6 +201,12 @@ class BookieRegistration:
             if node.data != self._data:
                 await self._store.set(path, self._data)
             return True
+        logger.info(
+            "bookie_waits path=%s session=0x%x ms_max=%d",
+            path,
+            node.ephemeral_owner & (1 << 64) - 1,
+            self._stale_wait_ms,
+        )
         await changed.wait()
         return False
 

@@ -240,7 +240,8 @@ class ZookeeperSession:
             self._tell(SessionEvent.LOST)
 
     def _tell(self, event: SessionEvent) -> None:
-        logger.info("zookeeper_session session=0x%x event=%s", self.session_id, event.value)
+        session_id = self.session_id & (1 << 64) - 1  # as ZooKeeper's own logs show it
+        logger.info("zookeeper_session session=0x%x event=%s", session_id, event.value)
         for listener in tuple(self._listeners):
             listener(event)
 

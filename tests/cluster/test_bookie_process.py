@@ -259,6 +259,23 @@ def test_second_process_with_the_id_of_a_living_one_is_refused(cluster: ClusterU
     assert first.stop() == 0
 
 
+def test_start_that_waits_for_a_former_session_can_be_ended(cluster: ClusterUnderTest) -> None:
+    first = BookieUnderTest(cluster.uri, cluster.folder / "a", "--set", "bookieId=same")
+    first.bookie_id = "same"
+    cluster.bookies.append(first.start())
+    shutil.copytree(cluster.folder / "a", cluster.folder / "b")
+    # Its wait is 120 s, and the time that a stop may take 30 s.
+    second = BookieUnderTest(
+        cluster.uri, cluster.folder / "b", "--set", "bookieId=same", "--set", "zkTimeout=60000"
+    )
+    cluster.bookies.append(second)
+    second.launch()
+    second.wait_for("bookie_waits")
+    assert second.stop() == 0
+    assert "ready:" not in second.output
+    assert first.stop() == 0
+
+
 def test_bookie_of_another_cluster_is_refused(cluster: ClusterUnderTest) -> None:
     bookie = cluster.bookie("b").start()
     assert bookie.stop() == 0
