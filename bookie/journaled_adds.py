@@ -3,8 +3,8 @@
 A group is synced in the journal of its ledger (ledger id mod number of directories), each directory
 with its own thread. Then its entries are in the memtable, shown and acknowledged. When that is full
 a checkpoint takes it as the snapshot and flushes it, sorted, while the next one fills. With both
-full, what is acknowledged goes on counting as pending until the flush is done: so sockets are read
-no more, and adds are refused, by the limits that hold for pending adds anyway.
+full, adds are acknowledged only when the flush is done, and count as pending until then: so who
+waits for acknowledgements is slowed down, and the limits of pending adds hold for all others.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ class JournaledAdds:
         self._memtable_bytes_max = memtable_bytes_max
         self._active = Memtable()
         self._snapshot: Memtable | None = None
-        self._late_bytes = 0
-        """Bytes that were acknowledged while both memtables were full."""
+        self._late: list[Item] = []
+        """Adds that are durable, and wait for their acknowledgement until there is room."""
         self._wait_for_room: list[Callable[[bool], Any]] = []
         self._writers = [
             JournalWriter(index, journal, mark, rules, self._on_group, hooks.fail)
@@ -114,7 +114,8 @@ class JournaledAdds:
         if self._failed.done():
             return
         bodies = iter(group.bodies)
-        size = 0
+        is_late = self._is_overfull()
+        size = late_size = 0
         for item in group.items:
             try:
                 if item[2] is None:
@@ -122,7 +123,11 @@ class JournaledAdds:
                     continue
                 size += item[0]
                 self._publish(item, next(bodies))
-                item[5](AddResponse(EOK, item[2].ledger_id, item[3]))
+                if is_late:
+                    self._late.append(item)
+                    late_size += item[0]
+                else:
+                    _acknowledge(item)
             except Exception:
                 # One entry or reply must not cost the others of the group theirs.
                 logger.exception("reply_failed entry=%d", item[3])
@@ -130,10 +135,7 @@ class JournaledAdds:
         metrics = self._known.metrics
         metrics.groups_total += 1
         metrics.add_bytes_total += size
-        if self._is_overfull():
-            self._late_bytes += size
-        else:
-            metrics.pending_bytes -= size
+        metrics.pending_bytes -= size - late_size
         self._known.unsaved_bytes += size
         self._consider()
 
@@ -143,6 +145,15 @@ class JournaledAdds:
         self._active.put(state.ledger_id, entry_id, body)
         state.pending -= 1
         self._known.publish(state, entry_id, lac)
+
+    def _acknowledge_late(self) -> None:
+        late, self._late = self._late, []
+        for item in late:
+            self._known.metrics.pending_bytes -= item[0]
+            try:
+                _acknowledge(item)
+            except Exception:
+                logger.exception("reply_failed entry=%d", item[3])
 
     # What has no location yet
 
@@ -183,14 +194,19 @@ class JournaledAdds:
         """Let go of the snapshot, and of what waited for its room."""
         self._snapshot = None
         self._entry_log_mark = flushed.entry_log_mark
-        self._known.metrics.pending_bytes -= self._late_bytes
-        self._late_bytes = 0
+        self._acknowledge_late()
         waiting, self._wait_for_room = self._wait_for_room, []
         for taken in waiting:
             self._loop.call_soon(taken, True)  # noqa: FBT003  its one argument
 
     def _is_overfull(self) -> bool:
         return self._snapshot is not None and self._active.size > self._memtable_bytes_max
+
+
+def _acknowledge(item: Item) -> None:
+    _, _, state, entry_id, _, reply = item
+    assert state is not None, "an entry has its ledger"
+    reply(AddResponse(EOK, state.ledger_id, entry_id))
 
 
 class _FlushOnce:

@@ -28,6 +28,7 @@ from protocol.ids import LedgerId
 from tests.unit.bookie.world import L1, L2, add, ask, entry_body, fence, open_small, read, run
 
 EOK = StatusCode.EOK
+MIB = 1024 * 1024
 
 
 def two_journals(directory: Path) -> tuple[Path, ...]:
@@ -165,40 +166,41 @@ def test_what_is_being_flushed_is_read_and_listed(tmp_path: Path) -> None:
 
 
 def test_both_memtables_full_hold_adds_back_until_the_flush(tmp_path: Path) -> None:
-    """Nothing is unbounded: what a flush cannot take counts as pending, and is refused above it."""
+    """Who waits for acknowledgements is slowed down; who does not is refused at the limit."""
 
     async def story() -> None:
         files = GatedFlush()
-        bookie = await open_journaled(
-            tmp_path,
-            files,
-            memtable_bytes_max=MIB,
-            pending_bytes_max=6,
-            flush_entry_log_bytes=2**40,
-        )
+        limits = {"memtable_bytes_max": MIB, "pending_bytes_max": 6}
+        bookie = await open_journaled(tmp_path, files, **limits)
         await ask(bookie, add(L1, 0))
         await bookie.checkpoint()
         files.gate.clear()
-        statuses = []
+        acknowledged, late = [0], []
         for entry_id in range(1, 100):
-            statuses.append((await ask(bookie, add(L1, entry_id, bytes(MIB // 4)))).status)
-            if statuses[-1] is not EOK:
+            answer = ask(bookie, add(L1, entry_id, bytes(MIB // 4)))
+            await ask(bookie, ForceLedgerRequest(L1))  # the entry is durable, and shown
+            if not answer.done():
+                late.append(answer)
+            elif answer.result().status is EOK:
+                assert not late
+                acknowledged.append(entry_id)
+            else:
+                assert answer.result().status is StatusCode.ETOOMANYREQUESTS
                 break
-        assert statuses[-1] is StatusCode.ETOOMANYREQUESTS
         assert 6 * MIB < bookie.metrics.pending_bytes < 7 * MIB
-        assert len(statuses) < (6 + 1 + 1 + 2) * 4
+        assert 8 <= len(acknowledged) <= 16
+        assert len(late) == 24
+        for entry_id in range(len(acknowledged) + len(late)):
+            assert (await ask(bookie, read(L1, entry_id))).status is EOK
         files.gate.set()
+        for answer in late:
+            assert (await answer).status is EOK
         await bookie.checkpoint()
         assert bookie.metrics.pending_bytes == 0
         assert (await ask(bookie, add(L1, 200))).status is EOK
-        for entry_id in range(len(statuses)):
-            assert (await ask(bookie, read(L1, entry_id))).status is EOK
         await bookie.close()
 
     run(story)
-
-
-MIB = 1024 * 1024
 
 
 def test_a_full_memtable_is_flushed_by_itself(tmp_path: Path) -> None:
