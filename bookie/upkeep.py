@@ -56,6 +56,8 @@ class Upkeep:
         self._running: asyncio.Future[None] | None = None
         self._stuck: tuple[list[LedgerState], CheckpointPlan] | None = None
         """A checkpoint that found no room; nothing else is planned until it is done."""
+        self._failure: Exception | None = None
+        """Why no checkpoint may follow: what the failed one left out would be behind the marks."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, found: Recovered, adds: AddPath) -> None:
@@ -71,7 +73,8 @@ class Upkeep:
 
     def consider(self) -> None:
         """Look whether it is time for a checkpoint."""
-        if self._running is not None or self._is_held or self._adds is None:
+        is_held = self._is_held or self._failure is not None
+        if self._running is not None or is_held or self._adds is None:
             return
         if self._stuck is not None:
             self._plan_retry()
@@ -97,7 +100,9 @@ class Upkeep:
             self._timer.cancel()
             self._timer = None
         assert self._adds is not None, "started before"
-        if self._stuck is not None:
+        if self._failure is not None:
+            done.set_exception(self._failure)
+        elif self._stuck is not None:
             retried = self._begin(*self._stuck)
             retried.add_done_callback(lambda _: self._go_on(retried, done))
         elif self._known.unsaved or self._marks != self._adds.marks():
@@ -164,6 +169,7 @@ class Upkeep:
                 self._stuck = (saved, plan)
                 self.consider()
             else:
+                self._failure = result
                 self._failed(result)
             done.set_exception(result)
             return
