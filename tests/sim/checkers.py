@@ -203,8 +203,6 @@ class Checker:
         model.readers[reader] = max(lac, before)
         metadata = model.metadata
         limit = max(model.confirmed, metadata.last_entry_id if metadata.is_closed else -1)
-        if not metadata.is_closed and metadata.state is LedgerState.IN_RECOVERY:
-            limit = model.pushed  # recovery confirms what it finds before it says so
         self.expect(
             lac <= limit, f"ledger {model.ledger_id}: {reader} sees LAC {lac}, confirmed {limit}"
         )

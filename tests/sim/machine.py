@@ -124,7 +124,7 @@ class Machine:
         return started
 
     def _judge_refusal(self, error: Exception) -> None:
-        if isinstance(error, CorruptData | InvalidCookie):
+        if isinstance(error, CorruptData | InvalidCookie | FileNotFoundError | FileExistsError):
             self.given_up = f"{type(error).__name__}: {error}"
             self.world.checker.expect(
                 self.checker.damaged, f"bookie {self.name} refuses to start: {self.given_up}"
