@@ -83,8 +83,9 @@ _NOT_AT_FAULT: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeIncons
 class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """kazoo's threads without its callback workers: callbacks run where they arise."""
 
-    def __init__(self) -> None:
+    def __init__(self, connect_timeout_s: float) -> None:
         super().__init__()
+        self._connect_timeout_s = connect_timeout_s
         self.first: Callable[[Any], None] | None = None
         """Linked to the next result, so that it is there before any answer can come."""
 
@@ -111,6 +112,11 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         thread = threading.Thread(target=run, name="zookeeper", daemon=True)
         thread.start()
         return thread
+
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
+        """Connect, in less time than kazoo allows: the other servers need some of it too."""
+        timeout = min(timeout, self._connect_timeout_s)
+        return super().create_connection(*args, timeout=timeout, **kwargs)
 
     def async_result(self) -> Any:
         """Return a result that already knows whom to tell."""
@@ -143,7 +149,7 @@ class ZookeeperLink:
         self._on_state = on_state
         self._on_event = on_event
         timeout_s = session_timeout_ms / 1000
-        self._handler = _LoopHandler()
+        self._handler = _LoopHandler(timeout_s / (hosts.count(",") + 1))
         self._client = KazooClient(
             hosts=hosts,
             timeout=timeout_s,

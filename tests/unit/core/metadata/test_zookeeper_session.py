@@ -1,8 +1,9 @@
 """What becomes of operations, watches and ephemeral nodes when the wire or the session breaks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +97,31 @@ def test_nobody_there_is_unavailable() -> None:
             await ZookeeperStore.connect(hosts, session_timeout_ms=300)
 
     run(story())
+
+
+def test_server_that_swallows_connections_leaves_time_for_the_others(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    async def story() -> None:
+        with deaf_port() as port:
+            for _ in range(4):  # kazoo tries the servers in any order
+                hosts = f"127.0.0.1:{port},{zookeeper.hosts}"
+                store = await ZookeeperStore.connect(hosts, session_timeout_ms=2_000)
+                await store.close()
+
+    run(story())
+
+
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """A port whose queue of connections is full: a further one hears nothing."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
 
 
 def test_expired_session_loses_its_nodes_and_watches_and_the_next_begins(
