@@ -3,7 +3,8 @@
 A bookie that lost a disk must not come back under its id and deny what it promised. So: all
 directories are empty and no cookie is known anywhere, or all of them carry the same one.
 Kept from Java: the text and the rules on lost directories, ids and instances. Not kept: equality of
-paths, because moving a data directory as a whole loses nothing.
+paths, because moving a data directory as a whole loses nothing; how many ledger directories there
+are is compared, because leaving one out denies what is in it.
 """
 
 import re

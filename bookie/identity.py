@@ -53,22 +53,33 @@ async def check_cookies(config: BookieConfig, store: MetadataStore | None, files
         await _instance_id(store, paths),
     )
     registered = await _registered(store, paths, own)
-    missing = _missing_cookies(config, files, own)
-    is_new = not registered and all(_is_blank(files, d) for d in _directories(config))
+    found = _cookies(config, files, own)
+    missing = [directory for directory, cookie in found.items() if cookie is None]
+    is_new = registered is None and all(_is_blank(files, d) for d in found)
     if not is_new:
         if missing:
             raise InvalidCookie(f"{missing[0]} has no cookie: was its disk lost or replaced?")
-        if store is not None and not registered:
+        if store is not None and registered is None:
             raise InvalidCookie(
                 f"{config.ledger_directories[0]} holds data of bookie {own.bookie_id}, which the "
                 "metadata does not know: was the metadata replaced?"
             )
-    for directory in missing:
-        write_atomically(files, directory / "current" / FILE_NAME, format_cookie(own))
-    if store is not None and not registered:
-        path = paths.cookie(BookieId(own.bookie_id))
-        await store.create(path, format_cookie(own), parents=True)
+    for directory, cookie in found.items():
+        if cookie is None or _is_outgrown(cookie, own):
+            write_atomically(files, directory / "current" / FILE_NAME, format_cookie(own))
+    await _tell_metadata(store, paths, registered, own)
     return own.instance_id
+
+
+async def _tell_metadata(
+    store: MetadataStore | None, paths: LedgerPaths, registered: Cookie | None, own: Cookie
+) -> None:
+    if store is not None:
+        path = paths.cookie(BookieId(own.bookie_id))
+        if registered is None:
+            await store.create(path, format_cookie(own), parents=True)
+        elif _is_outgrown(registered, own):
+            await store.set(path, format_cookie(own))
 
 
 def _directories(config: BookieConfig) -> list[Path]:
@@ -79,18 +90,16 @@ def _is_blank(files: Files, directory: Path) -> bool:
     return set(files.names(directory / "current")) <= _NO_DATA
 
 
-def _missing_cookies(config: BookieConfig, files: Files, own: Cookie) -> list[Path]:
-    missing = []
+def _cookies(config: BookieConfig, files: Files, own: Cookie) -> dict[Path, Cookie | None]:
+    found: dict[Path, Cookie | None] = {}
     for directory in _directories(config):
         data = files.read_file(directory / "current" / FILE_NAME)
-        if data is None:
-            missing.append(directory)
-        else:
-            _refuse_other(str(directory), data, own)
-    return missing
+        found[directory] = None if data is None else _own_cookie(str(directory), data, own)
+    return found
 
 
-def _refuse_other(where: str, data: bytes, own: Cookie) -> None:
+def _own_cookie(where: str, data: bytes, own: Cookie) -> Cookie:
+    """Read a cookie that must be this bookie's, of no more directories than are configured."""
     try:
         found = parse_cookie(data)
     except BadValue as error:
@@ -100,6 +109,18 @@ def _refuse_other(where: str, data: bytes, own: Cookie) -> None:
             f"{where} belongs to bookie {found.bookie_id} of instance {found.instance_id!r}; "
             f"this is {own.bookie_id} of {own.instance_id!r}"
         )
+    count = len(found.ledger_directories)
+    if count > len(own.ledger_directories):
+        raise InvalidCookie(
+            f"{where}: bookie {own.bookie_id} has {count} ledgerDirectories "
+            f"({', '.join(found.ledger_directories)}), and this configuration names "
+            f"{len(own.ledger_directories)}: it would deny what is in the others"
+        )
+    return found
+
+
+def _is_outgrown(found: Cookie, own: Cookie) -> bool:
+    return len(found.ledger_directories) < len(own.ledger_directories)
 
 
 async def _instance_id(store: MetadataStore | None, paths: LedgerPaths) -> str:
@@ -111,11 +132,10 @@ async def _instance_id(store: MetadataStore | None, paths: LedgerPaths) -> str:
         raise InvalidCookie(f"{paths.instance_id} is missing: the metadata is not set up") from None
 
 
-async def _registered(store: MetadataStore | None, paths: LedgerPaths, own: Cookie) -> bool:
+async def _registered(
+    store: MetadataStore | None, paths: LedgerPaths, own: Cookie
+) -> Cookie | None:
     if store is None:
-        return False
+        return None
     node = await store.exists(paths.cookie(BookieId(own.bookie_id)))
-    if node is None:
-        return False
-    _refuse_other("the metadata", node.data, own)
-    return True
+    return None if node is None else _own_cookie("the metadata", node.data, own)
