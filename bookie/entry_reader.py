@@ -177,7 +177,10 @@ class EntryReader:
     def _fd(self, log_id: int) -> int:
         fd = self._fds.pop(log_id, None)
         if fd is None:
-            fd = self._dirs.open_log(log_id)
+            try:
+                fd = self._dirs.open_log(log_id)
+            except FileNotFoundError as error:
+                raise CorruptData(f"a location points to what is not there: {error}") from error
         self._fds[log_id] = fd
         if len(self._fds) > self._files_max:
             self.forget_log(next(iter(self._fds)))

@@ -271,6 +271,28 @@ def test_damaged_index_answers_eio(tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_location_in_a_log_that_is_not_there_costs_that_entry_only(tmp_path: Path) -> None:
+    index = tmp_path / "ledgers/current/0/1/1.idx"
+
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        for entry_id in range(3):
+            await ask(bookie, add(L1, entry_id))
+        await bookie.close()
+        flip(index, 1024 + 16)  # the last entry's log id
+        bookie = await open_small(tmp_path)
+        assert (await ask(bookie, read(L1, 0))).status is EOK
+        assert (await ask(bookie, read(L1, 2))).status is StatusCode.EIO
+        assert (await ask(bookie, add(L1, 3))).status is EOK
+        kill(tmp_path, tmp_path.with_name("dead"))
+        await bookie.close()
+        bookie = await open_small(tmp_path.with_name("dead"))  # which loads the ledger at its start
+        assert (await ask(bookie, read(L1, 3))).status is EOK
+        await bookie.close()
+
+    run(story)
+
+
 async def _settled(
     waiting: list["asyncio.Future[object]"], failed: "asyncio.Future[object]"
 ) -> None:
