@@ -1,54 +1,53 @@
-"""`make bench`: every workload against Tailrace and Apache Kafka; JSON and a table.
+"""`make bench`: brokers beside Apache Kafka, bookies beside Apache BookKeeper; JSON and tables.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
-over the rounds with its range; a ratio is Tailrace's median over Kafka's. Nothing is asserted.
+over the rounds with its range; a ratio is Tailrace's median over the other's. Nothing is asserted.
 """
 
 import argparse
-import json
-import os
-import platform
 import shutil
-import statistics
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE, Kind
-from tests.bench.workloads import FULL, QUICK, measure
+from tests.bench import ledgers, workloads
+from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
+from tests.bench.report import save, table
+from tests.zookeeper import ZooKeeperServer
 
 _KINDS = {kind.name: kind for kind in (TAILRACE, KAFKA, KAFKA_FSYNC)}
+_SUITES = ("brokers", "bookies")
+
+Steps = Callable[[str], None]
 
 
 def main() -> None:
     """Measure and print."""
     options = _options()
-    console = Console(stderr=True)
-    kinds = [_KINDS[name] for name in options.brokers.split(",")]
-    loads = QUICK if options.quick else FULL
-    rounds: dict[str, list[dict[str, float]]] = {kind.name: [] for kind in kinds}
     options.out.mkdir(parents=True, exist_ok=True)
-    for number in range(options.rounds):
-        for kind in kinds:
-            folder = Path(tempfile.mkdtemp(prefix="round-", dir=options.out))
-            try:
-                figures = measure(
-                    kind, folder, loads, options.seconds, options.warm_up,
-                    lambda step, number=number: console.log(f"round {number + 1}: {step}"),
-                )  # fmt: skip
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-            rounds[kind.name].append(figures)
-            _save(options.out / "results.json", rounds)
-    Console(width=150).print(_table(rounds, kinds))
+    console = Console(stderr=True)
+    for suite in options.suite.split(","):
+        measure = {"brokers": _brokers, "bookies": _bookies}[suite]
+        rounds: dict[str, list[dict[str, float]]] = {}
+        for number in range(options.rounds):
+
+            def step(text: str, number: int = number) -> None:
+                console.log(f"round {number + 1}: {text}")
+
+            for name, figures in measure(options, step):
+                rounds.setdefault(name, []).append(figures)
+                save(options.out / f"{suite}.json", rounds)
+        Console(width=150).print(table(rounds))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--suite", default=",".join(_SUITES), help="brokers, bookies or both")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of one produce workload")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of one workload")
     parser.add_argument("--warm-up", type=float, default=30.0, help="seconds; a JVM needs them")
     parser.add_argument("--brokers", default="tailrace,kafka,kafka-fsync")
     parser.add_argument("--quick", action="store_true", help="1 KiB records, 6 partitions only")
@@ -56,35 +55,39 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _save(path: Path, rounds: dict[str, list[dict[str, float]]]) -> None:
-    machine = {
-        "cpus": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "load": os.getloadavg(),
-    }
-    path.write_text(json.dumps({"machine": machine, "rounds": rounds}, indent=1))
+def _brokers(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of every broker."""
+    loads = workloads.QUICK if options.quick else workloads.FULL
+    for name in options.brokers.split(","):
+        with _folder(options.out) as folder:
+            yield (
+                name,
+                workloads.measure(
+                    _KINDS[name], folder, loads, options.seconds, options.warm_up, step
+                ),
+            )
 
 
-def _cell(found: list[float]) -> str:
-    return f"{statistics.median(found):.4g} ({min(found):.4g}-{max(found):.4g})"
+def _bookies(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of both kinds of bookies."""
+    with _folder(options.out) as folder:
+        zookeeper = ZooKeeperServer(folder / "zookeeper").start()
+        try:
+            # Every load warms up by itself; three loads make a JVM's half a minute.
+            warm_s = options.warm_up / 3
+            found = ledgers.measure(zookeeper.hosts, folder, options.seconds, warm_s, step)
+        finally:
+            zookeeper.stop()
+    yield from found.items()
 
 
-def _table(rounds: dict[str, list[dict[str, float]]], kinds: list[Kind]) -> Table:
-    table = Table(title=f"median (range) of {len(rounds[kinds[0].name])} rounds")
-    table.add_column("figure")
-    for kind in kinds:
-        table.add_column(kind.name, justify="right")
-    for kind in kinds[1:]:
-        table.add_column(f"/ {kind.name}", justify="right")
-    for figure in rounds[kinds[0].name][0]:
-        values = {k.name: [found[figure] for found in rounds[k.name]] for k in kinds}
-        medians = {name: statistics.median(found) for name, found in values.items()}
-        cells = [_cell(values[k.name]) for k in kinds]
-        ours = medians[kinds[0].name]
-        ratios = [f"{ours / medians[k.name]:.2f}" if medians[k.name] else "-" for k in kinds[1:]]
-        table.add_row(figure, *cells, *ratios)
-    return table
+@contextmanager
+def _folder(out: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="round-", dir=out))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -93,13 +93,13 @@ def started(kind: Kind, folder: Path, data: Path | None = None) -> Iterator[Runn
     folder.mkdir(parents=True, exist_ok=True)
     own = Path(tempfile.mkdtemp(prefix=kind.name + "-", dir=folder))
     data = data or own / "data"
-    port = _free_port()
+    port = free_port()
     command = _kafka_command(kind, own, data, port) if kind.is_kafka else _tailrace(data, port)
     typed_at = time.perf_counter()
     with (own / "out").open("w") as out:
         child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         try:
-            _await_port(child, port, own / "out")
+            await_port(child, port, own / "out")
             yield Running(kind.name, f"127.0.0.1:{port}", psutil.Process(child.pid), data, typed_at)
         finally:
             child.terminate()
@@ -124,7 +124,7 @@ def _kafka_command(kind: Kind, own: Path, data: Path, port: int) -> list[str]:
     properties = own / "server.properties"
     extra = "log.flush.interval.messages=1" if kind.fsync_per_message_set else ""
     properties.write_text(
-        _KAFKA_PROPERTIES.format(port=port, controller=_free_port(), data=data, extra=extra)
+        _KAFKA_PROPERTIES.format(port=port, controller=free_port(), data=data, extra=extra)
     )
     if not (data / "meta.properties").exists():
         cluster = uuid.uuid4().hex[:22]
@@ -141,13 +141,13 @@ def _kafka_command(kind: Kind, own: Path, data: Path, port: int) -> list[str]:
     return [java[0], *_KAFKA_JVM, *java[1:], "kafka.Kafka", str(properties)]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _await_port(child: subprocess.Popen[bytes], port: int, out: Path) -> None:
+def await_port(child: subprocess.Popen[bytes], port: int, out: Path) -> None:
     deadline = time.perf_counter() + _READY_S
     while time.perf_counter() < deadline:
         if child.poll() is not None:
