@@ -1,4 +1,4 @@
-"""What `make bench` leaves behind: all figures as JSON, and a table of medians, ranges and ratios."""
+"""What `make bench` leaves behind: figures as JSON, and a table of medians, ranges and ratios."""
 
 import json
 import os
