@@ -1,7 +1,7 @@
 """The one place that knows kazoo: its thread's callbacks become calls on the loop, in wire order.
 
 kazoo runs one thread per client that sends, receives and reconnects; its own worker threads for
-callbacks are not used (`_LoopHandler`), because two of them would part the order of answers and
+callbacks are not used (`LoopHandler`), because two of them would part the order of answers and
 watch events. Every answer, watch event and change of state is posted to the loop by that thread, so
 the loop sees them as they came over the wire. Nothing here decides what is done about any of it.
 """
@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState, KeeperState
-from kazoo.handlers.threading import SequentialThreadingHandler
 
 from core.errors import (
     BadVersion,
@@ -28,6 +27,7 @@ from core.errors import (
     NotEmpty,
     Unavailable,
 )
+from core.metadata.kazoo_handler import LoopHandler
 from core.metadata.store import Check, Create, Delete, Node, Op, SetData, WatchEvent
 
 logger = logging.getLogger(__name__)
@@ -80,57 +80,6 @@ _BROKEN: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.SessionExpiredError)
 _NOT_AT_FAULT: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
 
-class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads without its callback workers: callbacks run where they arise."""
-
-    def __init__(self, connect_timeout_s: float) -> None:
-        super().__init__()
-        self._connect_timeout_s = connect_timeout_s
-        self.first: Callable[[Any], None] | None = None
-        """Linked to the next result, so that it is there before any answer can come."""
-
-    @property
-    def running(self) -> bool:
-        """Tell kazoo to call back at once."""
-        return False
-
-    def start(self) -> None:
-        """Start no workers."""
-
-    def stop(self) -> None:
-        """Stop no workers."""
-
-    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
-        """Start kazoo's thread. What it does not expect ends it; its last word is a state."""
-
-        def run() -> None:
-            try:
-                func(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - the thread's own boundary
-                logger.error("zookeeper_client_failed error=%s", error)  # noqa: TRY400 - kazoo's log has the trace
-
-        thread = threading.Thread(target=run, name="zookeeper", daemon=True)
-        thread.start()
-        return thread
-
-    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
-        """Connect, in less time than kazoo allows: the other servers need some of it too."""
-        timeout = min(timeout, self._connect_timeout_s)
-        return super().create_connection(*args, timeout=timeout, **kwargs)
-
-    def async_result(self) -> Any:
-        """Return a result that already knows whom to tell."""
-        result = super().async_result()
-        first, self.first = self.first, None
-        if first is not None:
-            result.rawlink(first)
-        return result
-
-    def dispatch_callback(self, callback: Any) -> None:
-        """Call a watch."""
-        callback.func(*callback.args)
-
-
 class ZookeeperLink:
     """One kazoo client, made and used on one loop. Requests are sent in the order of their calls.
 
@@ -149,7 +98,7 @@ class ZookeeperLink:
         self._on_state = on_state
         self._on_event = on_event
         timeout_s = session_timeout_ms / 1000
-        self._handler = _LoopHandler(timeout_s / (hosts.count(",") + 1))
+        self._handler = LoopHandler(timeout_s / (hosts.count(",") + 1))
         self._client = KazooClient(
             hosts=hosts,
             timeout=timeout_s,
