@@ -38,9 +38,11 @@ class EntryJudge:
         self._digests: dict[LedgerId, Digest | None] = {}
         self._waiting: dict[LedgerId, list[Callable[[], None]]] = {}
         self._tasks = Tasks("entry judge")
+        self._is_closed = False
 
     async def close(self) -> None:
-        """Stop looking for digests; whoever waits for one hears at once."""
+        """Stop looking for digests: whoever waits for one hears at once, and whoever comes later."""
+        self._is_closed = True
         await self._tasks.close()
         for ledger_id in list(self._waiting):
             self._release(ledger_id)
@@ -59,7 +61,7 @@ class EntryJudge:
         then: Callable[[list[CorruptData | None]], None],
     ) -> None:
         """Do the same with several bodies of one ledger."""
-        if ledger_id in self._digests:
+        if ledger_id in self._digests or self._is_closed:
             then(self._judged(ledger_id, bodies))
             return
         waiting = self._waiting.setdefault(ledger_id, [])

@@ -10,7 +10,9 @@ import pytest
 
 from bookie.app import BookieProcess, start_bookie
 from bookie.config import BookieConfig
+from bookie.entry_judge import EntryJudge
 from bookie.inspect import BookieFiles
+from bookie.metrics import BookieMetrics
 from bookie.scrub import Replica, ScrubConfig
 from core.errors import CoreError
 from core.ledger.bookie_registry import RegisteredBookies
@@ -22,7 +24,7 @@ from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
 from core.runtime.files import SystemFiles
 from core.runtime.metrics import Metrics
-from protocol.bookkeeper.digest import DigestType
+from protocol.bookkeeper.digest import Digest, DigestType
 from protocol.bookkeeper.messages import BatchReadRequest, StatusCode
 from protocol.ids import EntryId, LedgerId
 from tests.unit.bookie.world import ask, read, run, small_config
@@ -198,3 +200,25 @@ def test_a_ledger_without_metadata_is_given_out_unjudged(tmp_path: Path) -> None
         assert bookie.metrics.reads_unjudged_total == 1
 
     on_cluster(tmp_path, story)
+
+
+def test_a_judge_that_was_closed_lets_everything_pass_at_once() -> None:
+    """Reads may be under way while a bookie closes; each must have its answer."""
+
+    async def story() -> None:
+        never = asyncio.Event()
+
+        async def find(_: LedgerId) -> Digest | None:
+            await never.wait()
+            return None
+
+        metrics = BookieMetrics()
+        judge = EntryJudge(find, metrics)
+        waiting = asyncio.get_running_loop().create_future()
+        judge.judge(LedgerId(1), b"body", waiting.set_result)
+        await judge.close()
+        assert await waiting is None
+        assert await judge.damage_of(LedgerId(2), b"body") is None
+        assert metrics.reads_unjudged_total == 2
+
+    run(story)
