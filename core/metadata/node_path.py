@@ -1,9 +1,16 @@
 """What is a node's path, and how much a request may carry: the same in every store."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from core.errors import OverCapacity
 from core.metadata.store import NODE_BYTES_MAX, Create, Op, SetData
+
+FRAME_BYTES_MAX: Final = 1_040_000
+"""A request with paths and all; ZooKeeper's jute.maxbuffer (1 MiB less 1) ends the connection."""
+
+OP_BYTES: Final = 64
+"""More than an operation takes beside path and data: kind, version, access list."""
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -29,10 +36,14 @@ def check_size(path: str, data: bytes) -> None:
 
 def check_ops(ops: Sequence[Op]) -> None:
     """Refuse a `multi` that no store takes. Errors: ValueError (a path), OverCapacity."""
-    size = 0
+    data_bytes = frame_bytes = 0
     for op in ops:
         split_path(op.path)
+        frame_bytes += len(op.path.encode()) + OP_BYTES
         if isinstance(op, Create | SetData):
-            size += len(op.data)
-    if size > NODE_BYTES_MAX:
-        raise OverCapacity(f"{size} bytes in one multi of {len(ops)}, at most {NODE_BYTES_MAX}")
+            data_bytes += len(op.data)
+    if data_bytes > NODE_BYTES_MAX or data_bytes + frame_bytes > FRAME_BYTES_MAX:
+        raise OverCapacity(
+            f"{data_bytes} bytes of data in one multi of {len(ops)} operations, "
+            f"at most {NODE_BYTES_MAX} and {FRAME_BYTES_MAX} with their paths"
+        )

@@ -383,6 +383,9 @@ class MetadataStoreContract:
                 await store.set("/a", full + b"x")
             with pytest.raises(OverCapacity):
                 await store.multi([SetData("/a", half), Create("/b", half)])
+            with pytest.raises(OverCapacity):
+                await store.multi([Check("/a", 2)] * 20_000)
+            assert await store.multi([Check("/a", 2)] * 10_000) == [-1] * 10_000
             assert await store.children("/a") == []
 
         self.run(story)
