@@ -97,7 +97,7 @@ class GroupThread:
     def _put(self, item: Item) -> None:
         rules = self._rules
         self._waiting.append(item)
-        self._waiting_bytes += item[0]
+        self._waiting_bytes += _weigh(item)
         full = self._waiting_bytes > rules.bytes_max
         if full or 0 < rules.entries_max < len(self._waiting):
             self._hand_over()
@@ -120,7 +120,8 @@ class GroupThread:
 
 
 def _weigh(item: Item) -> int:
-    return item[0] or 1
+    """Return what an item adds to its group: no group may be longer than a replay can take."""
+    return item[0] or (len(item[1][0]) if item[1] else 1)
 
 
 def _weigh_all(batch: list[Item]) -> int:

@@ -216,7 +216,8 @@ class Bookie:
             return StatusCode.EUA
         if state is None and self._storage.was_fenced(request.ledger_id):
             return StatusCode.ENOLEDGER
-        return StatusCode.EOK
+        is_full = self.metrics.pending_bytes > self._pending_bytes_max
+        return StatusCode.ETOOMANYREQUESTS if is_full else StatusCode.EOK
 
     # Reads
 

@@ -201,9 +201,11 @@ class Storage:
 
     def write_lac(self, state: LedgerState, packet: bytes, durable: Callable[[], Any]) -> None:
         """Store an explicit LAC; it counts when it is durable."""
+        record = journal_format.pack_explicit_lac(state.ledger_id, packet)
 
         def keep() -> None:
             state.pending -= 1
+            self.metrics.pending_bytes -= len(record)
             if state.take_explicit_lac(packet):
                 self._keep_header(state)
                 state.lac_ms = self._clock.now_ms()
@@ -211,7 +213,8 @@ class Storage:
             durable()
 
         state.pending += 1
-        self._journal(state, journal_format.pack_explicit_lac(state.ledger_id, packet), keep)
+        self.metrics.pending_bytes += len(record)
+        self._journal(state, record, keep)
 
     def add(
         self,

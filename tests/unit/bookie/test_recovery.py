@@ -5,6 +5,8 @@ import functools
 import os
 import random
 import shutil
+import struct
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -288,6 +290,61 @@ def test_a_location_in_a_log_that_is_not_there_costs_that_entry_only(tmp_path: P
         await bookie.close()
         bookie = await open_small(tmp_path.with_name("dead"))  # which loads the ledger at its start
         assert (await ask(bookie, read(L1, 3))).status is EOK
+        await bookie.close()
+
+    run(story)
+
+
+class _GatedSyncs(SystemFiles):
+    """Syncs wait while the gate is shut."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+
+    @override
+    def sync(self, fd: int) -> None:
+        assert self.gate.wait(60)
+        super().sync(fd)
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_records_that_waited_together_are_replayed(
+    tmp_path: Path, journal_write_data: bool
+) -> None:
+    """In groups that a replay can take, however many there are; and bounded like adds."""
+
+    async def story() -> None:
+        live, dead = tmp_path / "live", tmp_path / "dead"
+        files = _GatedSyncs()
+        bookie = await open_small(
+            live,
+            files,
+            journal_write_data=journal_write_data,
+            pending_bytes_max=5,
+            group_bytes_max=10_000,
+        )
+        await ask(bookie, add(L1, 0))
+        files.gate.clear()
+        first = ask(bookie, add(L1, 1))
+        packets = [struct.pack(">qq", 1, number) + bytes(480) for number in range(200)]
+        answers = [
+            ask(bookie, WriteLacRequest(L1, number, KEY, packet))
+            for number, packet in enumerate(packets)
+        ]
+        fill = [ask(bookie, add(L1, 2 + number, bytes(MIB))) for number in range(6)]
+        refused = ask(bookie, WriteLacRequest(L1, 200, KEY, packets[0][:8] + b"\0" * 7 + b"\xc8"))
+        assert (await refused).status is StatusCode.ETOOMANYREQUESTS
+        files.gate.set()
+        assert {(await answer).status for answer in (first, *answers, *fill[:5])} == {EOK}
+        assert bookie.metrics.pending_bytes == 0
+        assert bookie.metrics.groups_total >= 200 * 520 // 10_600
+        await ask(bookie, fence(L2))
+        kill(live, dead)
+        await bookie.close()
+        bookie = await open_small(dead, journal_write_data=journal_write_data)
+        assert (await ask(bookie, add(L2, 0))).status is StatusCode.EFENCED
+        assert (await ask(bookie, ReadLacRequest(L1))).lac_body == packets[-1]
         await bookie.close()
 
     run(story)
