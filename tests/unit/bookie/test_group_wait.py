@@ -4,6 +4,8 @@ import asyncio
 import threading
 from typing import Any
 
+import pytest
+
 from bookie.config import BookieConfig
 from bookie.group_wait import GroupRules, GroupThread, Item
 from tests.unit.bookie.world import run
@@ -11,6 +13,10 @@ from tests.unit.bookie.world import run
 
 def item(number: int, size: int = 100) -> Item:
     return (size, (), None, number, 0, lambda: None)
+
+
+def record(number: int, size: int) -> Item:
+    return (0, (bytes(size),), None, number, 0, lambda: None)
 
 
 class Commits:
@@ -110,6 +116,25 @@ def test_without_a_wait_a_group_is_what_came_meanwhile() -> None:
         assert [n for group in commits.groups for n in group] == list(range(6))
         assert len(commits.groups) <= 2
         await end(thread)
+
+    run(story)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 60_000])
+def test_journal_records_count_as_bytes(wait_ms: int) -> None:
+    """A group longer than GROUP_BYTES_MAX could not be read back, and fences with it."""
+
+    async def story() -> None:
+        commits = Commits()
+        thread = new_thread(commits, wait_ms=wait_ms, bytes_max=1000)
+        commits.gate.clear()
+        for number in range(40):
+            thread.put(record(number, 400))
+        commits.gate.set()
+        await end(thread)
+        await commits.until(40)
+        assert [n for group in commits.groups for n in group] == list(range(40))
+        assert max(map(len, commits.groups)) <= 6  # twice the bytes, and one more
 
     run(story)
 
