@@ -41,7 +41,7 @@ class EntryJudge:
         self._is_closed = False
 
     async def close(self) -> None:
-        """Stop looking for digests: who waits for one hears at once, and so does who comes later."""
+        """Stop looking for digests: who waits for one, or comes later, hears at once."""
         self._is_closed = True
         await self._tasks.close()
         for ledger_id in list(self._waiting):
