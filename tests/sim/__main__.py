@@ -84,7 +84,7 @@ def _results(seeds: range, jobs: int) -> Iterator[Result]:
 
 
 def _mix(counts: Counter[str]) -> str:
-    shown = ("ledgers", "entries confirmed", "entries checked")
+    shown = ("ledgers", "entries confirmed", "entries checked", "ensemble changes", "recoveries")
     done = ", ".join(f"{counts[name]} {name}" for name in shown)
     faults = sorted(name for name in counts if name.startswith("fault."))
     return f"{done}; faults: " + ", ".join(f"{name[6:]} {counts[name]}" for name in faults)

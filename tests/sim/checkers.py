@@ -87,6 +87,9 @@ class Checker:
         self.within_promise = True
         """Whether no more was lost than BookKeeper promises to survive."""
         self.entries_checked = 0
+        self.ensemble_changes = 0
+        self.recoveries = 0
+        """Ledgers that were closed out of recovery."""
         self.bookies: dict[BookieId, BookieChecker] = {}
         self._now_s = now_s
 
@@ -138,8 +141,10 @@ class Checker:
         if old.is_closed:
             self.expect(old == new, f"{name} changed after it was closed: {old} -> {new}")
         elif new.is_closed:
+            self.recoveries += old.state is LedgerState.IN_RECOVERY
             self._check_close(model, new)
         elif new.fragments[-1] != old.fragments[-1]:
+            self.ensemble_changes += 1
             self.expect(
                 firsts[-1] <= model.confirmed + 1,
                 f"{name}: a fragment begins at {firsts[-1]}, confirmed up to {model.confirmed}",

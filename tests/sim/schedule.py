@@ -49,6 +49,8 @@ def run_seed(seed: int, *, show: bool = False) -> Result:
     counts["ledgers"] = len(world.checker.ledgers)
     counts["entries confirmed"] = sum(m.confirmed + 1 for m in world.checker.ledgers.values())
     counts["entries checked"] = world.checker.entries_checked
+    counts["ensemble changes"] = world.checker.ensemble_changes
+    counts["recoveries"] = world.checker.recoveries
     return Result(
         seed,
         world.trace.digest,

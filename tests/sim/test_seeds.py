@@ -10,7 +10,7 @@ import pytest
 from tests.sim.schedule import run_seed
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 240
+SEEDS = 160
 CHUNK = 20
 
 
