@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from bookie.page_cache import STEP_BYTES, PageCacheWindow
+from bookie.page_cache import LAG_BYTES, STEP_BYTES, PageCacheWindow, ReadBehind
 from core.runtime.files import SystemFiles
 
 MIB = 1024 * 1024
@@ -88,3 +88,45 @@ def _bytes(pieces: list[tuple[str, int, int]]) -> list[tuple[str, int]]:
         for name, start, end in pieces
         for position in range(-(-start // 65536) * 65536, end, 65536)
     ]
+
+
+def test_a_reader_leaves_nothing_but_its_last_pages(tmp_path: Path) -> None:
+    files = RecordingFiles()
+    window = PageCacheWindow(files, 8 * MIB)
+    window.written(_log(tmp_path, "5.log"), 1024, 2 * MIB)
+    behind = ReadBehind(files, window)
+    fd = files.open(_log(tmp_path, "3.log"))
+    end = 1024
+    while end < 300 * MIB:
+        behind.read(3, fd, end, end + MIB)
+        end += MIB
+    files.close(fd)
+    assert files.forgotten[0][1] == 1024
+    ends = [upto for _, _, upto in files.forgotten]
+    starts = [start for _, start, _ in files.forgotten]
+    assert starts[1:] == ends[:-1]
+    assert LAG_BYTES - 20 * MIB < end - ends[-1] < LAG_BYTES + 20 * MIB
+
+
+def test_a_reader_leaves_the_writer_s_window_alone(tmp_path: Path) -> None:
+    files = RecordingFiles()
+    window = PageCacheWindow(files, 1000 * MIB)
+    path = _log(tmp_path, "3.log")
+    for start in range(0, 300 * MIB, MIB):
+        window.written(path, start, start + MIB)
+    behind = ReadBehind(files, window)
+    fd = files.open(path)
+    for start in range(0, 300 * MIB, MIB):
+        behind.read(3, fd, start, start + MIB)
+    files.close(fd)
+    assert files.forgotten == []
+
+
+def test_readers_that_jump_give_nothing_back_that_they_did_not_read(tmp_path: Path) -> None:
+    files = RecordingFiles()
+    behind = ReadBehind(files, PageCacheWindow(files, 0))
+    fd = files.open(_log(tmp_path, "3.log"))
+    for start in (0, 500 * MIB, 100 * MIB, 900 * MIB, 901 * MIB):
+        behind.read(3, fd, start, start + MIB)
+    files.close(fd)
+    assert files.forgotten == []
