@@ -60,7 +60,7 @@ class AddPath(Protocol):
         """Return the ids of the durable entries of a ledger that have no location yet."""
 
     def forget(self, ledger_id: LedgerId) -> None:
-        """Drop the entries without a location of a ledger that is being removed."""
+        """Drop the entries without a location of a ledger in memory that is being removed."""
 
     def marks(self) -> tuple[Mark, ...]:
         """Return where the next groups will be: of the entry log, then of each journal."""

@@ -111,7 +111,10 @@ class Checkpointer:
 
 
 def log_usage(files: Files, fd: int, log_id: int, end: Position) -> dict[int, int]:
-    """Return ledger id -> bytes of an entry log, by reading its groups up to `end`."""
+    """Return ledger id -> bytes of an entry log, by reading its groups up to `end`.
+
+    Errors: OSError; CorruptData: there may be more ledgers in it than can be read.
+    """
     usage: dict[int, int] = {}
     scan = GroupScan(
         lambda size, at: files.read_at(fd, max(min(size, end - at), 0), at),
@@ -121,4 +124,6 @@ def log_usage(files: Files, fd: int, log_id: int, end: Position) -> dict[int, in
     for group in scan.groups(entry_log_format.HEADER_SIZE):
         for ledger_id, _, _, _, size in group.records:
             usage[ledger_id] = usage.get(ledger_id, 0) + size + RECORD_HEAD_SIZE
+    if scan.end != end:
+        raise CorruptData(f"{scan.name}: damaged at position {scan.end}, before its end {end}")
     return usage

@@ -7,6 +7,7 @@ to flush. See add_path for the seam, group_commit for the writer thread.
 
 import logging
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from bookie.add_path import AddHooks, Covered
@@ -43,6 +44,8 @@ class DirectAdds:
         self._journal_marks = list(found.journal_marks)
         self._seals = list(found.seals)
         self._is_usage_known = not self._mark.position
+        self._removed: list[LedgerState] = []
+        """Ledgers that were removed; what they have in the log that is written counts on."""
         self._journals = journals
         self._commits = GroupCommit(journals[0], entry_log, rules, self._on_group, hooks.fail)
         self.put: Callable[[Item], None] = self._commits.put
@@ -95,7 +98,10 @@ class DirectAdds:
         return []
 
     def forget(self, ledger_id: LedgerId) -> None:
-        """Do nothing: there is nothing without a location."""
+        """Remember what the ledger has in the log that is being written."""
+        state = self._known.by_id[ledger_id]
+        if state.log_bytes or state.pending:
+            self._removed.append(state)
 
     def marks(self) -> tuple[Mark, ...]:
         """Return where the next groups will be: of the entry log, then of each journal."""
@@ -177,10 +183,12 @@ class DirectAdds:
 
     def _note_roll(self) -> None:
         """Remember the log that was left behind, before the first entry of the new one."""
-        states = self._known.by_id.values()
-        usage = {int(state.ledger_id): state.log_bytes for state in states if state.log_bytes}
-        for state in states:
-            state.log_bytes = 0
+        usage: dict[int, int] = {}
+        for state in chain(self._known.by_id.values(), self._removed):
+            if state.log_bytes:
+                usage[state.ledger_id] = usage.get(state.ledger_id, 0) + state.log_bytes
+                state.log_bytes = 0
+        self._removed = [state for state in self._removed if state.pending]
         log_id, end = self._mark
         if end:
             self._seals.append(LogToSeal(log_id, end, usage if self._is_usage_known else None))

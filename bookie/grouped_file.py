@@ -192,10 +192,21 @@ class EntryLog:
         if old is not None:
             old.close()
         self._file, self._last_id = file, log_id
-        hint = self._files.open(path.with_name("lastId"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self._files.write_at(hint, [f"{self._last_id:x}\n".encode()], 0)
-        self._files.close(hint)
+        self._write_hint(path.with_name("lastId"))
         return file
+
+    def _write_hint(self, path: Path) -> None:
+        """Tell Java's bookie which log is the newest; without the room for it, it looks itself."""
+        try:
+            fd = self._files.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                self._files.write_at(fd, [f"{self._last_id:x}\n".encode()], 0)
+            finally:
+                self._files.close(fd)
+        except OSError as error:
+            if not is_no_room(error):
+                raise
+            logger.warning("hint_without_room file=%s", path)
 
     def close(self) -> None:
         """Close the log that is being written; it is not sealed."""

@@ -45,7 +45,9 @@ class SortedFlush:
     def __init__(self, entry_log: EntryLog) -> None:
         self.entry_log = entry_log
         self._seals: list[LogToSeal] = []
-        self._usage: dict[int, int] | None = None if entry_log.mark().position else {}
+        self._mark = entry_log.mark()
+        """Where the last group that was written ends, also if there was no room behind a roll."""
+        self._usage: dict[int, int] | None = None if self._mark.position else {}
         """Of the log that is being written; None: some of it was there before."""
 
     def flush(self, memtable: Memtable) -> Flushed:
@@ -72,8 +74,9 @@ class SortedFlush:
         parts: list[Buffer] = []
         for entry in group:
             parts += (pack_size(len(entry.body)), entry.body)
-        before = self.entry_log.mark()
+        before = self._mark
         start = self.entry_log.append(parts, size, synced=False)
+        self._mark = self.entry_log.mark()
         if start.file_id != before.file_id or not before.position:
             if before.position:
                 self._seals.append(LogToSeal(before.file_id, before.position, self._usage))

@@ -357,10 +357,11 @@ class Storage:
 
     def forget_ledger(self, ledger_id: LedgerId) -> None:
         """Drop a ledger whose metadata is gone; its entries go with their entry logs."""
-        state = self.ledgers.pop(ledger_id, None)
+        state = self.ledgers.get(ledger_id)
         if state is not None:
-            self.known.unsaved.discard(state)
             self._adds.forget(ledger_id)
+            del self.ledgers[ledger_id]
+            self.known.unsaved.discard(state)
             if state.fenced:
                 self.fenced_and_removed.add(ledger_id)
             self.known.wake(state)
