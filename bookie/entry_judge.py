@@ -3,7 +3,8 @@
 A bookie stores bodies as opaque bytes; how to verify them stands in the ledger's metadata. It is
 read once for each ledger, when its first entry is read, and kept for the last `KEPT_MAX` ledgers.
 Where it cannot be known (the ledger was deleted, the metadata does not answer, its digest is not
-named there) bodies pass unjudged, and are counted: the client verifies them anyway.
+named there) bodies pass unjudged, and are counted: the client verifies them anyway. Nor do readers
+wait for metadata that is away: a bookie must serve without it.
 """
 
 import asyncio
@@ -22,6 +23,10 @@ from protocol.ids import Buffer, LedgerId
 logger = logging.getLogger(__name__)
 
 KEPT_MAX: Final = 10_000
+FIND_S: Final = 1.0
+"""How long a read waits for its ledger's digest: a fifth of a client's readEntryTimeoutSec."""
+BLIND_S: Final = 5.0
+"""For how long no digest is looked for once the metadata did not answer."""
 
 FindDigest = Callable[[LedgerId], Awaitable[Digest | None]]
 """Finds a ledger's digest; None if its metadata does not say. Errors: CoreError."""
@@ -32,8 +37,11 @@ Then = Callable[[CorruptData | None], None]
 class EntryJudge:
     """Knows the digests of ledgers. All calls come from the loop."""
 
-    def __init__(self, find: FindDigest, metrics: BookieMetrics) -> None:
+    def __init__(self, find: FindDigest, metrics: BookieMetrics, *, find_s: float = FIND_S) -> None:
         self._find = find
+        self._find_s = find_s
+        self._loop = asyncio.get_running_loop()
+        self._blind_until_s = 0.0
         self._metrics = metrics
         self._digests: dict[LedgerId, Digest | None] = {}
         self._waiting: dict[LedgerId, list[Callable[[], None]]] = {}
@@ -61,13 +69,17 @@ class EntryJudge:
         then: Callable[[list[CorruptData | None]], None],
     ) -> None:
         """Do the same with several bodies of one ledger."""
-        if ledger_id in self._digests or self._is_closed:
+        if ledger_id in self._digests or self._is_closed or self._is_blind:
             then(self._judged(ledger_id, bodies))
             return
         waiting = self._waiting.setdefault(ledger_id, [])
         waiting.append(lambda: then(self._judged(ledger_id, bodies)))
         if len(waiting) == 1:
             self._tasks.start(self._learn(ledger_id), f"digest of {ledger_id}")
+
+    @property
+    def _is_blind(self) -> bool:
+        return self._loop.time() < self._blind_until_s
 
     async def damage_of(self, ledger_id: LedgerId, body: Buffer) -> CorruptData | None:
         """Return what is wrong with a body, None if nothing is known to be."""
@@ -89,11 +101,14 @@ class EntryJudge:
 
     async def _learn(self, ledger_id: LedgerId) -> None:
         try:
-            self._digests[ledger_id] = await self._find(ledger_id)
+            async with asyncio.timeout(self._find_s):
+                self._digests[ledger_id] = await self._find(ledger_id)
             if len(self._digests) > KEPT_MAX:
                 del self._digests[next(iter(self._digests))]
-        except CoreError as error:
-            logger.warning("digest_not_known ledger=%d error=%s", ledger_id, error)
+        except (CoreError, TimeoutError) as error:
+            if not isinstance(error, CorruptData):
+                self._blind_until_s = self._loop.time() + BLIND_S
+            logger.warning("digest_not_known ledger=%d error=%r", ledger_id, error)
         finally:
             self._release(ledger_id)
 
