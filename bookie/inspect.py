@@ -2,6 +2,7 @@
 
 What is in the index files is found there; what came after the last checkpoint by reading the
 groups from entryLogMark on. A group that is being written right now is not seen. Blocks: for tools.
+With journalWriteData, what a live bookie has in its memtable is not seen until it is flushed.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bookie.config import BookieConfig
 from bookie.group_wait import GroupRules, GroupThread, Item
-from tests.unit.bookie.world import run
+from protocol.bookkeeper.messages import StatusCode
+from tests.unit.bookie.world import L1, L2, add, ask, open_small, read, run
 
 
 def item(number: int, size: int = 100) -> Item:
@@ -163,3 +165,28 @@ def test_rules_of_a_configuration() -> None:
     assert GroupRules.of(slow) == GroupRules(
         wait_ms=7, bytes_max=slow.group_bytes_max, entries_max=9
     )
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_a_bookie_waits_for_company_when_it_is_told_to(
+    tmp_path: Path, journal_write_data: bool
+) -> None:
+    async def story() -> None:
+        bookie = await open_small(
+            tmp_path,
+            journal_write_data=journal_write_data,
+            flush_when_queue_empty=False,
+            group_wait_ms=60_000,
+            group_entries_max=4,
+        )
+        first = [ask(bookie, add(L1, entry_id)) for entry_id in range(3)]
+        await ask(bookie, read(L2, 0))  # time enough for whatever does not wait
+        assert not any(answer.done() for answer in first)
+        last = ask(bookie, add(L1, 3))  # five items with the master key
+        assert {(await answer).status for answer in (*first, last)} == {StatusCode.EOK}
+        assert bookie.metrics.groups_total == 1
+        waiting = ask(bookie, add(L1, 4))
+        await bookie.close()  # ends the wait
+        assert (await waiting).status is StatusCode.EOK
+
+    run(story)
