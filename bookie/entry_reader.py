@@ -13,6 +13,7 @@ from bookie.group_format import MIN_BODY_SIZE
 from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, unpack_slots
 from bookie.index_format import ENTRY_ID_MAX
 from bookie.ledger_dirs import LedgerDirs
+from bookie.page_cache import ReadBehind
 from core.errors import CorruptData
 from core.runtime.files import Files
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
@@ -27,9 +28,18 @@ class EntryReader:
     """Entry logs and index files, with a bounded number of open files and cached index pages."""
 
     def __init__(
-        self, files: Files, dirs: LedgerDirs, indexes: IndexFiles, *, files_max: int, pages_max: int
+        self,
+        files: Files,
+        dirs: LedgerDirs,
+        indexes: IndexFiles,
+        behind: ReadBehind | None = None,
+        *,
+        files_max: int,
+        pages_max: int,
     ) -> None:
+        """`behind`: hears of what was read of entry logs; None for tools."""
         self._files = files
+        self._behind = behind
         self._dirs = dirs
         self._indexes = indexes
         self._files_max = files_max
@@ -59,6 +69,8 @@ class EntryReader:
         if not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES:
             raise self._damage(ledger_id, entry_id, location, f"a size of {size}")
         body = self._files.read_at(fd, size, position)
+        if self._behind is not None:
+            self._behind.read(log_id, fd, position, position + size)
         if len(body) < size:
             raise self._damage(ledger_id, entry_id, location, f"{len(body)} of {size} bytes")
         found = _IDS.unpack_from(body)
@@ -109,7 +121,10 @@ class EntryReader:
         log_id, position = split_location(places[0])
         bodies: list[Buffer] = []
         if size:
-            data = self._files.read_at(self._fd(log_id), size, position - LENGTH_SIZE)
+            fd = self._fd(log_id)
+            data = self._files.read_at(fd, size, position - LENGTH_SIZE)
+            if self._behind is not None:
+                self._behind.read(log_id, fd, position, position + size)
             view = memoryview(data)
             for entry_id, place in enumerate(places, first):
                 body = _body_at(view, place - places[0])
@@ -168,6 +183,8 @@ class EntryReader:
         fd = self._fds.pop(log_id, None)
         if fd is not None:
             self._files.close(fd)
+            if self._behind is not None:
+                self._behind.forget_log(log_id)
 
     def close(self) -> None:
         """Close all files."""

@@ -33,7 +33,7 @@ from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
 from bookie.marks import Mark
 from bookie.metrics import BookieMetrics
-from bookie.page_cache import SHARE_OF_MEMORY, PageCacheWindow
+from bookie.page_cache import SHARE_OF_MEMORY, PageCacheWindow, ReadBehind
 from bookie.recovery import Recovered, Recovery, load_state
 from bookie.upkeep import Upkeep
 from core.runtime.clock import Clock
@@ -64,10 +64,12 @@ class Storage:
         self._journals = [directory / "current" for directory in config.journal_directories]
         self.dirs = LedgerDirs(files, config.ledger_directories)
         self.indexes = IndexFiles(files, self.dirs)
+        self._window = PageCacheWindow(files, self._page_cache_bytes())
         self._reader = EntryReader(
             files,
             self.dirs,
             self.indexes,
+            ReadBehind(files, self._window),
             files_max=config.open_file_limit,
             pages_max=config.cached_index_pages_max,
         )
@@ -81,7 +83,7 @@ class Storage:
         checkpointer = Checkpointer(
             files, self._journals, self.dirs, self.indexes, config.journal_backups_max
         )
-        self.upkeep = Upkeep(config, checkpointer, self.known, self._fail)
+        self.upkeep = Upkeep(config, checkpointer, self.known, self._fail, self._note_no_room)
         self._reads = JobThread("bookie-reader", self._fail)
         self.fenced_and_removed = FencedAndRemoved(clock)
 
@@ -112,7 +114,7 @@ class Storage:
         entry_log = EntryLog(self._files, self.dirs, at, last_id)
         entry_log.size_max = self._config.log_size_limit
         entry_log.step = self._config.preallocate_mb * MIB
-        entry_log.page_cache = PageCacheWindow(self._files, self._page_cache_bytes())
+        entry_log.page_cache = self._window
         return entry_log
 
     def _new_adds(self, found: Recovered) -> AddPath:
