@@ -4,7 +4,7 @@
       StorageFailed     a write or sync failed: the process must not acknowledge anything any more
       InvalidCookie     these directories are not this bookie's, or a disk was lost
     OSError
-      NoRoom            a disk is full; nothing was written, so the bookie only becomes read-only
+      NoRoom            a disk is full before anything was promised: the bookie becomes read-only
 
 Damaged files are core.errors.CorruptData; a directory in use is core.runtime.files.LockHeld.
 """
@@ -28,12 +28,12 @@ class InvalidCookie(BookieError):
 
 
 class NoRoom(OSError):
-    """There is no room for a file to grow, and nothing was written."""
+    """There is no room for a file to grow; nothing was acknowledged that needs it."""
 
-    def __init__(self, path: Path, error: OSError) -> None:
-        """`path`: the file, in `current` of a configured directory."""
+    def __init__(self, path: Path, error: OSError, directory: Path | None = None) -> None:
+        """`directory`: the configured one; else `path` is a file in its `current`."""
         super().__init__(error.errno, f"no room for {path}")
-        self.directory = path.parent.parent
+        self.directory = directory or path.parent.parent
 
 
 def is_no_room(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bookie.entry_log_format import file_ids
+from bookie.errors import NoRoom, is_no_room
 from bookie.index_format import (
     HEADER_SIZE,
     PAGE_SIZE,
@@ -100,9 +101,20 @@ class IndexFiles:
     ) -> None:
         """Write header and locations of one ledger and sync them. Idempotent.
 
-        Of two locations of an entry the one in the later table stays.
+        Of two locations of an entry the one in the later table stays. Errors: NoRoom: some of it
+        may be there, and all of it must be written again; OSError.
         """
         path, fd = self._open(ledger_id)
+        try:
+            self._write(path, fd, header, tables)
+        except OSError as error:
+            if is_no_room(error):
+                raise NoRoom(path, error, path.parents[3]) from error
+            raise
+
+    def _write(
+        self, path: Path, fd: int | None, header: IndexHeader, tables: Sequence[LocationTable]
+    ) -> None:
         is_new = fd is None
         if fd is None:
             self._files.make_directory(path.parent)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bookie.add_path import AddPath
 from bookie.checkpoint import Checkpointer, CheckpointPlan
 from bookie.config import BookieConfig
-from bookie.errors import is_no_room
+from bookie.errors import NoRoom, is_no_room
 from bookie.known_ledgers import KnownLedgers
 from bookie.ledger_state import LedgerState, LocationTable
 from bookie.recovery import Recovered
@@ -40,11 +40,14 @@ class Upkeep:
         checkpointer: Checkpointer,
         known: KnownLedgers,
         failed: Callable[[Exception], None],
+        no_room: Callable[[NoRoom], None],
     ) -> None:
+        """`no_room` hears of a disk that is full: until there is room nothing can be covered."""
         self._config = config
         self._checkpointer = checkpointer
         self._known = known
         self._failed = failed
+        self._no_room = no_room
         self._loop = asyncio.get_running_loop()
         self._adds: AddPath | None = None
         self.thread = JobThread("bookie-upkeep", failed)
@@ -167,6 +170,8 @@ class Upkeep:
             if is_no_room(result):
                 logger.warning("checkpoint_without_room error=%s", result)
                 self._stuck = (saved, plan)
+                if isinstance(result, NoRoom):
+                    self._no_room(result)
                 self.consider()
             else:
                 self._failure = result

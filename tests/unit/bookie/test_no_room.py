@@ -136,10 +136,11 @@ def test_a_checkpoint_without_room_is_tried_again_and_ends_nothing(tmp_path: Pat
         bookie = await open_small(tmp_path, files)
         assert await statuses(bookie, 0) == [StatusCode.EOK]
         files.is_full = True
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="no room"):
             await bookie.checkpoint()
         await files.refused.wait()
         assert not bookie.failed.done()
+        await bookie.look_at_disks()  # they have room, as far as they know
         assert await statuses(bookie, 1) == [StatusCode.EOK]
         assert (await ask(bookie, read(L1, 0))).status is StatusCode.EOK
         files.is_full = False
@@ -150,5 +151,40 @@ def test_a_checkpoint_without_room_is_tried_again_and_ends_nothing(tmp_path: Pat
         for entry in (0, 1):
             assert (await ask(again, read(L1, entry))).status is StatusCode.EOK
         await again.close()
+
+    run(story)
+
+
+def test_a_bookie_whose_checkpoint_finds_no_room_is_read_only(tmp_path: Path) -> None:
+    """Else what no checkpoint covers would grow without bound."""
+
+    async def story() -> None:
+        files = NoRoomForIndexes()
+        bookie = await open_small(tmp_path, files)
+        assert await statuses(bookie, 0) == [StatusCode.EOK]
+        files.is_full = True
+        with pytest.raises(OSError, match="no room"):
+            await bookie.checkpoint()
+        assert bookie.health.reason == f"a write found no room in {tmp_path / 'ledgers'}"
+        assert await statuses(bookie, 1) == [StatusCode.EREADONLY]
+        files.is_full = False
+        await bookie.checkpoint()
+        await bookie.close()
+
+    run(story)
+
+
+def test_a_flush_without_room_makes_the_bookie_read_only(tmp_path: Path) -> None:
+    async def story() -> None:
+        files = FullDisk()
+        bookie = await open_small(tmp_path, files, journal_write_data=True)
+        assert await statuses(bookie, 0) == [StatusCode.EOK]
+        files.suffixes = (".log",)
+        with pytest.raises(OSError, match="no room"):
+            await bookie.checkpoint()
+        assert await statuses(bookie, 1) == [StatusCode.EREADONLY]
+        files.suffixes = ()
+        await bookie.checkpoint()
+        await bookie.close()
 
     run(story)
