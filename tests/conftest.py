@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,26 @@ from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer
 
 _numbers = count()
+
+ON_ONE_WORKER = ("tests/interop/bookkeeper/", "tests/java/", "tests/spark/")
+"""Folders whose tests share JVMs that take seconds to start."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep a folder's tests together with `--dist loadgroup`.
+
+    xdist 3.8 tells groups by a suffix of test ids, which pytest 9.2 takes no notice of.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in ON_ONE_WORKER if nodeid.startswith(folder)), nodeid)
+
+    return ByFolder(config, log)
 
 
 @pytest.fixture(scope="module")

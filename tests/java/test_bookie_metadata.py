@@ -19,7 +19,7 @@ from protocol.bookkeeper.digest import DigestType
 from protocol.ids import BookieId
 from tests.java.jars import main_class
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java-bookie-metadata")]
+pytestmark = pytest.mark.java
 
 SAMPLES = 60
 

@@ -26,7 +26,7 @@ from protocol.kafka.wire import Array, Wire
 from tests.java.jars import main_class
 from tests.unit.protocol.kafka.samples import sample
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java-messages")]
+pytestmark = pytest.mark.java
 
 SAMPLES = 8
 CLIENTS = "org.apache.kafka.common.message"

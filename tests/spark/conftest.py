@@ -14,10 +14,9 @@ _JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all Spark tests on one worker, so that one session serves them."""
+    """Mark all Spark tests, and let the libraries they run on warn."""
     for item in items:
         if "tests/spark" in str(item.path):
-            item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.filterwarnings("ignore"))
 

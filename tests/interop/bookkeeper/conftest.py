@@ -1,4 +1,4 @@
-"""One ZooKeeper and one JVM with Apache's client for the folder; bookies for each module."""
+"""One JVM with Apache's client for the folder; a cluster and bookies for each module."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -10,14 +10,6 @@ from tests.interop.bookkeeper.ours import OurBookie
 from tests.zookeeper import ZooKeeperServer
 
 Bookie = TypeVar("Bookie", OurBookie, JavaBookie, OurBookie | JavaBookie)
-
-
-@pytest.fixture(scope="package")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="package")

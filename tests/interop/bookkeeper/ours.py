@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from core.errors import CoreError
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig
+from core.ledger.config import BookieClientConfig, LedgerClientConfig
 from core.ledger.writer import LedgerWriter
 from core.metadata.uri import ledgers_root, open_store
 from protocol.ids import EntryId
@@ -104,7 +104,8 @@ class Listener:
 async def ledger_client(uri: str) -> AsyncIterator[LedgerClient]:
     """A client with a session and connections of its own."""
     store = await open_store(uri, session_timeout_ms=10_000)
-    bookies = RegisteredBookies(store, root=ledgers_root(uri))
+    patient = BookieClientConfig(request_timeout_ms=30_000)
+    bookies = RegisteredBookies(store, patient, root=ledgers_root(uri))
     try:
         yield LedgerClient(store, bookies, LedgerClientConfig(root=ledgers_root(uri)), Random(5))
     finally:

@@ -13,7 +13,6 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.java,
     pytest.mark.crash,
-    pytest.mark.xdist_group("bookkeeper"),
 ]
 ENTRIES = 200
 SIZE = 500

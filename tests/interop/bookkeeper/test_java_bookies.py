@@ -19,7 +19,6 @@ from tests.interop.bookkeeper.payloads import payload, shown
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.java,
-    pytest.mark.xdist_group("bookkeeper"),
     pytest.mark.usefixtures("java_bookies"),
 ]
 FENCED = -101

@@ -10,7 +10,6 @@ from tests.interop.bookkeeper.payloads import shown
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.java,
-    pytest.mark.xdist_group("bookkeeper"),
     pytest.mark.usefixtures("our_bookies"),
 ]
 WHOLE = {"e": 3, "qw": 3, "qa": 2}

@@ -21,7 +21,6 @@ from tests.interop.bookkeeper.payloads import payload, shown
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.java,
-    pytest.mark.xdist_group("bookkeeper"),
 ]
 Bookie = OurBookie | JavaBookie
 SIZE = 50

@@ -36,7 +36,6 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.java,
     pytest.mark.crash,
-    pytest.mark.xdist_group("bookkeeper"),
 ]
 SIZE = 200
 BEFORE, AFTER = 300, 300

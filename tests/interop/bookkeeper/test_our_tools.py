@@ -14,7 +14,6 @@ from tests.zookeeper import ZooKeeperServer
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.java,
-    pytest.mark.xdist_group("bookkeeper"),
 ]
 SIZE = 40
 LAST = 11

@@ -44,7 +44,6 @@ from tests.unit.bookie.world import DIGEST
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.java,
-    pytest.mark.xdist_group("bookkeeper"),
 ]
 CLOSED = "closed"
 

@@ -133,6 +133,8 @@ public final class LedgerPeer {
     private ObjectNode connect(JsonNode c) throws Exception {
         ClientConfiguration conf = new ClientConfiguration();
         conf.setMetadataServiceUri(c.get("uri").asText());
+        conf.setAddEntryTimeout(30); // a busy machine is no reason to replace a bookie
+        conf.setReadEntryTimeout(30);
         conf.setNumIOThreads(2);
         conf.setNumWorkerThreads(2);
         conf.setGetBookieInfoIntervalSeconds(3600, java.util.concurrent.TimeUnit.SECONDS);
