@@ -49,6 +49,7 @@ class GroupedFile:
             except OSError:
                 files.close(fd)
                 files.remove(path)
+                files.sync_directory(path.parent)  # the next attempt may be in another one
                 raise
         except OSError as error:
             raise (NoRoom(path, error) if is_no_room(error) else error) from error

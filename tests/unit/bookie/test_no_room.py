@@ -3,15 +3,20 @@
 import asyncio
 import errno
 import os
+import random
 from pathlib import Path
 
 import pytest
 from typing_extensions import override
 
 from bookie.app import OpenBookie
+from bookie.errors import NoRoom
+from bookie.grouped_file import EntryLog
+from bookie.ledger_dirs import LedgerDirs
 from core.runtime.files import Space, SystemFiles
 from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import Position
+from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.world import L1, L2, add, ask, fence, open_small, read, run
 
 MIB = 1024 * 1024
@@ -188,3 +193,36 @@ def test_a_flush_without_room_makes_the_bookie_read_only(tmp_path: Path) -> None
         await bookie.close()
 
     run(story)
+
+
+class FullDirectory(CrashFiles):
+    """Has no room in one directory."""
+
+    full = Path()
+
+    @override
+    def allocate(self, fd: int, position: Position, size: int) -> None:
+        if self._paths[fd].parent == self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().allocate(fd, position, size)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_that_found_no_room_does_not_come_back_beside_its_successor(
+    tmp_path: Path, seed: int
+) -> None:
+    """Two logs of one id: a start would take the empty one for the last, and lose the other."""
+    files = FullDirectory()
+    dirs = LedgerDirs(files, [tmp_path / "a", tmp_path / "b"])
+    for current in dirs.all:
+        files.make_directory(current)
+    files.full = dirs.all[0]
+    log = EntryLog(files, dirs, None)
+    with pytest.raises(NoRoom):
+        log.append([bytes(100)], 100, synced=True)
+    dirs.mark_full(dirs.directories[0])
+    assert log.append([bytes(100)], 100, synced=True).file_id == 0
+    log.close()
+    files.lose_power(random.Random(seed))
+    assert not list(files.full.glob("*.log"))
+    assert (dirs.all[1] / "0.log").exists()
