@@ -34,7 +34,8 @@ HOST = "metadata"
 class MetadataFaults:
     """What goes wrong now. Shares are probabilities of one operation."""
 
-    delay_s: float = 0.001
+    delay_s: float = 0.0
+    """Added to the usual delay."""
     slow_share: float = 0.0
     slow_s: float = 2.0
     lost_request_share: float = 0.0
@@ -52,6 +53,8 @@ class MetadataServer:
 
     def __init__(self, rng: Random, *, session_timeout_s: float = 10.0) -> None:
         self.rng = rng
+        self.usual_delay_s = 0.001
+        """One way, when nothing is wrong."""
         self.faults = MetadataFaults()
         self.session_timeout_s = session_timeout_s
         self.network: SimNetwork | None = None

@@ -68,6 +68,7 @@ async def _story(world: World) -> None:
     possible = [quorum for quorum in QUORUMS if quorum[0] <= bookies]
     quorums = rng.sample(possible, min(len(possible), rng.randint(1, 3)))
     tolerance = min(ack for _, _, ack in quorums) - 1
+    world.metadata.usual_delay_s = rng.choice((0.001, 0.001, 0.02, 0.15))
     world.network.spread_s = rng.choice((0.0, 0.005, 0.05, 0.3))
     await world.start(bookies, draw_settings(rng))
     workload = Workload(world, quorums)

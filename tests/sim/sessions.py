@@ -134,7 +134,7 @@ class SimStore:
         if self._closed or self._expired:
             raise Unavailable("the metadata store is closed or its session is over")
         faults, rng = self._server.faults, self._server.rng
-        delay_s = faults.delay_s * (0.5 + rng.random())
+        delay_s = (self._server.usual_delay_s + faults.delay_s) * (0.5 + rng.random())
         if faults.slow_share and rng.random() < faults.slow_share:
             delay_s += rng.random() * faults.slow_s
         self._last_request_s = max(self._last_request_s + 1e-9, self._loop.time() + delay_s)
@@ -159,7 +159,8 @@ class SimStore:
 
     def answer(self, deliver: Callable[[], None]) -> None:
         """Hand something to this client, behind all that was handed before."""
-        delay_s = self._server.faults.delay_s * (0.5 + self._server.rng.random())
+        server = self._server
+        delay_s = (server.usual_delay_s + server.faults.delay_s) * (0.5 + server.rng.random())
         self._last_answer_s = max(self._last_answer_s + 1e-9, self._loop.time() + delay_s)
         self._loop.call_at(self._last_answer_s, deliver, context=self._context)
 

@@ -83,6 +83,47 @@ async def test_1591_nothing_is_confirmed_while_the_metadata_is_stalled(stage: St
     assert await stage.read_all(recovering, ledger) >= 3
 
 
+@pytest.mark.parametrize("stored_first", [False, True])
+def test_1591_an_ack_of_a_replaced_bookie_does_not_count(stored_first: bool) -> None:
+    """The other half of #1591: acknowledgements from before a change of the ensemble.
+
+    Qw 3, Qa 2. Entry 3 is acknowledged by b3, which then fails and is replaced; b1 has it, but its
+    answer comes while the change is being stored, or (`stored_first`) right after. Entry 3 belongs
+    to the new fragment, where b1 alone has it: it is not confirmed before another one does.
+    """
+
+    @scripted(bookies=4)
+    async def story(stage: Stage) -> None:
+        writing = stage.world.new_client(60_000)
+        metadata = stage.world.metadata
+        ledger = await stage.create(writing, 3, 3, 2)
+        await ledger.add_confirmed(3)
+        b1, b2, b3 = ledger.machines
+        (b4,) = {*stage.world.machines} - {b1, b2, b3}
+        stage.block(b1, writing)
+        stage.cut(b2, writing)
+        stage.cut(b4, writing)
+        ledger.add()
+        await stage.until(lambda: (0, 3) in b3.checker.stored and (0, 3) in b1.checker.stored)
+        await asyncio.sleep(0.1)  # b3's answer is there
+        metadata.faults.hold_writes = True
+        b3.stopped = True
+        b3.kill("fails", power=False)
+        ledger.add()
+        await stage.until(lambda: bool(metadata.held))
+        if stored_first:
+            metadata.release_writes()
+            await asyncio.sleep(0.1)
+        stage.unblock(b1, writing)
+        await asyncio.sleep(0.1)
+        assert ledger.model.confirmed == 2
+        metadata.release_writes()
+        stage.heal()
+        await stage.until(lambda: ledger.model.confirmed == 4)
+
+    story()
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_2908_damage_is_not_absence(restart: bool) -> None:
     """BookKeeper #2908: a bookie whose entry log was damaged said that it had no such entry.
