@@ -136,6 +136,7 @@ def test_a_log_is_sealed_also_when_there_is_no_room_in_the_one_behind_it(tmp_pat
         with pytest.raises(OSError, match="no room"):
             await bookie.checkpoint()
         await bookie.checkpoint()
+        await bookie.look_at_disks()  # which have room again
         for entry_id in range(1, 4):
             assert (await ask(bookie, add(L2, entry_id, bytes(1500)))).status is EOK
             await bookie.checkpoint()
