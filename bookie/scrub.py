@@ -56,7 +56,9 @@ class ScrubMetrics:
 
     rounds_total: int = counter("rounds over everything that is stored")
     entries_total: int = counter("entries read and verified")
-    damaged_entries: int = gauge("entries that the last round could not mend")
+    damaged_entries: int = gauge(
+        "entries, and indexes of ledgers, that the last round left damaged"
+    )
     repaired_entries_total: int = counter("damaged entries replaced by another replica's copy")
 
 
@@ -108,7 +110,12 @@ class Scrub:
         """
         left = 0
         for ledger_id in sorted(await self._bookie.ledger_ids()):
-            for entry_id in await self._entry_ids(ledger_id):
+            entry_ids = await self._entry_ids(ledger_id)
+            if entry_ids is None:
+                logger.error("ledger_damaged ledger=%d why=its index cannot be read", ledger_id)
+                left += 1
+                continue
+            for entry_id in entry_ids:
                 await asyncio.sleep(1 / self._config.rate_limit)
                 self.metrics.entries_total += 1
                 if not await self._is_well(ledger_id, entry_id):
@@ -116,10 +123,13 @@ class Scrub:
         self.metrics.damaged_entries = left
         self.metrics.rounds_total += 1
 
-    async def _entry_ids(self, ledger_id: LedgerId) -> Iterable[EntryId]:
+    async def _entry_ids(self, ledger_id: LedgerId) -> Iterable[EntryId] | None:
+        """Return the ids of a ledger's entries, None if they cannot be read."""
         listed = await self._ask(ListEntriesRequest(ledger_id))
+        if listed.status is StatusCode.EIO:
+            return None
         if not isinstance(listed, ListEntriesResponse) or not listed.availability:
-            return ()  # removed meanwhile, or not readable: its reads will tell
+            return ()  # removed meanwhile
         groups = decode_availability(listed.availability)
         return chain.from_iterable(group.entry_ids() for group in groups)
 

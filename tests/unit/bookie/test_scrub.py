@@ -13,7 +13,7 @@ from bookie.config import BookieConfig
 from bookie.entry_judge import EntryJudge
 from bookie.inspect import BookieFiles
 from bookie.metrics import BookieMetrics
-from bookie.scrub import Replica, ScrubConfig
+from bookie.scrub import Replica, Scrub, ScrubConfig
 from core.errors import CoreError
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
@@ -27,7 +27,7 @@ from core.runtime.metrics import Metrics
 from protocol.bookkeeper.digest import Digest, DigestType
 from protocol.bookkeeper.messages import BatchReadRequest, StatusCode
 from protocol.ids import EntryId, LedgerId
-from tests.unit.bookie.world import ask, read, run, small_config
+from tests.unit.bookie.world import DIGEST, L1, L2, add, ask, open_small, read, run, small_config
 
 COUNT = 5
 FAST = ScrubConfig(interval_s=0, rate_limit=1e6)
@@ -220,5 +220,26 @@ def test_a_judge_that_was_closed_lets_everything_pass_at_once() -> None:
         assert await waiting is None
         assert await judge.damage_of(LedgerId(2), b"body") is None
         assert metrics.reads_unjudged_total == 2
+
+    run(story)
+
+
+def test_a_ledger_whose_index_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        for ledger_id in (L1, L2):
+            await ask(bookie, add(ledger_id, 0))
+        await bookie.close()
+        index = tmp_path / "ledgers/current/0/1/1.idx"
+        index.write_bytes(b"what" + index.read_bytes()[4:])
+        bookie = await open_small(tmp_path)
+
+        async def find(_: LedgerId) -> Digest | None:
+            return DIGEST
+
+        scrub = Scrub(bookie, EntryJudge(find, BookieMetrics()), FAST)
+        await scrub.round()
+        assert (scrub.metrics.damaged_entries, scrub.metrics.entries_total) == (1, 1)
+        await bookie.close()
 
     run(story)
