@@ -3,7 +3,7 @@
 1. The entry logs are scanned from entryLogMark: every whole group is indexed again, the torn end of
    the last log is cut off.
 2. The journals are replayed from their lastMark: keys, fences, explicit LACs, and entries; entries
-   that no entry log has are flushed to one.
+   that no entry log has, or none with that body, are flushed to one.
 3. What was found is synced, names and bytes: after a kill it may be in memory only, and nothing
    is served that a power loss could still take away.
 Everything is idempotent: a crash at any point leaves the same to be found. It does not matter in
@@ -31,7 +31,7 @@ from bookie.memtable import Memtable
 from bookie.sorted_flush import LogToSeal, SortedFlush
 from core.errors import CorruptData
 from core.runtime.files import Files
-from protocol.ids import LedgerId
+from protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 
@@ -146,12 +146,22 @@ class Recovery:
         if entry_id < 0:
             self._apply_special(state, entry_id, memoryview(body))
             return
+        held = self._memtable.get(state.ledger_id, entry_id)
+        if held is not None or not self._is_stored(state, entry_id, body):
+            self._memtable.put(state.ledger_id, entry_id, body)
+            state.note_entry(entry_id, lac)
+
+    def _is_stored(self, state: LedgerState, entry_id: EntryId, body: bytes) -> bool:
+        """Return whether the entry logs have this body: of an entry added again the last counts."""
         location = state.locate(entry_id)
         if not location:
             location = self._reader.locate(state.ledger_id, entry_id, generation=0)
         if not location:
-            self._memtable.put(state.ledger_id, entry_id, body)
-            state.note_entry(entry_id, lac)
+            return False
+        try:
+            return self._reader.read_at(state.ledger_id, entry_id, location) == body
+        except CorruptData:
+            return False
 
     def _apply_special(self, state: LedgerState, kind: int, body: memoryview) -> None:
         if kind == journal_format.KEY:

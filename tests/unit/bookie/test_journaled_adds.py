@@ -353,6 +353,7 @@ def test_a_flush_without_room_is_tried_again_and_loses_nothing(tmp_path: Path) -
         bodies = {}
 
         async def put(entry_id: int, size: int) -> StatusCode:
+            await bookie.look_at_disks()  # they have room, as far as they know
             response = await ask(bookie, add(L1, entry_id, bytes(size)))
             if response.status is EOK:
                 bodies[entry_id] = entry_body(L1, entry_id, bytes(size))
@@ -379,5 +380,39 @@ def test_a_flush_without_room_is_tried_again_and_loses_nothing(tmp_path: Path) -
         for entry_id, body in bodies.items():
             assert (await ask(bookie, read(L1, entry_id))).body == body
         await bookie.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_an_entry_that_was_added_again_is_replayed_over_the_one_in_the_entry_log(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    """The scrub repairs so: what it stored again must not give way to the damaged copy."""
+
+    async def story() -> None:
+        live, dead = tmp_path / "live", tmp_path / "dead"
+        bookie = await open_journaled(live)
+        for payload in (b"first", b"other"):
+            await ask(bookie, add(L1, 0, payload))
+            await ask(bookie, add(L1, 1, b"same"))
+            await bookie.checkpoint()
+        for payload in (b"third", b"last!"):
+            assert (await ask(bookie, add(L1, 0, payload, recovery=True))).status is EOK
+        assert (await ask(bookie, add(L1, 1, b"same", recovery=True))).status is EOK
+        shutil.copytree(live, dead)
+        await bookie.close()
+        (log,) = (dead / "ledgers/current").glob("*.log")
+        if is_damaged:
+            image = log.read_bytes()
+            at = image.rindex(b"other") - 36  # its ledger and entry id
+            log.write_bytes(image[:at] + bytes(16) + image[at + 16 :])
+        before = len(logged(dead)) if not is_damaged else 0
+        bookie = await open_journaled(dead)
+        assert (await ask(bookie, read(L1, 0))).body == entry_body(L1, 0, b"last!")
+        assert (await ask(bookie, read(L1, 1))).body == entry_body(L1, 1, b"same")
+        await bookie.close()
+        if not is_damaged:
+            assert len(logged(dead)) == before + 1  # nothing is written that is there already
 
     run(story)
