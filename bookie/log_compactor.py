@@ -111,6 +111,7 @@ class LogCompactor:
         delay_s = self._throttle.delay_s(self._clock.monotonic_s(), len(moving), size_bytes)
         if delay_s > 0:
             await asyncio.sleep(delay_s)
+            moving = await self._read_from_here(moving)  # some may have been added again
         waiting: list[asyncio.Future[bool]] = []
         for entry in moving:
             if (state := await self._state(entry.ledger_id)) is not None:

@@ -414,3 +414,35 @@ def test_copies_that_find_no_room_leave_the_log(tmp_path: Path, journal_write_da
             await world.check()
 
     run(story)
+
+
+@both_ways
+def test_what_is_added_again_while_compaction_waits_for_its_rate_stays(
+    tmp_path: Path, journal_write_data: bool
+) -> None:
+    """Also when a checkpoint has covered it meanwhile: a repair must not give way to the damage."""
+
+    async def story() -> None:
+        slow = GcConfig(rate_by_entries=8)
+        world = World(tmp_path, gc=slow, journal_write_data=journal_write_data)
+        async with world.opened():
+            await world.write(range(1, 5), range(6))
+            await world.bookie.checkpoint()
+            world.living -= {LedgerId(2), LedgerId(3), LedgerId(4)}
+            collecting = asyncio.ensure_future(world.collector.collect(force=True))
+            metrics = world.bookie.metrics
+            while not metrics.compacted_logs_total:
+                await world.bookie.room()
+            again = {}
+            for entry_id in range(6):
+                payload = b"again %d" % entry_id
+                again[entry_id] = entry_body(LedgerId(1), entry_id, payload)
+                added = add(LedgerId(1), entry_id, payload, recovery=True)
+                assert (await ask(world.bookie, added)).status is EOK
+            await world.bookie.checkpoint()
+            assert (await collecting).entry_logs
+            assert metrics.compacted_logs_total > 1
+            for entry_id, body in again.items():
+                assert (await ask(world.bookie, read(LedgerId(1), entry_id))).body == body
+
+    run(story)
