@@ -2,8 +2,8 @@
 
 A copy goes the way of an add, to the log that is being written now, so it is durable and replayed
 as any entry; the log itself is removed by the collector, behind a checkpoint that has the new
-places in the index files. A crash before that leaves entries twice, and a log that the next run finds
-without anything that is read from it. Copied is what the index says lies here, nothing else.
+places in the index files. A crash before that leaves entries twice, and a log that the next run
+finds without anything that is read from it. Copied is what the index says lies here, nothing else.
 """
 
 import asyncio
