@@ -170,7 +170,8 @@ class SimStore:
             self.answer(lambda fired=fired: fired.watch(fired.path, fired.event))  # type: ignore[misc]
 
     def alive_session(self, session_id: int) -> bool:
-        return self._server.sessions.get(session_id) is self
+        is_over = self._expired and session_id == self.session_id
+        return not is_over and self._server.sessions.get(session_id) is self
 
     # The session
 
