@@ -91,3 +91,43 @@ def test_jobs_return_on_the_loop() -> None:
         assert not lost.done()
 
     asyncio.run(main(), debug=True)
+
+
+def test_large_results_do_not_wait_for_the_jobs_behind_them() -> None:
+    async def main() -> None:
+        jobs = JobThread("j", _unexpected)
+        go = threading.Event()
+        large = [jobs.call(lambda: [memoryview(bytes(3_000_000))]) for _ in range(2)]
+        last = jobs.call(lambda: go.wait(10))
+        jobs.start()
+        for result in large:
+            assert len((await asyncio.wait_for(result, 5))[0]) == 3_000_000
+        go.set()
+        assert await last
+        jobs.stop()
+        jobs.join()
+
+    asyncio.run(main(), debug=True)
+
+
+def test_a_callback_that_raises_costs_the_others_nothing() -> None:
+    async def main() -> None:
+        errors: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
+        jobs = JobThread("j", _unexpected)
+
+        def broken(_: object) -> None:
+            raise ZeroDivisionError
+
+        jobs.submit(lambda: 1, broken)
+        behind = jobs.call(lambda: 2)
+        jobs.submit(lambda: 3, broken)
+        last = jobs.call(lambda: 4)
+        jobs.start()
+        assert [await behind, await last] == [2, 4]
+        assert [type(error) for error in errors] == [ZeroDivisionError] * 2
+        jobs.stop()
+        jobs.join()
+
+    asyncio.run(main(), debug=True)
