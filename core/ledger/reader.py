@@ -50,6 +50,7 @@ class LedgerReader:
     ) -> None:
         """`window`: entries asked for at once. `replicas`: shared by the readers of a client."""
         self.ledger_id = stored.ledger_id
+        self._stored = stored
         self._nodes = nodes
         self._replicas = replicas or Replicas(bookies)
         self._window = window
@@ -129,28 +130,29 @@ class LedgerReader:
         if last < first:
             return []
         for _ in range(_MOVES_MAX):
+            holders = self._holders(first, last)
             read = RangeRead(self._context, first, last, parallel=parallel)
             try:
                 entries = await read.start()
             except CoreError as error:
-                if not await self._has_moved(first, last, error):
-                    raise
+                await self._look_again(error)
+                if self._holders(first, last) == holders:
+                    raise  # nobody else has them
             else:
                 self._nodes.metrics.reads_total += len(entries)
                 self.note_confirmed(max(read.lac, entries[-1].lac))
                 return entries
         raise MetadataConflict(f"the entries of ledger {self.ledger_id} are being moved")
 
-    async def _has_moved(self, first: EntryId, last: EntryId, error: CoreError) -> bool:
-        """Read the metadata after all replicas failed; tell whether others hold the entries now."""
-        before = self._holders(first, last)
+    async def _look_again(self, error: CoreError) -> None:
+        """Read the metadata after all replicas of an entry failed. Errors: LedgerNotFound."""
         try:
             self._install(await self._nodes.read(self.ledger_id))
         except LedgerNotFound as gone:
             raise gone from error
-        except Unavailable:
-            return False  # what the replicas said is all there is to say
-        return self._holders(first, last) != before
+        except Unavailable as away:
+            # What the replicas said is all there is to say.
+            logger.info("ledger_unread ledger=%d error=%s", self.ledger_id, away)
 
     def _holders(self, first: EntryId, last: EntryId) -> list[tuple[EntryId, tuple[BookieId, ...]]]:
         """Return the fragments that hold a range."""
@@ -264,6 +266,9 @@ class LedgerReader:
     # ------------------------------------------------------------------ inside
 
     def _install(self, stored: StoredLedger) -> None:
+        """Take metadata over, unless it is older: a lagging server may answer a new session."""
+        if stored.version < self._stored.version:
+            return
         metadata = stored.metadata
         self._stored = stored
         self._schedules = Schedules(metadata.fragments, metadata.write_quorum, metadata.ack_quorum)

@@ -1,0 +1,101 @@
+"""Answers that come when nobody expects them: races of readers, writers and recovery."""
+
+import asyncio
+
+from core.errors import LedgerFenced
+from protocol.bookkeeper.messages import AddRequest, StatusCode
+from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
+from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
+from tests.unit.core.ledger.test_recover_changes import crashed, start
+from tests.unit.core.ledger.test_speculative_reads import (
+    change,
+    moved,
+    opened,
+    payloads,
+    texts,
+    written,
+)
+from tests.unit.core.ledger.world import REPLICATED, Listener, settle
+
+
+def test_reads_that_miss_moved_entries_follow_them_one_after_the_other() -> None:
+    """The first to fail reads the metadata; that the reader knows it then fails no other read."""
+
+    async def story(world: FastWorld) -> None:
+        writer = await written(world)
+        reader, _ = await opened(world, writer)
+        late, *_ = world.ensemble(writer)
+        await change(world, writer.ledger_id, moved(world, writer))
+        late.hold()
+        loop = asyncio.get_running_loop()
+        reads = [loop.create_task(reader.read(entry_id, entry_id)) for entry_id in (0, 3)]
+        await settle()
+        late.release(1)
+        assert payloads(await reads[0]) == texts(0, 0)
+        late.release()
+        assert payloads(await reads[1]) == texts(3, 3)
+
+    run_fast(story)
+
+
+def test_nothing_is_confirmed_after_the_error() -> None:
+    async def story(world: FastWorld) -> None:
+        listener = Listener()
+        writer = await world.client.create_ledger(REPLICATED, listener)
+        first, *others = world.ensemble(writer)
+        for bookie in others:
+            bookie.hold()
+        first.fault = lambda _: StatusCode.EFENCED
+        writer.add((b"0",))
+        await settle()
+        assert [type(error) for error in listener.errors] == [LedgerFenced]
+        for bookie in others:
+            bookie.release()
+        await settle()
+        assert (writer.lac, listener.confirmed) == (-1, [])
+
+    run_fast(story)
+
+
+def test_recovery_that_ended_adds_nothing_any_more() -> None:
+    """Failures of its adds that come after its end replace nobody."""
+
+    async def story(world: FastWorld) -> None:
+        writer, _ = await crashed(world)
+        ensemble = world.ensemble(writer)
+        others = world.others(writer)
+        for bookie in ensemble:
+            bookie.fault = lambda request: (
+                StatusCode.ETOOMANYREQUESTS if isinstance(request, AddRequest) else None
+            )
+        opening = start(world, writer.ledger_id)
+        await asyncio.sleep(0.005)
+        opening.cancel()
+        await settle()
+        before = [len(bookie.requests) for bookie in world.bookies]
+        for bookie in ensemble:
+            bookie.fault = DOWN
+        await asyncio.sleep(100)
+        assert [len(bookie.requests) for bookie in world.bookies] == before
+        assert not any(isinstance(r, AddRequest) for b in others for r in b.requests)
+        for bookie in ensemble:
+            bookie.fault = no_fault
+        assert len(await read_all(world, writer.ledger_id)) == 4
+
+    run_fast(story)
+
+
+def test_metadata_of_a_reader_never_moves_back() -> None:
+    """A server that lags behind, after a lost session, may still know the ledger as open."""
+
+    async def story(world: FastWorld) -> None:
+        writer = await written(world, is_closed=False)
+        before = await world.client._nodes.read(writer.ledger_id)
+        await writer.close()
+        reader, _ = await opened(world, writer)
+        assert reader.is_closed
+        reader._install(before)
+        assert reader.is_closed
+        assert payloads(await reader.read(0, 5)) == texts(0, 5)
+
+    run_fast(story)
