@@ -254,8 +254,10 @@ class EntryAdder:
         if response.status is not StatusCode.EOK:
             self._on_add_failed(request, bookie, retries, response.status)
             return
+        if self.error is not None:
+            return  # the LAC stands where the listener last heard of it
         confirmed = self._tracker.on_ack(request.entry_id, bookie)
-        if not confirmed or self.error is not None:
+        if not confirmed:
             return
         pending = self._pending
         for _ in confirmed:

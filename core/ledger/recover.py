@@ -16,7 +16,7 @@ import logging
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from core.errors import BookieUnavailable, CoreError, CorruptData, MetadataConflict
+from core.errors import BookieUnavailable, CoreError, CorruptData, MetadataConflict, Unavailable
 from core.ledger.add_options import AddOptions
 from core.ledger.adder import EntryAdder
 from core.ledger.bookie_client import ask_all
@@ -162,6 +162,9 @@ class _Recovery:
         try:
             await self._add_again(adder, batch)
             await changer.settled()
+        except BaseException:
+            adder.fail(Unavailable("the recovery that added it again has ended"))
+            raise
         finally:
             changer.abort()
         return adder.last_add_pushed, adder.length
