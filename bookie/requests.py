@@ -77,6 +77,7 @@ class Bookie:
         self.metrics = storage.metrics
         self.failed = storage.failed
         """Has a result once nothing may be acknowledged any more: the process should end."""
+        self._is_closed = False
         self._loading: dict[LedgerId, list[tuple[Handler, Any, Reply]]] = {}
         reads = Reads(storage, config.pending_reads_max, self._answer)
         polls = LongPolls(reads, config.long_polls_max, self._answer)
@@ -98,13 +99,14 @@ class Bookie:
         return self.metrics.pending_bytes
 
     async def close(self) -> None:
-        """Finish what was submitted and leave everything in the index files."""
+        """Finish what was submitted and leave everything in the index files; then answer EIO."""
+        self._is_closed = True
         self._polls.release_all()
         await self._storage.close()
 
     def submit(self, request: Request, reply: Reply) -> None:
         """Do what is asked and reply once. Cost: about 3 us for an add."""
-        if self.failed.done():
+        if self._is_closed or self.failed.done():
             self._answer(reply, ErrorResponse(StatusCode.EIO, operation_of(request)))
             return
         if type(request) is AddRequest and (state := self._ledgers.get(request.ledger_id)):
@@ -132,7 +134,7 @@ class Bookie:
 
     def _loaded(self, ledger_id: LedgerId, found: LedgerState | Exception | None) -> None:
         for handler, request, reply in self._loading.pop(ledger_id):
-            if isinstance(found, Exception):
+            if isinstance(found, Exception) or self._is_closed:
                 reply(ErrorResponse(StatusCode.EIO, operation_of(request)))
             else:
                 handler(self._ledgers.get(ledger_id), request, reply)

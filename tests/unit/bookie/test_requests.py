@@ -356,3 +356,22 @@ def test_everything_survives_a_clean_restart(tmp_path: Path) -> None:
         await bookie.close()
 
     run(story)
+
+
+def test_who_comes_while_a_bookie_closes_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        await (await open_small(tmp_path)).close()
+        bookie = await open_small(tmp_path)
+        loading = ask(bookie, add(L1, 0))  # looks for an index file first
+        closing = asyncio.ensure_future(bookie.close())
+        answers = [loading]
+        while not closing.done():
+            answers += [ask(bookie, request) for request in (add(L2, 0), read(L1, 0), fence(L2))]
+            await asyncio.sleep(0)
+        answers.append(ask(bookie, add(L1, 0)))
+        for answer in answers:
+            assert isinstance((await answer).status, StatusCode)  # whatever: there is an answer
+        assert (await answers[-1]).status is StatusCode.EIO
+        await closing
+
+    run(story)
