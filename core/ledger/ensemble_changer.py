@@ -33,6 +33,12 @@ CHOICE_S: Final = 1.0
 PAUSE_S: Final = 1.0
 PAUSE_S_MAX: Final = 30.0
 """How long a ledger that has enough bookies left waits before it looks for a spare one again."""
+FRUITLESS_MAX: Final = 3
+"""Changes in a row, with nothing confirmed in between, that follow each other at once."""
+FRUITLESS_S: Final = 0.01
+FRUITLESS_S_MAX: Final = 1.0
+"""Then they wait, longer each time: bookies that died stay registered until their sessions end, and
+would take each other's places in circles, each time with a commit."""
 
 
 class EnsembleChange(NamedTuple):
@@ -78,6 +84,8 @@ class EnsembleChanger:
         self._pause_s = PAUSE_S
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._fruitless = 0
+        self._lac_before: EntryId | None = None  # when the last change began
 
     def on_add_failed(self, failure: AddFailure) -> None:
         """Take note of a failed add and begin to replace its bookie when that is due."""
@@ -144,11 +152,20 @@ class EnsembleChanger:
                 f"ledger {adder.ledger_id} has changed its ensemble {failed.changes} times,"
                 f" the most that it may ({self._cause})"
             )
+        await self._wait_if_fruitless()
         before = adder.ensemble
         ensemble = await self._choose(before, places)
         if ensemble is not None and adder.error is None:
             change = EnsembleChange(adder.lac + 1, before, ensemble)
             self._on_committed(places, await self._commit(change))
+
+    async def _wait_if_fruitless(self) -> None:
+        lac = self._adder.lac
+        self._fruitless = self._fruitless + 1 if lac == self._lac_before else 0
+        self._lac_before = lac
+        if self._fruitless >= FRUITLESS_MAX:
+            doublings = min(self._fruitless - FRUITLESS_MAX, 10)
+            await asyncio.sleep(min(FRUITLESS_S * 2**doublings, FRUITLESS_S_MAX))
 
     async def _choose(
         self, before: tuple[BookieId, ...], places: dict[int, BookieId]
