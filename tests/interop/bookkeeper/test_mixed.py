@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from core.errors import BookieUnavailable, NotEnoughBookies
+from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
 from protocol.bookkeeper.digest import DigestType
@@ -46,6 +48,8 @@ Bookie = OurBookie | JavaBookie
 WRITER = """
 import asyncio, sys
 from core.errors import CoreError, OverCapacity
+from core.errors import BookieUnavailable, NotEnoughBookies
+from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerConfig
 from protocol.bookkeeper.digest import DigestType
 from tests.interop.bookkeeper.ours import Listener, ledger_client
@@ -271,6 +275,62 @@ def test_both_recover_one_ledger_at_once(
             return writer.ledger_id
 
     check(java, v3, uri, run(story), 25)
+
+
+def test_both_recover_under_a_writer_while_bookies_die(
+    java: JavaClient, uri: str, v3: str, mixed_bookies: list[Bookie]
+) -> None:
+    async def story() -> tuple[LedgerId, int]:
+        async with ledger_client(uri) as ledgers, ledger_client(uri) as others:
+            listener = Listener()
+            writer = await create_with_both_kinds(ledgers, listener, mixed_bookies)
+            writing = asyncio.create_task(write_until_fenced(writer, listener))
+            await listener.reach(BEFORE)
+            ensemble = writer.metadata.fragments[0].ensemble
+            first, second = [bookie for bookie in mixed_bookies if bookie.bookie_id in ensemble][:2]
+            await asyncio.to_thread(first.kill)
+            await listener.reach(2 * BEFORE)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.to_thread(second.kill))
+                theirs = group.create_task(recovered_by_java(java, v3, writer.ledger_id))
+                mine = group.create_task(recovered_by_us(others, writer.ledger_id))
+                group.create_task(asyncio.to_thread(first.start))
+            await writing
+            await asyncio.to_thread(second.start)
+            assert theirs.result() == mine.result()
+            return writer.ledger_id, listener.lac
+
+    ledger_id, lac = run(story)
+    assert check(java, v3, uri, ledger_id, 27) >= lac >= 2 * BEFORE
+
+
+async def write_until_fenced(writer: LedgerWriter, listener: Listener) -> None:
+    while not listener.errors:
+        room = listener.lac + 200 - writer.last_add_pushed
+        for _ in range(room):
+            writer.add((payload(27, writer.last_add_pushed + 1, SIZE),))
+        await listener.reach(listener.lac + 1)
+
+
+async def recovered_by_us(ledgers: LedgerClient, ledger_id: LedgerId) -> tuple[int, int]:
+    """Recover until it succeeds: too many of the bookies may be away."""
+    while True:
+        try:
+            reader = await ledgers.open_ledger(ledger_id, recover=True)
+        except (BookieUnavailable, NotEnoughBookies):
+            continue
+        return reader.last_confirmed, reader.metadata.length
+
+
+async def recovered_by_java(java: JavaClient, client: str, ledger_id: LedgerId) -> tuple[int, int]:
+    """Recover until it succeeds."""
+    while True:
+        how = {"client": client, "ledger": ledger_id, "recovery": True}
+        try:
+            opened = await asyncio.wrap_future(java.start("open", **how))
+        except JavaError:
+            continue
+        return opened["lac"], opened["length"]
 
 
 def test_javas_auto_recovery_copies_a_dead_bookies_entries_to_ours(
