@@ -90,15 +90,15 @@ class GarbageCollector:
             logger.warning("garbage_collection_skipped error=%s", error)
             return Removed([], [])
         dead = sorted(local - living)
+        for ledger_id in await call(lambda: list(filter(storage.indexes.is_fenced, dead))):
+            storage.fenced_and_removed.add(ledger_id)  # before its index file is gone
         for ledger_id in dead:
             storage.forget_ledger(ledger_id)
         # Looked at in one job behind all checkpoints so far: a log before the mark of then has all
         # its ledgers either in an index file or, since before this job, in memory.
         alive: set[int] = set(storage.ledgers)
         before = storage.upkeep.marked_log
-        fenced, usages = await call(lambda: self._survey(dead, alive, before))
-        for ledger_id in fenced:
-            storage.fenced_and_removed.add(ledger_id)
+        usages = await call(lambda: self._survey(dead, alive, before))
         emptied = [usage.log_id for usage in usages if not usage.live_bytes]
         await self._remove(emptied)
         compacted = await self._compact(usages, alive, force=force)
@@ -111,18 +111,13 @@ class GarbageCollector:
             )
         return Removed(dead, sorted(emptied + compacted))
 
-    def _survey(
-        self, dead: list[LedgerId], alive: set[int], before: int
-    ) -> tuple[list[LedgerId], list[LogUsage]]:
-        """Remove dead index files; return which were fenced, and the usage of the logs.
+    def _survey(self, dead: list[LedgerId], alive: set[int], before: int) -> list[LogUsage]:
+        """Remove dead index files; return the usage of the logs.
 
         Ledgers that are on disk are added to `alive`.
         """
         storage = self._storage
-        fenced = []
         for ledger_id in dead:
-            if storage.indexes.is_fenced(ledger_id):
-                fenced.append(ledger_id)
             storage.indexes.remove(ledger_id)
         alive |= storage.indexes.ledger_ids()
         usages = []
@@ -130,7 +125,7 @@ class GarbageCollector:
             ledgers = self._usages.read(log_id) if log_id < before else None
             if ledgers is not None:
                 usages.append(usage_of(log_id, ledgers, alive))
-        return fenced, usages
+        return usages
 
     async def _compact(
         self, usages: list[LogUsage], alive: Collection[int], *, force: bool

@@ -1,7 +1,9 @@
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from bookie.app import OpenBookie, open_bookie
 from bookie.compaction_rules import GcConfig
@@ -196,5 +198,47 @@ def test_a_ledger_made_while_the_metadata_is_read_lives(tmp_path: Path) -> None:
         assert (await ask(bookie, read(made, 0))).status is StatusCode.EOK
         await bookie.close()
         await store.close()
+
+    run(story)
+
+
+class SlowRemoval(SystemFiles):
+    """Stops before it removes the file of that name, until told to go on."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    @override
+    def remove(self, path: Path) -> None:
+        if path.name == self._name:
+            self.reached.set()
+            assert self.go.wait(20)
+        super().remove(path)
+
+
+def test_a_fence_holds_while_its_ledger_is_being_removed(tmp_path: Path) -> None:
+    async def story() -> None:
+        first, second = LedgerId(1), LedgerId(2)
+        bookie = await open_bookie(small_config(tmp_path), None, ManualClock(), SystemFiles())
+        for ledger_id in (first, second):
+            await ask(bookie, add(ledger_id, 0))
+            await ask(bookie, fence(ledger_id))
+        await bookie.close()
+        files = SlowRemoval("2.idx")
+        bookie = await open_bookie(small_config(tmp_path), None, ManualClock(), files)
+
+        async def none_lives() -> set[LedgerId]:
+            return set()
+
+        collector = GarbageCollector(bookie._storage, files, none_lives, ManualClock(), GcConfig())
+        collecting = asyncio.ensure_future(collector.collect())
+        reached = asyncio.get_running_loop().run_in_executor(None, files.reached.wait, 20)
+        assert await reached  # the index file of the first is gone
+        late = ask(bookie, add(first, 1))
+        assert (await late).status is StatusCode.EFENCED
+        files.go.set()
+        assert (await collecting).ledgers == [1, 2]
+        await bookie.close()
 
     run(story)
