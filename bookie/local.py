@@ -26,6 +26,7 @@ class LocalBookieClient:
     """Passes requests to a Bookie as they are; structurally a core.ledger BookieClient."""
 
     reads_batches = True
+    losses = 0
 
     def __init__(self, bookie: Bookie, bookie_id: BookieId) -> None:
         self.bookie_id = bookie_id

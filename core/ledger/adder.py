@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from core.errors import CoreError, LogRecordTooLong
+from core.errors import BookieUnavailable, CoreError, LogRecordTooLong
 from core.ledger.add_options import AddFailure, AddOptions, FailureListener
 from core.ledger.bookie_client import ask_all
 from core.ledger.bookie_registry import BookieRegistry
@@ -65,8 +65,8 @@ class EntryAdder:
     """
 
     __slots__ = (
-        "_bookies", "_clients", "_digest", "_failing", "_flags", "_listener", "_master_key",
-        "_metrics", "_pending", "_priority", "_recovery", "_tracker", "_waiting",
+        "_bookies", "_clients", "_digest", "_failing", "_flags", "_listener", "_losses",
+        "_master_key", "_metrics", "_pending", "_priority", "_recovery", "_tracker", "_waiting",
         "confirmed_length", "error", "failures", "last_add_pushed", "ledger_id", "length",
         "payload_max", "told_lac",
     )  # fmt: skip
@@ -107,6 +107,8 @@ class EntryAdder:
         With deferred sync: what was forced. In recovery: what the writer confirmed, because until
         the end is fixed another recoverer may close the ledger before what this one adds again.
         """
+        self._losses: list[int] = []
+        """Of each bookie, before the first add that waits for a force."""
         self._pending: deque[tuple[int, AddRequest]] = deque()
         """(cumulative length, request) of each unconfirmed entry: another bookie may need it."""
         self._failing: set[BookieId] = set()
@@ -160,7 +162,7 @@ class EntryAdder:
         tracker = self._tracker
         self.last_add_pushed = entry_id = self.last_add_pushed + 1
         self.length = length = self.length + size
-        lac = tracker.lac if self.told_lac is None else self.told_lac
+        lac = tracker.lac if self.told_lac is None else self._fixed_lac(entry_id)
         body = pack_entry(self.ledger_id, entry_id, lac, length, payload, self._digest)
         request = AddRequest(
             self.ledger_id, entry_id, self._master_key, body,
@@ -231,13 +233,19 @@ class EntryAdder:
         """Make all bookies of the ensemble sync what they answered.
 
         Errors: the first bookie's that did not; what it holds of the ledger may not be on its disk.
+        With deferred sync the ledger fails when contact with a bookie was lost since it answered an
+        add that waits: it may have restarted without it, and forces whatever it has.
         """
         self._metrics.forces_total += 1
+        is_awaited = bool(self._flags) and self.told_lac != self.lac
         answers = ask_all(list(self._clients.values()), ForceLedgerRequest(self.ledger_id))
         for _ in range(len(self._clients)):
             bookie, response = await answers.get()
             if response.status is not StatusCode.EOK:
                 raise error_of(response.status, f"force ledger {self.ledger_id} at {bookie}")
+        if is_awaited and self._losses != self._count_losses():
+            what = f"a bookie of ledger {self.ledger_id} was lost before it synced what it answered"
+            self.fail(BookieUnavailable(what))
 
     def fail(self, error: CoreError) -> None:
         """Stop for good; the first error counts."""
@@ -247,6 +255,16 @@ class EntryAdder:
         self._metrics.failed_writers_total += 1
         self._wake()
         self._listener.on_failed(error)
+
+    def _fixed_lac(self, entry_id: EntryId) -> EntryId:
+        """Return the LAC that an entry tells when that is not the confirmed one."""
+        assert self.told_lac is not None
+        if self._flags and entry_id == self.told_lac + 1:
+            self._losses = self._count_losses()
+        return self.told_lac
+
+    def _count_losses(self) -> list[int]:
+        return [client.losses for client in self._clients.values()]
 
     def _on_reply(
         self, request: AddRequest, bookie: BookieId, retries: int, response: Response

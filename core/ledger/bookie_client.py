@@ -49,6 +49,10 @@ class BookieClient(Protocol):
     def reads_batches(self) -> bool:
         """Whether it takes a BatchReadRequest; v3 has none."""
 
+    @property
+    def losses(self) -> int:
+        """How often contact was lost: what the bookie had not synced by then may be gone."""
+
     def submit(self, request: Request, reply: Reply) -> None:
         """Send a request; never blocks, never raises for the peer's faults. `reply` runs once."""
 
@@ -91,6 +95,7 @@ class UnreachableBookie:
     """Stands for a bookie that nobody knows here: answers LOCAL_UNAVAILABLE to everything."""
 
     reads_batches = False
+    losses = 0
 
     def __init__(self, bookie_id: BookieId) -> None:
         self.bookie_id = bookie_id
@@ -128,6 +133,7 @@ class TcpBookieClient:
         metrics: BookieClientMetrics | None = None,
     ) -> None:
         self.bookie_id = bookie_id
+        self.losses = 0
         self._metrics = metrics or BookieClientMetrics()
         self._resolve = resolve
         self._config = config
@@ -210,6 +216,7 @@ class TcpBookieClient:
     def on_close(self, error: Exception | None) -> None:
         """Fail what is outstanding: whether the bookie did it is unknown."""
         if self._channel is not None:
+            self.losses += 1
             self._metrics.losses_total += 1
             logger.warning("bookie_lost bookie=%s error=%s", self.bookie_id, error)
         self._channel = None

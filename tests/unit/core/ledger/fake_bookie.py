@@ -68,6 +68,7 @@ class FakeBookie:
         self.requests: list[Request] = []
         self.closed = False
         self.reads_batches = False
+        self.losses = 0
         self.batch_bytes_max = 1 << 20
         self.free_disk: int | None = None
         self._held: list[Callable[[], None]] | None = None
@@ -98,6 +99,7 @@ class FakeBookie:
 
     def crash(self) -> None:
         """Lose what was not synced, and be back at once."""
+        self.losses += 1
         for ledger in self.ledgers.values():
             for entry_id in ledger.unsynced:
                 del ledger.entries[entry_id]

@@ -146,6 +146,7 @@ def test_requests_before_the_connection_keep_their_order() -> None:
 def test_lost_connection_fails_what_is_outstanding_and_the_next_request_connects_again() -> None:
     async def story(server: TcpBookie, client: TcpBookieClient) -> None:
         await ask(client, add_request(0))
+        assert client.losses == 0
         server.bookie.hold()
         lost = [ask(client, add_request(i)) for i in (1, 2)]
         while server.bookie.held_count < 2:  # noqa: ASYNC110 - the fake tells nobody
@@ -155,7 +156,7 @@ def test_lost_connection_fails_what_is_outstanding_and_the_next_request_connects
             assert (await answer).status is StatusCode.LOCAL_UNAVAILABLE
         server.bookie.release()
         assert (await ask(client, add_request(3))).status is StatusCode.EOK
-        assert server.accepted == 2
+        assert (server.accepted, client.losses) == (2, 1)
 
     run(story)
 

@@ -2,11 +2,14 @@
 
 import asyncio
 
-from core.errors import LedgerFenced
+import pytest
+
+from core.errors import BookieUnavailable, LedgerFenced
 from protocol.bookkeeper.messages import AddRequest, StatusCode
 from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
 from tests.unit.core.ledger.test_recover_changes import crashed, start
+from tests.unit.core.ledger.test_special_ledgers import DEFERRED
 from tests.unit.core.ledger.test_speculative_reads import (
     change,
     moved,
@@ -97,5 +100,54 @@ def test_metadata_of_a_reader_never_moves_back() -> None:
         reader._install(before)
         assert reader.is_closed
         assert payloads(await reader.read(0, 5)) == texts(0, 5)
+
+    run_fast(story)
+
+
+def test_force_confirms_nothing_that_a_bookie_may_have_lost_before_it() -> None:
+    """A bookie that came back forces gladly what it has; what it had is another matter."""
+
+    async def story(world: FastWorld) -> None:
+        listener = Listener()
+        writer = await world.client.create_ledger(DEFERRED, listener)
+        first, second, _ = world.ensemble(writer)
+        first.crash()  # there is nothing to lose yet
+        writer.add((b"0",))
+        await writer.force()
+        second.crash()  # nor now
+        await writer.force()
+        writer.add((b"1",))
+        await writer.force()
+        assert listener.confirmed == [0, 1]
+        writer.add((b"2",))
+        await settle()
+        for bookie in (first, second):
+            bookie.crash()
+        writer.add((b"3",))
+        for end in (writer.force, writer.force, writer.close):
+            with pytest.raises(BookieUnavailable):
+                await end()
+        assert (writer.lac, listener.confirmed) == (1, [0, 1])
+        assert [type(error) for error in listener.errors] == [BookieUnavailable]
+        assert (await read_all(world, writer.ledger_id))[:2] == [b"0", b"1"]
+
+    run_fast(story)
+
+
+def test_force_that_was_cut_off_is_not_made_good_by_the_next_one() -> None:
+    async def story(world: FastWorld) -> None:
+        listener = Listener()
+        writer = await world.client.create_ledger(DEFERRED, listener)
+        writer.add((b"0",))
+        await settle()
+        first, *_ = world.ensemble(writer)
+        first.fault = DOWN
+        with pytest.raises(BookieUnavailable):
+            await writer.force()
+        first.fault = no_fault
+        first.crash()
+        with pytest.raises(BookieUnavailable):
+            await writer.force()
+        assert listener.confirmed == []
 
     run_fast(story)

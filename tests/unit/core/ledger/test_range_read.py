@@ -53,6 +53,7 @@ class Bookie:
     """Acts by entry, in virtual time; a silent one is given up by its client's time-out."""
 
     reads_batches = False
+    losses = 0
 
     def __init__(self, name: str, acts: dict[int, Act], board: "Board") -> None:
         self.bookie_id = BookieId(name)
