@@ -66,14 +66,14 @@ class Machine:
         """Whoever runs the simulation wants it down."""
         self.starts = 0
         self._power_lost = False
-        home = Path("/data")
+        more = dict(settings)
         self.config = BookieConfig(
-            journal_directories=(home / "journal",),
-            ledger_directories=(home / "ledgers",),
+            journal_directories=_directories("journal", more.pop("journals", 1)),
+            ledger_directories=_directories("ledgers", more.pop("ledger_directories", 1)),
             bookie_id=f"{self.name}:{PORT}",
             host=self.host,
             port=PORT,
-            **settings,
+            **more,
         )
         world.checker.bookies[BookieId(self.config.identity)] = self.checker
         self.supervisor = asyncio.get_running_loop().create_task(self._supervise())
@@ -190,6 +190,10 @@ class Client:
             self.world.trace(self.name, "killed", cause)
             self.process.kill(cause)
             self.world.network.host_died(self.process, power=self.world.rng.random() < 0.5)
+
+
+def _directories(name: str, count: int) -> tuple[Path, ...]:
+    return tuple(Path(f"/data/{name}{number or ''}") for number in range(count))
 
 
 def draw_client(rng: Random) -> LedgerClientConfig:

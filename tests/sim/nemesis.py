@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
+from bookie.errors import BookieError
+from core.errors import CoreError
 from tests.sim.disk import DiskFaults
 from tests.sim.machine import Client, Machine
 from tests.sim.metadata import HOST, MetadataFaults
@@ -295,12 +297,13 @@ class Nemesis:
     async def collect_garbage(self) -> None:
         machine = self._machine()
         if machine.process is not None and machine.running is not None:
-            machine.process.spawn(_collect(machine), "gc")
+            force = self.rng.random() < 0.5
+            machine.process.spawn(_collect(machine, force=force), "gc")
 
 
-async def _collect(machine: Machine) -> None:
+async def _collect(machine: Machine, *, force: bool) -> None:
     if machine.running is not None:
         try:
-            await machine.running.bookie.collect_garbage()
-        except OSError as error:
-            machine.world.trace(machine.name, "gc failed", error.errno)
+            await machine.running.bookie.collect_garbage(force=force)
+        except (OSError, CoreError, BookieError) as error:
+            machine.world.trace(machine.name, "gc failed", type(error).__name__)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from bookie.compaction_rules import GcConfig
+from bookie.config import DiskConfig
+from bookie.scrub import ScrubConfig
 from tests.sim.checkers import Violation
 from tests.sim.loop import Deadlock, Livelock
 from tests.sim.machine import Client
@@ -128,11 +131,33 @@ def draw_settings(rng: Random) -> dict[str, Any]:
         "log_size_limit": rng.choice((4_000, 20_000, 200_000, 1 << 30)),
         "flush_entry_log_bytes": rng.choice((2_000, 30_000, 1 << 28)),
         "flush_interval_ms": rng.choice((50, 500, 10_000)),
+        "flush_when_queue_empty": rng.random() < 0.8,
+        "group_entries_max": rng.choice((0, 5)),
+        "memtable_bytes_max": rng.choice((1_000, 100_000, 64 << 20)),
         "group_bytes_max": rng.choice((100, 4_000, 4 << 20)),
         "cached_ledgers_max": rng.choice((0, 2, 20_000)),
         "cached_index_pages_max": rng.choice((1, 1_024)),
         "open_file_limit": rng.choice((1, 512)),
+        "gc": _draw_gc(rng),
+        "disks": DiskConfig(check_interval_ms=rng.choice((200, 10_000))),
+        "scrub": ScrubConfig(interval_s=rng.choice((0, 2, 30)), rate_limit=1_000.0),
+        "journals": rng.choice((1, 1, 2)),
+        "ledger_directories": rng.choice((1, 1, 3)),
     }
+
+
+def _draw_gc(rng: Random) -> GcConfig:
+    """Return when garbage is collected and half-empty logs are rewritten: mostly often."""
+    if rng.random() < 0.3:
+        return GcConfig()
+    return GcConfig(
+        wait_ms=300,
+        minor_threshold=0.4,
+        minor_interval_s=1,
+        major_threshold=0.95,
+        major_interval_s=3,
+        rate_by_entries=rng.choice((20, 10_000)),
+    )
 
 
 def _tasks(worlds: list[World]) -> str:
