@@ -2,7 +2,7 @@
 
 import logging
 
-from bookie.entry_log_format import HEADER_SIZE, read_header, read_ledgers_map
+from bookie.entry_log_format import HEADER_SIZE, LogHeader, read_header, read_ledgers_map
 from bookie.group_format import RECORD_HEAD_SIZE
 from bookie.ledger_dirs import LedgerDirs
 from bookie.record_scan import scan_records
@@ -36,9 +36,7 @@ class LogUsages:
         try:
             header = read_header(self._files.read_at(fd, HEADER_SIZE, 0))
             if header.map_offset:
-                size = self._files.size(fd) - header.map_offset
-                data = self._files.read_at(fd, max(size, 0), header.map_offset)
-                return read_ledgers_map(data, header.ledgers)
+                return self._read_map(fd, header)
             if log_id not in self._scanned:
                 self._scanned[log_id] = None  # should it be damaged
                 self._scanned[log_id] = self._scan(fd, str(self._dirs.log_path(log_id)))
@@ -48,6 +46,14 @@ class LogUsages:
             return None
         finally:
             self._files.close(fd)
+
+    def _read_map(self, fd: int, header: LogHeader) -> dict[int, int]:
+        if not header.ledgers and header.map_offset > HEADER_SIZE:
+            raise CorruptData("entries, and a ledgers map of no ledger")
+        size = self._files.size(fd) - header.map_offset
+        return read_ledgers_map(
+            self._files.read_at(fd, max(size, 0), header.map_offset), header.ledgers
+        )
 
     def forget(self, log_id: int) -> None:
         """Drop what is remembered of a log that was removed."""

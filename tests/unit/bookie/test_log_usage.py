@@ -13,7 +13,7 @@ from core.runtime.files import SystemFiles
 from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import LedgerId, Position
 from tests.unit.bookie.test_compaction import World
-from tests.unit.bookie.world import L1, L2, add, ask, open_small, run
+from tests.unit.bookie.world import L1, L2, add, ask, open_small, read, run
 
 EOK = StatusCode.EOK
 
@@ -160,5 +160,26 @@ def test_no_room_for_the_hint_on_the_newest_log_ends_nothing(tmp_path: Path) -> 
         assert not bookie.failed.done()
         assert (await asked).status is EOK
         await bookie.close()
+
+    run(story)
+
+
+def test_a_header_that_denies_its_map_does_not_let_the_log_go(tmp_path: Path) -> None:
+    """One flipped bit makes 0 ledgers of 1."""
+
+    async def story() -> None:
+        directories = (tmp_path / "ledgers",)
+        world = World(tmp_path, ledger_directories=directories)
+        async with world.opened():
+            await world.write(range(1, 2), range(20))
+            await world.bookie.checkpoint()
+            first = logs_of(tmp_path)[0]
+            image = bytearray(first.read_bytes())
+            assert read_header(image).ledgers == 1
+            image[19] ^= 1
+            first.write_bytes(image)
+            assert (await world.collector.collect()).entry_logs == []
+            for entry_id in range(20):
+                assert (await ask(world.bookie, read(L1, entry_id))).status is EOK
 
     run(story)
