@@ -250,6 +250,8 @@ class TcpBookieClient:
             self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
         finally:
             self._connecting = False
+        if self._unsent:  # the connection failed, or is gone again, and they came after that
+            self._start_connecting()
 
     def _new_channel(self) -> FrameChannel:
         limits = FrameLimits(frame_bytes_max=MAX_FRAME_BYTES, write_high_bytes=_NO_WRITE_HOLD)

@@ -143,6 +143,30 @@ def test_requests_before_the_connection_keep_their_order() -> None:
     run(story)
 
 
+def test_request_made_when_a_connection_fails_begins_another() -> None:
+    """Who hears of the failure may ask again at once; nobody else would connect for him."""
+
+    async def story(server: TcpBookie, _: TcpBookieClient) -> None:
+        ports = [1, server.port]
+
+        async def resolve() -> tuple[str, int]:
+            return "127.0.0.1", ports.pop(0)
+
+        client = TcpBookieClient(BookieId("b1"), resolve, QUICK)
+        answers: asyncio.Queue[Response] = asyncio.Queue()
+
+        def again(response: Response) -> None:
+            answers.put_nowait(response)
+            client.submit(add_request(1), answers.put_nowait)
+
+        client.submit(add_request(0), again)
+        statuses = [(await answers.get()).status for _ in range(2)]
+        await client.close()
+        assert statuses == [StatusCode.LOCAL_UNAVAILABLE, StatusCode.EOK]
+
+    run(story)
+
+
 def test_lost_connection_fails_what_is_outstanding_and_the_next_request_connects_again() -> None:
     async def story(server: TcpBookie, client: TcpBookieClient) -> None:
         await ask(client, add_request(0))
