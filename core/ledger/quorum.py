@@ -65,6 +65,8 @@ class WriteQuorumTracker:
                 return self._confirm_alone(entry_id)
             acks = self._acks[entry_id] = set()
         acks.add(bookie)
+        if self._failures:  # a bookie that came back was sent it twice, and has it
+            self._failures.get(entry_id, set()).discard(bookie)
         if entry_id != self.lac + 1:
             return _NOTHING  # one before it waits
         return self._confirm()
@@ -78,6 +80,8 @@ class WriteQuorumTracker:
             return False
         if bookie not in self.schedule.write_bookies(entry_id):
             return False  # it was replaced
+        if bookie in self._acks.get(entry_id, ()):
+            return False  # it has it: it was replaced, came back, and was sent it twice
         self._failures.setdefault(entry_id, set()).add(bookie)
         return self._is_out_of_reach(entry_id)
 

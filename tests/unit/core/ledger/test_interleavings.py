@@ -18,7 +18,7 @@ from tests.unit.core.ledger.test_speculative_reads import (
     texts,
     written,
 )
-from tests.unit.core.ledger.world import REPLICATED, Listener, settle
+from tests.unit.core.ledger.world import REPLICATED, SINGLE, Listener, settle
 
 
 def test_reads_that_miss_moved_entries_follow_them_one_after_the_other() -> None:
@@ -151,3 +151,32 @@ def test_force_that_was_cut_off_is_not_made_good_by_the_next_one() -> None:
         assert listener.confirmed == []
 
     run_fast(story)
+
+
+def test_entry_that_a_bookie_has_is_not_lost_by_an_older_failure_of_it() -> None:
+    """A bookie that was replaced and came back is sent the entry twice: one answer is enough."""
+
+    async def story(world: FastWorld) -> None:
+        listener = Listener()
+        writer = await world.client.create_ledger(SINGLE, listener)
+        (first,), (second,) = world.ensemble(writer), world.others(writer)
+        first.hold()
+        writer.add((b"0",))
+        writer.add((b"1",))
+        await settle()
+        first.fault = second.fault = DOWN
+        first.release(1)
+        await settle()
+        assert world.ensemble(writer) == [first], "there and back again"
+        del world.client._bookies._clients[second.bookie_id]  # type: ignore[attr-defined]
+        first.release(1)  # entry 1 as it was sent at first
+        first.fault = no_fault
+        first.release()
+        await settle()
+        assert listener.errors == []
+        assert listener.confirmed[-1] == 1
+        await writer.close()
+        second.fault = no_fault
+        assert await read_all(world, writer.ledger_id) == [b"0", b"1"]
+
+    run_fast(story, bookies=2)

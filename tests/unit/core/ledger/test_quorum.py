@@ -43,10 +43,13 @@ class Oracle:
             self.lac = entry
 
     def stuck(self) -> bool:
-        """Some entry that waits has too few bookies left that did not fail it."""
+        """Some entry that waits has too few bookies left that did not fail it.
+
+        Who acknowledged it has it, whatever became of another sending.
+        """
         for entry in range(self.lac + 1, self.added):
             write_set = self.write_set(entry)
-            failed = {b for b in write_set if (entry, b) in self.failures}
+            failed = {b for b in write_set if (entry, b) in self.failures - self.acks}
             if failed and len(write_set - failed) < self.a:
                 return True
         return False
@@ -55,7 +58,7 @@ class Oracle:
         return [
             b
             for b in self.ensemble
-            if any((e, b) in self.failures for e in range(self.lac + 1, self.added))
+            if any((e, b) in self.failures - self.acks for e in range(self.lac + 1, self.added))
         ]
 
     def change(self, ensemble: tuple[BookieId, ...]) -> None:
