@@ -102,7 +102,6 @@ class RangeRead:
         self._plan(self._start_s)
         for _ in range(min(self._context.window, self._missing)):
             self._ask_next()
-        self._set_timer()
         return self._future
 
     def _plan(self, now_s: float) -> None:
@@ -136,6 +135,8 @@ class RangeRead:
         self._ask(entry_id, first)
         if self._pause_s and len(order) > 1:
             self._deadlines.append((self._loop.time() + self._pause_s, entry_id, first))
+            if self._timer is None:
+                self._set_timer()
 
     def _ask(self, entry_id: EntryId, bookie: BookieId) -> None:
         request = ReadRequest(self._context.ledger_id, entry_id)

@@ -1,10 +1,13 @@
 """Answers that come when nobody expects them: races of readers, writers and recovery."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from core.errors import BookieUnavailable, LedgerFenced
+from core.ledger.config import LedgerConfig
+from core.metadata.ledger_metadata import Fragment
 from protocol.bookkeeper.messages import AddRequest, StatusCode
 from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
@@ -180,3 +183,33 @@ def test_entry_that_a_bookie_has_is_not_lost_by_an_older_failure_of_it() -> None
         assert await read_all(world, writer.ledger_id) == [b"0", b"1"]
 
     run_fast(story, bookies=2)
+
+
+def test_silence_counts_again_after_a_pause_in_which_nobody_else_was_to_be_asked() -> None:
+    """All who are asked answered before, so they are waited for; the next fragment's did not."""
+
+    async def story(world: FastWorld) -> None:
+        config = LedgerConfig(ensemble_size=2, write_quorum=2, ack_quorum=2)
+        writer = await written(world, 10, config)
+        former, latter = world.ensemble(writer), world.others(writer)[:2]
+        for source, target in zip(former, latter, strict=True):
+            target.ledgers[writer.ledger_id] = source.ledgers[writer.ledger_id]
+        fragments = [Fragment(0, tuple(b.bookie_id for b in former))]
+        fragments.append(Fragment(6, tuple(b.bookie_id for b in latter)))
+        metadata = replace(world.stored(writer.ledger_id), fragments=tuple(fragments))
+        await change(world, writer.ledger_id, metadata)
+        reader, _ = await opened(world, writer)
+        for bookie in (*former, latter[0]):
+            bookie.hold()
+        read = asyncio.get_running_loop().create_task(reader.read(0, 9))
+        await settle()
+        for bookie in former:
+            bookie.release(1)
+        await asyncio.sleep(3)
+        for bookie in former:
+            bookie.release()
+        await asyncio.sleep(3)
+        assert read.done()
+        assert payloads(await read) == texts(0, 9)
+
+    run_fast(story)
