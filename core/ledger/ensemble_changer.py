@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from core.errors import CoreError, NotEnoughBookies, Unavailable
+from core.errors import CoreError, NotEnoughBookies, OverCapacity, Unavailable
 from core.ledger.add_options import AddFailure
 from core.ledger.adder import EntryAdder
 from core.ledger.ensemble_change import FailedBookies
@@ -182,7 +182,7 @@ class EnsembleChanger:
             except NotEnoughBookies as none:
                 error = none
                 break
-            except (Unavailable, TimeoutError) as away:
+            except (Unavailable, OverCapacity, TimeoutError) as away:
                 error = away
                 if not self._adder.is_stuck:
                     break  # go on without; what waits would wait for nothing

@@ -11,7 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from core.errors import BadVersion, LedgerNotFound, MetadataConflict, NoNode, Unavailable
+from core.errors import (
+    BadVersion,
+    LedgerNotFound,
+    MetadataConflict,
+    NoNode,
+    OverCapacity,
+    Unavailable,
+)
 from core.ledger.metrics import LedgerMetrics
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
@@ -86,15 +93,15 @@ class LedgerNodes:
         raise MetadataConflict(f"ledger {known.ledger_id}: lost {self._attempts} races")
 
     async def insist(self, known: StoredLedger, decide: Decide) -> StoredLedger:
-        """Update, and try again for a while when the store cannot be reached.
+        """Update, and try again for a while when the store is away or has too much to do.
 
         What was tried before may have happened: `decide` must know its own work again.
-        Errors: as `update`; Unavailable when the store does not come back in time.
+        Errors: as `update`; Unavailable, OverCapacity when that takes too long.
         """
         for pause_s in UNAVAILABLE_PAUSES_S:
             try:
                 return await self.update(known, decide)
-            except Unavailable as error:
+            except (Unavailable, OverCapacity) as error:
                 logger.warning("ledger_update_waits ledger=%d %s", known.ledger_id, error)
             await asyncio.sleep(pause_s)
         return await self.update(known, decide)

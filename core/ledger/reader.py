@@ -169,7 +169,8 @@ class LedgerReader:
     async def read_last_confirmed(self) -> EntryId:
         """Ask the metadata and then the bookies how far the ledger is confirmed; return the LAC.
 
-        Nothing that was acknowledged before is behind it but the last entry's own LAC.
+        Nothing that was acknowledged before is behind it but the last entry's own LAC, unless the
+        metadata server that answers lags behind and knows an older fragment as the last.
         Errors: BookieUnavailable when too few bookies answer; LedgerNotFound when it was deleted.
         Cost: one metadata read; for an open ledger also one request to each bookie of the ensemble.
         """

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.errors import BookieUnavailable, LedgerFenced
+from core.errors import BookieUnavailable, LedgerFenced, OverCapacity
 from core.ledger.config import LedgerConfig
 from core.metadata.ledger_metadata import Fragment
 from protocol.bookkeeper.messages import AddRequest, StatusCode
@@ -211,5 +211,29 @@ def test_silence_counts_again_after_a_pause_in_which_nobody_else_was_to_be_asked
         await asyncio.sleep(3)
         assert read.done()
         assert payloads(await read) == texts(0, 9)
+
+    run_fast(story)
+
+
+def test_change_waits_out_a_metadata_store_that_has_too_much_to_do() -> None:
+    """A store that is away and many ledgers: it refuses the last of them, with nothing done."""
+
+    async def story(world: FastWorld) -> None:
+        listener = Listener()
+        writer = await world.client.create_ledger(REPLICATED, listener)
+        refusals = iter(range(3))
+
+        def refuse() -> str:
+            if next(refusals, None) is not None:
+                raise OverCapacity("10000 metadata operations wait")
+            return ""
+
+        world.store.outage = refuse
+        world.ensemble(writer)[0].fault = DOWN
+        writer.add((b"0",))
+        await writer._adder.drained()
+        assert len(world.stored(writer.ledger_id).fragments) == 1
+        assert world.client.metrics.ensemble_changes_total == 1
+        assert listener.errors == []
 
     run_fast(story)
