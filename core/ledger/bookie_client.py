@@ -262,10 +262,10 @@ class TcpBookieClient:
         now_s = loop.time()
         late = [txn for txn, asked in self._outstanding.items() if asked.deadline_s <= now_s]
         self._metrics.timeouts_total += len(late)
-        self._fail(late, StatusCode.LOCAL_TIMEOUT)
         self._sweep = None
-        if self._outstanding and not self._closed:
+        if self._outstanding and not self._closed:  # before the replies: one of them may raise
             self._sweep = loop.call_later(self._config.request_timeout_ms / 2000, self._expire)
+        self._fail(late, StatusCode.LOCAL_TIMEOUT)
 
     def _fail_all(self, status: StatusCode) -> None:
         self._unsent.clear()

@@ -167,6 +167,25 @@ def test_request_made_when_a_connection_fails_begins_another() -> None:
     run(story)
 
 
+def test_reply_that_raises_costs_nobody_else_his_time_out() -> None:
+    async def story(server: TcpBookie, client: TcpBookieClient) -> None:
+        heard: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: heard.append(context["exception"]))
+        server.bookie.hold()
+
+        def broken(_: Response) -> None:
+            raise ValueError("a bug of its owner")
+
+        client.submit(add_request(0), broken)
+        async with asyncio.timeout(10):
+            answers = await asyncio.gather(*(ask(client, add_request(i)) for i in (1, 2)))
+        assert {answer.status for answer in answers} == {StatusCode.LOCAL_TIMEOUT}
+        assert [type(error) for error in heard] == [ValueError]
+
+    run(story)
+
+
 def test_lost_connection_fails_what_is_outstanding_and_the_next_request_connects_again() -> None:
     async def story(server: TcpBookie, client: TcpBookieClient) -> None:
         await ask(client, add_request(0))
