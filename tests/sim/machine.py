@@ -16,7 +16,9 @@ from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
 from core.ledger.config import BookieClientConfig, LedgerClientConfig, ReadConfig
 from core.runtime.files import LockHeld
-from protocol.bookkeeper.messages import Request
+from protocol.bookkeeper.digest import Digest, ledger_master_key
+from protocol.bookkeeper.entry import pack_entry
+from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, Response
 from protocol.ids import BookieId
 from tests.sim.checkers import BookieChecker
 from tests.sim.disk import SimDisk
@@ -105,6 +107,7 @@ class Machine:
         try:
             self.running = await process.run(self._start(process), "start")
             world.trace(self.name, "up")
+            process.call(self._probe, self.running.bookie)
             await process.died
         except ProcessGone:
             pass
@@ -122,6 +125,21 @@ class Machine:
         started.bookie.failed.add_done_callback(lambda _: self.kill("storage failed", power=False))
         started.refused.add_done_callback(lambda _: self.kill("id is in use", power=False))
         return started
+
+    def _probe(self, bookie: OpenBookie) -> None:
+        """Ask a bookie that just started for what it said before; its checker hears the answers."""
+        known = self.world.checker.ledgers
+        rng = Random(f"{self.world.seed}/{self.name}/{self.starts}")
+        here = [key for key in self.checker.acked if not known[key[0]].deleted]
+        for ledger_id, entry_id in rng.sample(here, min(len(here), 20)):
+            bookie.submit(ReadRequest(ledger_id, entry_id), _nobody)
+        fenced = [ledger_id for ledger_id in self.checker.fenced if not known[ledger_id].deleted]
+        for ledger_id in rng.sample(fenced, min(len(fenced), 10)):
+            metadata = known[ledger_id].metadata
+            digest = Digest(metadata.digest, metadata.password)
+            body = pack_entry(ledger_id, 0, -1, 6, (b"zombie",), digest)
+            key = ledger_master_key(metadata.password)
+            bookie.submit(AddRequest(ledger_id, 0, key, body), _nobody)
 
     def _judge_refusal(self, error: Exception) -> None:
         if isinstance(error, CorruptData | InvalidCookie | FileNotFoundError | FileExistsError):
@@ -210,6 +228,10 @@ def draw_client(rng: Random) -> LedgerClientConfig:
             sticky=rng.random() < 0.3,
         ),
     )
+
+
+def _nobody(_: Response) -> None:
+    """Do nothing: the checker has heard it."""
 
 
 _submit = OpenBookie.submit
