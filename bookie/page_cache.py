@@ -27,7 +27,8 @@ LAG_BYTES = 64 * 1024 * 1024
 """What a reader left behind is given back in pieces, and that much later."""
 
 SHARE_OF_MEMORY = 8
-"""The window takes this part of the machine's memory, unless it was set."""
+WINDOW_BYTES_MAX = 1024 * 1024 * 1024
+"""Unless it was set, the window takes this part of the machine's memory, and not more than that."""
 
 
 class _Piece(NamedTuple):

@@ -33,7 +33,7 @@ from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
 from bookie.marks import Mark
 from bookie.metrics import BookieMetrics
-from bookie.page_cache import SHARE_OF_MEMORY, PageCacheWindow, ReadBehind
+from bookie.page_cache import SHARE_OF_MEMORY, WINDOW_BYTES_MAX, PageCacheWindow, ReadBehind
 from bookie.recovery import Recovered, Recovery, load_state
 from bookie.upkeep import Upkeep
 from core.runtime.clock import Clock
@@ -136,7 +136,7 @@ class Storage:
     def _page_cache_bytes(self) -> int:
         given = self._config.page_cache_mb
         if given is None:
-            return self._files.memory_bytes() // SHARE_OF_MEMORY
+            return min(self._files.memory_bytes() // SHARE_OF_MEMORY, WINDOW_BYTES_MAX)
         return given * MIB
 
     async def close(self) -> None:

@@ -167,9 +167,10 @@ def test_bookies_wake_a_reader_of_another_process(tmp_path: Path) -> None:
         found: list[list[int]] = [[], [], []]
 
         async def follow(reader: LogReader, into: list[int]) -> None:
+            into.extend(await txids(reader))
             while len(into) < 30:
-                into.extend(await txids(reader))
                 await reader.wait_for_more()
+                into.extend(await txids(reader))
 
         async with asyncio.TaskGroup() as group:
             for reader, into in zip(readers, found, strict=True):
@@ -297,9 +298,9 @@ def test_a_cancelled_read_loses_nothing(tmp_path: Path) -> None:
             await write(writer, txid)
         reader = await log.open_reader(INITIAL)
         found: list[int] = []
-        for turns in range(40):
+        for turns in range(120):
             reading = asyncio.get_running_loop().create_task(txids(reader, 90))
-            await settle(turns % 13)
+            await settle(turns % 41)
             if not reading.done():
                 reading.cancel()
             with suppress(asyncio.CancelledError):
