@@ -98,14 +98,15 @@ def produce(
 
 def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """Ask until there is a leader: a Kafka that was just restarted says for a while it is none."""
-    deadline = time.perf_counter() + 30
+    deadline = time.perf_counter() + 120
     while True:
         try:
             low, high = consumer.get_watermark_offsets(partition, timeout=30)
         except KafkaException as error:
             if not error.args[0].retriable() or time.perf_counter() > deadline:
                 raise
-            time.sleep(0.05)
+            time.sleep(0.2)
+            consumer.list_topics(partition.topic, timeout=30)  # look who leads now
         else:
             return low, high
 
