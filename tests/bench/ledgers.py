@@ -18,6 +18,8 @@ SIDES = (TAILRACE, APACHE)
 _IN_FLIGHT_BYTES = 16 * 1024 * 1024
 _IN_FLIGHT_MAX = 4096
 _SLOW_SYNC_MS = 500
+_SLOW_PACE = 200
+"""Adds a second beside the slow bookie: less than it can sync, so that it lags and no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ def _one_slow(zookeeper: str, folder: Path, seconds: float, warm_s: float) -> di
     for name, slow_ms in (("healthy", 0), ("one slow", _SLOW_SYNC_MS)):
         own = Path(tempfile.mkdtemp(prefix="slow-", dir=folder))
         with started(TAILRACE, 3, zookeeper, own, slow_ms) as bookies:
-            lines = run_load(bookies.load(*load.arguments(), warm_s, 0, seconds, 200))
+            pace = [warm_s, _SLOW_PACE, seconds, _SLOW_PACE]
+            lines = run_load(bookies.load(*load.arguments(), *pace))
             adds, reads = json.loads(lines[1]), json.loads(lines[2])
             found[f"three bookies, {name}: adds p99 ms"] = adds["p99_ms"]
             found[f"three bookies, {name}: reads p99 ms"] = reads["p99_ms"]

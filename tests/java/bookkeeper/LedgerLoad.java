@@ -30,6 +30,7 @@ public final class LedgerLoad {
     public static void main(String[] args) throws Exception {
         ClientConfiguration conf = new ClientConfiguration();
         conf.setMetadataServiceUri(args[0]);
+        conf.setThrottleValue(0); // else no more than 5000 adds a second, whatever the bookies can
         int ensemble = Integer.parseInt(args[1]);
         int writeQuorum = Integer.parseInt(args[2]);
         int ackQuorum = Integer.parseInt(args[3]);
