@@ -167,6 +167,7 @@ class DirectAdds:
                 state.pending -= 1
                 reply(AddResponse(StatusCode.EREADONLY, state.ledger_id, entry_id))
             except Exception:
+                # As in `_on_group`: the others must have their answers.
                 logger.exception("reply_failed entry=%d", entry_id)
 
     def _publish(self, item: Item, location: int) -> None:
