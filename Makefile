@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+S3_VENV := .venv-s3
+S3_STAMP := $(S3_VENV)/.installed
 WORKERS ?= 2
 ARGS ?=
 SEEDS ?= 500
@@ -18,7 +20,12 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
-install: $(STAMP)   ## a virtual environment in .venv with every locked dependency and `tailrace`
+$(S3_STAMP): requirements/s3.lock
+	$(PYTHON) -m venv $(S3_VENV)
+	$(S3_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/s3.lock
+	touch $(S3_STAMP)
+
+install: $(STAMP) $(S3_STAMP)   ## .venv with every locked dependency and `tailrace`; .venv-s3 with an S3 server and client for tests
 
 run: install    ## a broker on 127.0.0.1:9092 over ./tailrace-data
 	$(BIN)/tailrace start $(ARGS)
@@ -38,9 +45,11 @@ sim: install    ## SEEDS=N random schedules of ledgers and bookies under faults,
 bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as a table
 	$(BIN)/python -m tests.bench $(ARGS)
 
-lock:           ## resolve requirements/dev.lock anew
+lock:           ## resolve requirements/dev.lock and s3.lock anew
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
 	  --extra spark --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
+	  --extra s3 --group s3 pyproject.toml -o requirements/s3.lock
 
 clean:          ## everything that install and tests leave behind
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(S3_VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
