@@ -8,7 +8,6 @@ it is a disk that it cannot write to, or another process under its id.
 
 import asyncio
 import logging
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,6 +18,7 @@ from bookie.app import BookieProcess, start_bookie
 from bookie.errors import BookieError
 from bookie.scrub import Replica
 from broker.bookie_config import BookieProcessConfig
+from broker.until_signal import run_until_signal
 from core.errors import CoreError, NodeExists, NoNode, Unavailable
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
@@ -45,7 +45,8 @@ def run(config: BookieProcessConfig) -> int:
     """
     set_up_logging(config.log_level)
     try:
-        return uvloop.run(_serve(config))
+        process = bookie_process(config, SystemClock(), Metrics())
+        return uvloop.run(run_until_signal(process, _serve))
     except (CoreError, BookieError, LockHeld, OSError) as error:
         sys.stderr.write(f"error: {error}\n  try: {_remedy(error, config)}\n")
         return 1
@@ -92,30 +93,7 @@ def _let_mend(
         running.bookie.scrub.fetch = fetch
 
 
-async def _serve(config: BookieProcessConfig) -> int:
-    """Serve until a signal; one during the start gives the start up, which may take long."""
-    stop, is_ready = asyncio.Event(), False
-    loop, starting = asyncio.get_running_loop(), asyncio.current_task()
-    assert starting is not None, "uvloop.run makes one"
-
-    def end() -> None:
-        stop.set()
-        if not is_ready:
-            starting.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
-    try:
-        async with bookie_process(config, SystemClock(), Metrics()) as running:
-            is_ready = True
-            return await _run_until(stop, running)
-    except asyncio.CancelledError:
-        if not stop.is_set():
-            raise
-        return 0
-
-
-async def _run_until(stop: asyncio.Event, running: BookieProcess) -> int:
+async def _serve(running: BookieProcess, stop: asyncio.Event) -> int:
     running.bookie.failed.add_done_callback(lambda _: stop.set())
     running.refused.add_done_callback(lambda _: stop.set())
     sys.stdout.write(f"ready: bookie={running.bookie.bookie_id}\n")

@@ -1,37 +1,29 @@
 """One process that is everything: metadata, one bookie, one broker. `tailrace start`.
 
-Order of the start: lock of the data directory -> metadata -> bookie -> topics -> partitions and
-groups -> listening -> the ready line. The end goes the other way, and every step survives kill -9:
-what the next start finds is what was acknowledged.
+Order of the start: lock of the data directory -> metadata -> bookie -> the broker (`running`) ->
+the ready line. The end goes the other way, and every step survives kill -9: what the next start
+finds is what was acknowledged.
 """
 
 import asyncio
 import gc
 import logging
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from random import SystemRandom
 
 import uvloop
 
 from bookie.app import OpenBookie, open_bookie
 from bookie.errors import BookieError
 from bookie.local import LocalBookieClient
-from broker.broker import Broker, Endpoint
-from broker.cluster.identity import cluster_id
-from broker.cluster.settings import TopicDefaults
-from broker.cluster.topics import TopicRegistry
-from broker.coordinator.runtime import GroupCoordinator
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.producer_ids import ProducerIds
-from broker.partition.retained import retained
-from broker.server import BrokerServer
+from broker.broker import Broker
+from broker.cluster.paths import ClusterPaths
+from broker.running import Storage, running_broker
 from broker.standalone_config import StandaloneConfig
-from compaction.worker import RetentionWorker
+from broker.until_signal import run_until_signal
 from core.errors import CoreError
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
@@ -39,12 +31,10 @@ from core.log.namespace import LogNamespace
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
-from core.runtime.budget import Budget
 from core.runtime.clock import Clock, SystemClock
 from core.runtime.files import LockHeld, SystemFiles, lock_file
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
-from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +50,12 @@ def run(config: StandaloneConfig) -> int:
     """
     set_up_logging(config.log_level)
     try:
-        return uvloop.run(_serve(config))
+        return uvloop.run(
+            run_until_signal(
+                standalone(config, SystemClock()),
+                lambda running, stop: _serve(running, config.data, stop),
+            )
+        )
     except LockHeld as held:
         return _refuse(held, "stop that process, or give another --data")
     except OSError as error:
@@ -80,14 +75,9 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
     async with AsyncExitStack() as stack:
         store, bookie = await _open_storage(config, clock, metrics, stack)
         namespace = await _open_namespace(config, clock, store, bookie, metrics, stack)
-        broker = await _open_broker(config, clock, store, namespace, metrics, stack)
-        server = BrokerServer(broker, metrics)
-        await server.start()
-        stack.push_async_callback(server.close)
-        stack.callback(broker.groups.release)  # before the server waits for what is in flight
-        upkeep = Tasks("standalone")
-        stack.push_async_callback(upkeep.close)
-        upkeep.start(_retention(config, broker, metrics).run(), "retention")
+        storage = Storage(store, namespace, ClusterPaths())
+        serving = running_broker(config.broker, storage, config.log.ack_quorum, clock, metrics)
+        broker = await stack.enter_async_context(serving)
         yield Standalone(broker, bookie, store, metrics)
 
 
@@ -124,40 +114,6 @@ async def _open_namespace(
     return namespace
 
 
-async def _open_broker(
-    config: StandaloneConfig,
-    clock: Clock,
-    store: SqliteStore,
-    namespace: LogNamespace,
-    metrics: Metrics,
-    stack: AsyncExitStack,
-) -> Broker:
-    """Open topics, partitions and groups."""
-    random = SystemRandom()
-    defaults = TopicDefaults(config.broker.topics.defaults.given())
-    topics = TopicRegistry(store, namespace, defaults=defaults, clock=clock, random=random)
-    partitions = PartitionLogs(
-        namespace, topics, clock, config.broker.partitions, config.log.ack_quorum
-    )
-    stack.push_async_callback(partitions.close)
-    groups = GroupCoordinator(config.broker.groups, topics, partitions, clock, random)
-    await topics.start()
-    await groups.start(metrics)
-    stack.push_async_callback(groups.close)
-    return Broker(
-        config=config.broker,
-        clock=clock,
-        store=store,
-        topics=topics,
-        partitions=partitions,
-        groups=groups,
-        producer_ids=ProducerIds(store),
-        cluster_id=await cluster_id(store, random),
-        advertised=Endpoint(host="", port=0),
-        unsent=Budget("unsent bytes", config.broker.network.response_bytes_max),
-    )
-
-
 class Standalone:
     """What runs: for the process that waits for its end, and for tests in one process."""
 
@@ -175,32 +131,16 @@ class Standalone:
         return f"{self.broker.advertised.host}:{self.broker.advertised.port}"
 
 
-async def _serve(config: StandaloneConfig) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with standalone(config, SystemClock()) as running:
-        running.bookie.failed.add_done_callback(lambda _: stop.set())
-        gc.collect()
-        gc.freeze()  # what is here now stays: the collector need not walk it over and over
-        _say_ready(running.bootstrap, config.data)
-        await stop.wait()
-        failed = running.bookie.failed.done()
-    if failed:
+async def _serve(running: Standalone, data: Path, stop: asyncio.Event) -> int:
+    running.bookie.failed.add_done_callback(lambda _: stop.set())
+    gc.collect()
+    gc.freeze()  # what is here now stays: the collector need not walk it over and over
+    _say_ready(running.bootstrap, data)
+    await stop.wait()
+    if running.bookie.failed.done():
         logger.error("the bookie cannot write any more; start again when its disk is well")
-    return 1 if failed else 0
-
-
-def _retention(config: StandaloneConfig, broker: Broker, metrics: Metrics) -> RetentionWorker:
-    settings = config.broker.partitions
-    worker = RetentionWorker(
-        lambda: retained(broker.partitions, broker.topics, settings),
-        broker.clock,
-        settings.retention_check_interval_ms,
-    )
-    metrics.register("compaction_retention", worker.metrics)
-    return worker
+        return 1
+    return 0
 
 
 def _say_ready(bootstrap: str, data: Path) -> None:

@@ -15,7 +15,8 @@ from bookie.errors import BookieError
 from bookie.inspect import BookieFiles, EntryPlace
 from broker.cli.errors import CliError
 from broker.cluster.names import stream_name
-from broker.cluster.topic_codec import decode_topic, topic_path
+from broker.cluster.paths import ClusterPaths
+from broker.cluster.topic_codec import decode_topic
 from broker.partition.offsets import Totals
 from broker.partition.segment_state import decode_index
 from broker.standalone_config import StandaloneConfig
@@ -242,7 +243,7 @@ async def _read_metadata(
 
 
 async def _check_partition(store: MetadataStore, at: TopicPartition) -> None:
-    node = await store.exists(topic_path(at.topic))
+    node = await store.exists(ClusterPaths().topic(at.topic))
     if node is None:
         raise CliError(f"there is no topic {at.topic}", remedy="tailrace topic list")
     partitions = decode_topic(at.topic, node.data).partitions

@@ -3,22 +3,24 @@
 import base64
 from random import Random
 
+from broker.cluster.paths import ClusterPaths
 from core.errors import NodeExists
 from core.metadata.store import MetadataStore
 
-_PATH = "/tailrace/cluster/id"
 
-
-async def cluster_id(store: MetadataStore, random: Random) -> str:
+async def cluster_id(
+    store: MetadataStore, random: Random, paths: ClusterPaths | None = None
+) -> str:
     """Return the cluster's id, making it on first use.
 
     Shape: 22 characters of URL-safe base64, as Kafka's, never starting with a dash.
     """
+    path = (paths or ClusterPaths()).cluster_id
     made = _new_id(random)
     try:
-        await store.create(_PATH, made.encode(), parents=True)
+        await store.create(path, made.encode(), parents=True)
     except NodeExists:
-        return (await store.get(_PATH)).data.decode()
+        return (await store.get(path)).data.decode()
     return made
 
 

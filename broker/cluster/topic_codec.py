@@ -7,7 +7,6 @@ import msgspec
 
 from core.errors import CorruptData
 
-TOPICS_PATH = "/tailrace/topics"
 FORMAT_VERSION = 1
 
 
@@ -32,11 +31,6 @@ class StoredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 _DECODER = msgspec.json.Decoder(StoredTopic)
 
 
-def topic_path(name: str) -> str:
-    """Return the node of a topic; legal topic names are legal node names."""
-    return f"{TOPICS_PATH}/{name}"
-
-
 def encode_topic(stored: StoredTopic) -> bytes:
     """Return the bytes of a node; equal topics give equal bytes."""
     return msgspec.json.encode(stored, order="sorted")
@@ -47,7 +41,7 @@ def decode_topic(name: str, data: bytes) -> StoredTopic:
     try:
         stored = _DECODER.decode(data)
     except msgspec.DecodeError as error:
-        raise CorruptData(f"topic {name} in {topic_path(name)} does not decode: {error}") from error
+        raise CorruptData(f"the node of topic {name} does not decode: {error}") from error
     if stored.version != FORMAT_VERSION:
         raise CorruptData(f"topic {name} has format {stored.version}, this release reads 1")
     if not 0 <= stored.ready <= stored.partitions or stored.partitions < 1:

@@ -18,15 +18,14 @@ import msgspec
 from broker.cluster.admin import check_new_partitions
 from broker.cluster.config_def import InvalidConfig
 from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault, stream_name
+from broker.cluster.paths import ClusterPaths
 from broker.cluster.settings import Alteration, TopicDefaults, TopicSettings, alter, check_overrides
 from broker.cluster.topic_codec import (
-    TOPICS_PATH,
     StoredTopic,
     decode_topic,
     encode_topic,
     id_bytes,
     id_text,
-    topic_path,
 )
 from broker.errors import KafkaError
 from core.errors import LogExists, LogNotFound
@@ -98,9 +97,11 @@ class TopicRegistry:
         defaults: TopicDefaults,
         clock: Clock,
         random: Random,
+        paths: ClusterPaths | None = None,
     ) -> None:
         self.defaults = defaults
         self._store = store
+        self._paths = paths or ClusterPaths()
         self._streams = streams
         self._clock = clock
         self._random = random
@@ -117,9 +118,9 @@ class TopicRegistry:
     async def start(self) -> None:
         """Load all topics and finish what a crash left half done. Errors: CorruptData."""
         async with self._changing:
-            if await self._store.exists(TOPICS_PATH) is None:
-                await self._store.create(TOPICS_PATH, parents=True)
-            for name in await self._store.children(TOPICS_PATH):
+            if await self._store.exists(self._paths.topics) is None:
+                await self._store.create(self._paths.topics, parents=True)
+            for name in await self._store.children(self._paths.topics):
                 await self._settle(name)
 
     def get(self, name: str) -> Topic | None:
@@ -162,7 +163,7 @@ class TopicRegistry:
                 created_ms=self._clock.now_ms(),
                 configs=overrides,
             )
-            await self._store.create(topic_path(name), encode_topic(stored))
+            await self._store.create(self._paths.topic(name), encode_topic(stored))
             self._records[name] = _Record(stored, 0)
             await self._finish(name)
             logger.info(
@@ -234,7 +235,7 @@ class TopicRegistry:
 
     async def _settle(self, name: str) -> None:
         """Read a topic's node and finish what a crash or a cancelled change left half done."""
-        node = None if name_fault(name) else await self._store.exists(topic_path(name))
+        node = None if name_fault(name) else await self._store.exists(self._paths.topic(name))
         if node is None:
             self._records.pop(name, None)
             return
@@ -266,7 +267,7 @@ class TopicRegistry:
                 await listener.on_topic_deleting(topic)
         partitions = range(self._records[name].stored.partitions)
         await self._for_each_stream(name, partitions, self._delete_stream)
-        await self._store.delete(topic_path(name))
+        await self._store.delete(self._paths.topic(name))
         del self._records[name]
 
     async def _for_each_stream(
@@ -294,7 +295,9 @@ class TopicRegistry:
 
     async def _update(self, name: str, stored: StoredTopic) -> None:
         record = self._records[name]
-        version = await self._store.set(topic_path(name), encode_topic(stored), record.version)
+        version = await self._store.set(
+            self._paths.topic(name), encode_topic(stored), record.version
+        )
         self._records[name] = _Record(stored, version)
 
     def _publish(self, name: str) -> Topic:

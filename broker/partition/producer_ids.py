@@ -8,10 +8,10 @@ import asyncio
 
 import msgspec
 
+from broker.cluster.paths import ClusterPaths
 from core.errors import BadVersion, CorruptData, NodeExists
 from core.metadata.store import MetadataStore
 
-PATH = "/tailrace/producer_ids"
 BLOCK = 1000
 
 
@@ -25,8 +25,9 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 class ProducerIds:
     """The ids that this broker may give."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, paths: ClusterPaths | None = None) -> None:
         self._store = store
+        self._path = (paths or ClusterPaths()).producer_ids
         self._next = 0
         self._end = 0
         self._taking = asyncio.Lock()
@@ -51,15 +52,15 @@ class ProducerIds:
                 continue
 
     async def _try_block(self) -> int:
-        node = await self._store.exists(PATH)
+        node = await self._store.exists(self._path)
         if node is None:
-            await self._store.create(PATH, _encode(BLOCK), parents=True)
+            await self._store.create(self._path, _encode(BLOCK), parents=True)
             return 0
         try:
             first = msgspec.json.decode(node.data, type=_Stored).next_id
         except msgspec.DecodeError as error:
-            raise CorruptData(f"{PATH}: {error}") from error
-        await self._store.set(PATH, _encode(first + BLOCK), node.version)
+            raise CorruptData(f"{self._path}: {error}") from error
+        await self._store.set(self._path, _encode(first + BLOCK), node.version)
         return first
 
 

@@ -8,7 +8,6 @@ from broker.cluster.topic_codec import (
     encode_topic,
     id_bytes,
     id_text,
-    topic_path,
 )
 from core.errors import CorruptData
 
@@ -28,7 +27,6 @@ def test_the_stored_form_is_this() -> None:
         b'"version":1}'
     )
     assert decode_topic("t", encode_topic(TOPIC)) == TOPIC
-    assert topic_path("t") == "/tailrace/topics/t"
 
 
 def test_cut_anywhere_is_corrupt() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.partition.producer_ids import BLOCK, PATH, ProducerIds
+from broker.cluster.paths import ClusterPaths
+from broker.partition.producer_ids import BLOCK, ProducerIds
 from core.errors import CorruptData
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
@@ -35,7 +36,7 @@ async def test_ids_are_unique_over_brokers_and_restarts(tmp_path: Path) -> None:
 @in_loop
 async def test_a_node_that_does_not_decode_is_an_error(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "m.db", ManualClock())
-    await store.create(PATH, b"{}x", parents=True)
+    await store.create(ClusterPaths().producer_ids, b"{}x", parents=True)
     with pytest.raises(CorruptData):
         await ProducerIds(store).take()
     await store.close()
