@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+PEER = HERE / "peer"
+"""What the programs behind a pipe share."""
 CACHE = HERE.parent.parent / ".cache" / "java"
 
 
@@ -47,11 +49,11 @@ def main_class(pom: str, name: str) -> list[str]:
     classpath = jars(pom)
     source = HERE / pom / f"{name}.java"
     folder = CACHE / f"{pom}-{name}"
-    with _once(folder, source.read_bytes()) as todo:
+    shared = b"".join(path.read_bytes() for path in sorted(PEER.glob("*.java")))
+    with _once(folder, source.read_bytes() + shared) as todo:
         if todo:
-            _run(
-                [javac, "-cp", os.pathsep.join(map(str, classpath)), "-d", str(folder), str(source)]
-            )
+            where = ["-cp", os.pathsep.join(map(str, classpath)), "-sourcepath", str(PEER)]
+            _run([javac, *where, "-d", str(folder), str(source)])
     every = os.pathsep.join(map(str, [folder, *classpath]))
     return [java, "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", every, name]
 

@@ -31,7 +31,7 @@ _OPEN: Final = (
 
 
 class JavaError(Exception):
-    """An exception of Java's client: `name` is its class, `code` BookKeeper's number or 0."""
+    """An exception of Java's side: `name` is its class, `code` its library's number or 0."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__(f"{answer['error']}: {answer['message']}")
@@ -41,11 +41,11 @@ class JavaError(Exception):
 
 
 class JavaClient:
-    """tests/java/bookkeeper/LedgerPeer.java: commands in, answers as dictionaries."""
+    """A program of tests/java that is a Peer: commands in, answers as dictionaries."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, pom: str = "bookkeeper", peer: str = "LedgerPeer") -> None:
         self._log = log.open("ab")
-        java, *rest = main_class("bookkeeper", "LedgerPeer")
+        java, *rest = main_class(pom, peer)
         command = [java, "-Xmx192m", "-XX:MaxDirectMemorySize=256m", *_SMALL, *_OPEN, *rest]
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True

@@ -1,29 +1,20 @@
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.client.BookKeeper;
@@ -45,58 +36,28 @@ import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.net.BookieId;
 
 /**
- * Apache's ledger client behind stdin and stdout, one JSON object a line.
+ * Apache's ledger client as a {@link Peer}.
  *
- * <p>{"id": 7, "op": "create", ...} gives {"id": 7, ...} or {"id": 7, "error": "BKLedgerFencedException",
- * "code": -101}; commands run side by side. "client" names a client, made by "connect"; "handle" a ledger
- * that is open. Entry e of seed s is SHA-256("s/e") over and over, cut to its size; what is read comes back
- * as [entry id, ledger length, size, SHA-256 in hex].
+ * <p>"client" names a client, made by "connect"; "handle" a ledger that is open. Entry e of seed s is
+ * SHA-256("s/e") over and over, cut to its size; what is read comes back as [entry id, ledger length,
+ * size, SHA-256 in hex].
  */
-public final class LedgerPeer {
-    private static final ObjectMapper MAPPER = new ObjectMapper();
-    private static final HexFormat HEX = HexFormat.of();
-    private static final PrintStream OUT = System.out;
+public final class LedgerPeer extends Peer {
     private final Map<String, BookKeeper> clients = new ConcurrentHashMap<>();
     private final Map<Integer, ReadHandle> handles = new ConcurrentHashMap<>();
     private final AtomicInteger lastHandle = new AtomicInteger();
 
     public static void main(String[] args) throws Exception {
-        System.setOut(System.err);
-        LedgerPeer peer = new LedgerPeer();
-        ExecutorService threads = Executors.newCachedThreadPool();
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = in.readLine(); line != null; line = in.readLine()) {
-            JsonNode command = MAPPER.readTree(line);
-            threads.execute(() -> answer(peer, command));
-        }
-        Runtime.getRuntime().halt(0);
+        new LedgerPeer().serve();
     }
 
-    private static void answer(LedgerPeer peer, JsonNode command) {
-        ObjectNode answer;
-        try {
-            answer = peer.run(command);
-        } catch (Throwable error) {
-            answer = failure(error);
-        }
-        answer.put("id", command.get("id").asLong());
-        synchronized (OUT) {
-            OUT.println(answer);
-            OUT.flush();
-        }
+    @Override
+    protected int code(Throwable error) {
+        return error instanceof org.apache.bookkeeper.client.api.BKException known ? known.getCode() : 0;
     }
 
-    private static ObjectNode failure(Throwable error) {
-        while ((error instanceof ExecutionException || error instanceof CompletionException)
-                && error.getCause() != null) {
-            error = error.getCause();
-        }
-        int code = error instanceof org.apache.bookkeeper.client.api.BKException known ? known.getCode() : 0;
-        return MAPPER.createObjectNode().put("error", error.getClass().getSimpleName())
-                .put("message", String.valueOf(error.getMessage())).put("code", code);
-    }
-
-    private ObjectNode run(JsonNode c) throws Exception {
+    @Override
+    protected ObjectNode run(JsonNode c) throws Exception {
         String op = c.get("op").asText();
         return switch (op) {
             case "init" -> init(c);
@@ -252,7 +213,7 @@ public final class LedgerPeer {
         return outcome(adds);
     }
 
-    private static ObjectNode outcome(List<CompletableFuture<Long>> adds) throws Exception {
+    private ObjectNode outcome(List<CompletableFuture<Long>> adds) throws Exception {
         ObjectNode answer = object();
         int confirmed = 0;
         for (CompletableFuture<Long> done : adds) {
@@ -269,16 +230,7 @@ public final class LedgerPeer {
     }
 
     private static ByteBuf payload(JsonNode c, long entry) throws Exception {
-        byte[] unit = sha256((c.get("seed").asInt() + "/" + entry).getBytes(StandardCharsets.US_ASCII));
-        byte[] bytes = new byte[c.get("size").asInt()];
-        for (int i = 0; i < bytes.length; i++) {
-            bytes[i] = unit[i % unit.length];
-        }
-        return Unpooled.wrappedBuffer(bytes);
-    }
-
-    private static byte[] sha256(byte[] bytes) throws Exception {
-        return MessageDigest.getInstance("SHA-256").digest(bytes);
+        return Unpooled.wrappedBuffer(payload(c.get("seed").asInt() + "/" + entry, c.get("size").asInt()));
     }
 
     private ObjectNode force(JsonNode c) throws Exception {
@@ -350,7 +302,7 @@ public final class LedgerPeer {
     private static ArrayNode shown(LedgerEntry entry) throws Exception {
         byte[] bytes = entry.getEntryBytes();
         return MAPPER.createArrayNode().add(entry.getEntryId()).add(entry.getLength()).add(bytes.length)
-                .add(HEX.formatHex(sha256(bytes)));
+                .add(digest(bytes));
     }
 
     private ObjectNode longPoll(JsonNode c) throws Exception {
@@ -384,9 +336,5 @@ public final class LedgerPeer {
 
     private static byte[] password(JsonNode c) {
         return c.path("password").asText("").getBytes(StandardCharsets.UTF_8);
-    }
-
-    private static ObjectNode object() {
-        return MAPPER.createObjectNode();
     }
 }
