@@ -14,6 +14,7 @@ _TABLE: dict[type[CoreError], ErrorCode] = {
     core_errors.LedgerFenced: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     core_errors.LedgerClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     core_errors.OwnershipLost: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    core_errors.OwnershipAcquireFailed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     core_errors.NotEnoughBookies: ErrorCode.NOT_ENOUGH_REPLICAS,
     core_errors.AddEntryQuorumTimeout: ErrorCode.NOT_ENOUGH_REPLICAS,
     core_errors.BookieUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
@@ -38,6 +39,7 @@ _TABLE: dict[type[CoreError], ErrorCode] = {
     core_errors.BadVersion: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.NotEmpty: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.Unavailable: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    core_errors.NotYetImplemented: ErrorCode.KAFKA_STORAGE_ERROR,
 }
 
 

@@ -4,6 +4,7 @@
       LedgerFenced          somebody recovered the ledger: the fate of an add is unknown until then
         LedgerClosed        and fixed its end already
       OwnershipLost         another process owns the log now
+        OwnershipAcquireFailed  and this is who
       NotEnoughBookies      no ensemble can be formed, or too many of it failed
         AddEntryQuorumTimeout  too few of it answered an add in the time that the caller set
       BookieUnavailable     one bookie did not answer; another replica may
@@ -25,6 +26,7 @@
       MetadataConflict      a versioned update lost its race: read again
         NoNode, NodeExists, BadVersion, NotEmpty
       Unavailable           closed or not yet ready
+      NotYetImplemented     DistributedLog has it, Tailrace does not
 
 `broker.errors` maps each of them to Kafka's code; a test walks the tree.
 """
@@ -48,6 +50,14 @@ class OwnershipLost(CoreError):
     """Another process owns the log now."""
 
     retriable = True
+
+
+class OwnershipAcquireFailed(OwnershipLost):
+    """The log has an owner, `current_owner` by its client id (DistributedLog's code 302)."""
+
+    def __init__(self, message: str, *, current_owner: str) -> None:
+        super().__init__(message)
+        self.current_owner = current_owner
 
 
 class NotEnoughBookies(CoreError):
@@ -154,3 +164,9 @@ class Unavailable(CoreError):
     """Closed, or not yet ready."""
 
     retriable = True
+
+
+class NotYetImplemented(CoreError):
+    """Something that DistributedLog has and Tailrace does not; nothing was done."""
+
+    code = 501

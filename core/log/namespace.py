@@ -12,14 +12,15 @@ from core.log.config import LogConfig
 from core.log.context import LogContext, LogMetrics
 from core.log.log import Log
 from core.log.names import check_log_name, is_reserved
-from core.metadata.layout import LEDGERS_ROOT, LogPaths
-from core.metadata.namespace_binding import BKDLConfig, encode_binding
+from core.metadata.bindings import bind_namespace, is_bound
+from core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT, LogPaths
+from core.metadata.namespace_binding import BKDLConfig
 from core.metadata.store import Create, Delete, MetadataStore
 from core.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_ROOT = "/distributedlog/tailrace"
+DEFAULT_ROOT = NAMESPACE_ROOT
 
 
 class LogNamespace:
@@ -46,16 +47,17 @@ class LogNamespace:
         self._open: dict[str, Log] = {}
 
     async def bind(self) -> None:
-        """Make the namespace unless it is there; an unbound node gets its binding."""
-        data = encode_binding(self._binding)
-        node = await self._store.exists(self._root)
-        if node is None:
-            try:
-                await self._store.create(self._root, data, parents=True)
-            except NodeExists:
-                logger.info("namespace_bound_by_another root=%s", self._root)
-        elif not node.data:
-            await self._store.set(self._root, data, node.version)
+        """Make the namespace unless it is there; one that nothing binds gets its binding.
+
+        One that an ancestor binds, or that has other data, is left as it is. Errors: BadVersion
+        when somebody else binds it to something else meanwhile.
+        """
+        if await is_bound(self._store, self._root):
+            return
+        try:
+            await bind_namespace(self._store, self._root, self._binding)
+        except NodeExists:
+            logger.info("namespace_bound_by_another root=%s", self._root)
 
     async def create_log(self, name: str) -> None:
         """Make a log. Errors: LogExists, InvalidStreamName.

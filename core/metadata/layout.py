@@ -13,6 +13,9 @@ from protocol.ids import BookieId, LedgerId
 LEDGERS_ROOT: Final = "/ledgers"
 """BookKeeper's default root."""
 
+NAMESPACE_ROOT: Final = "/distributedlog/tailrace"
+"""Where the log streams of a standalone broker are, in its own store."""
+
 LAYOUT_TEXT: Final = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 """What `<root>/LAYOUT` holds: layout format 2, ledger manager and its version."""
 

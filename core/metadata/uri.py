@@ -1,11 +1,17 @@
-"""Where the metadata is, as one word: BookKeeper's metadataServiceUri, or an SQLite file.
+"""Where the metadata is, as one word.
 
-    zk://h1:2181,h2:2181/ledgers                 ZooKeeper; hosts parted by comma or semicolon
-    zk+hierarchical://h1:2181;h2:2181/ledgers    BookKeeper's own spelling; names the layout
-    sqlite:PATH                                  the embedded store
+Ledgers have BookKeeper's metadataServiceUri, log streams DistributedLog's namespace URI, a
+standalone broker an SQLite file for both.
 
-The path part is the root of the ledgers; it is a plain path, not a chroot, as in BookKeeper. Other
-layouts than hierarchical (flat, longhierarchical) are refused: nothing here writes them.
+    zk://h1:2181,h2:2181/ledgers                   ZooKeeper; hosts parted by comma or semicolon
+    zk+hierarchical://h1:2181;h2:2181/ledgers      BookKeeper's own spelling; names the layout
+    distributedlog://h1:2181;h2:2181/messaging/ns  a namespace of log streams
+    distributedlog-bk://h1:2181;h2:2181/...        the same; names the backend
+    sqlite:PATH                                    the embedded store of a standalone broker
+
+The path part is the root of the ledgers, or of the logs; it is a plain path, not a chroot, as in
+BookKeeper. Other layouts than hierarchical (flat, longhierarchical) are refused: nothing here
+writes them. Source: BookKeeper MetadataDrivers; reference DistributedLog 3.1.
 """
 
 import re
@@ -13,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from core.metadata.layout import LEDGERS_ROOT
+from core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT
 from core.metadata.node_path import split_path
 from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
@@ -21,6 +27,7 @@ from core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
 from core.runtime.clock import Clock, SystemClock
 
 _LAYOUTS: Final = ("", "hierarchical", "null")
+_NAMESPACE_SCHEMES: Final = ("distributedlog", "distributedlog-bk")
 _PORT: Final = 2181
 _HOST: Final = re.compile(r"([^\s:/,;\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
 
@@ -34,6 +41,46 @@ class MetadataUri:
     """ZooKeeper servers, "h1:2181,h2:2181"."""
     path: Path | None = None
     """The SQLite file."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceUri:
+    """A parsed namespace URI: either `hosts` or `path` is given."""
+
+    root: str
+    """Path of the namespace in the metadata."""
+    hosts: str = ""
+    """ZooKeeper servers, "h1:2181,h2:2181"."""
+    path: Path | None = None
+    """The SQLite file."""
+
+    @property
+    def text(self) -> str:
+        """The URI in its normal form: without a backend, every server with its port."""
+        if self.path is not None:
+            return f"sqlite:{self.path}"
+        return f"distributedlog://{self.hosts.replace(',', ';')}{self.root}"
+
+
+def parse_namespace_uri(uri: str) -> NamespaceUri:
+    """Take a namespace URI apart. Errors: ValueError names what is wrong."""
+    scheme, colon, rest = uri.partition(":")
+    if scheme == "sqlite" and rest:
+        return NamespaceUri(NAMESPACE_ROOT, path=Path(rest))
+    if not colon or scheme not in _NAMESPACE_SCHEMES or not rest.startswith("//"):
+        raise ValueError(f"{uri!r} is neither distributedlog://HOST:PORT/PATH nor sqlite:PATH")
+    hosts, slash, root = rest.removeprefix("//").partition("/")
+    if not split_path(slash + root or "/")[0]:
+        raise ValueError(f"{uri!r}: a namespace cannot lie in ZooKeeper's own root")
+    return NamespaceUri(slash + root, hosts=parse_servers(uri, hosts))
+
+
+def parse_servers(place: str, servers: str) -> str:
+    """Return a list of ZooKeeper servers in its normal form, "h1:2181,h2:2181".
+
+    `place`: where the list stands. Errors: ValueError.
+    """
+    return ",".join(_host(place, one) for one in re.split("[,;]", servers))
 
 
 def parse_uri(uri: str) -> MetadataUri:
@@ -50,7 +97,7 @@ def parse_uri(uri: str) -> MetadataUri:
     root = slash + root or LEDGERS_ROOT
     if not split_path(root)[0]:
         raise ValueError(f"{uri!r}: the ledgers cannot lie in ZooKeeper's own root")
-    return MetadataUri(root, hosts=",".join(_host(uri, one) for one in re.split("[,;]", hosts)))
+    return MetadataUri(root, hosts=parse_servers(uri, hosts))
 
 
 def ledgers_root(uri: str) -> str:

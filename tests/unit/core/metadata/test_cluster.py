@@ -1,7 +1,4 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,46 +7,12 @@ from core.errors import CorruptData, NodeExists, NoNode, NotEmpty
 from core.metadata.cluster import check_cluster, find_cluster, init_cluster, nuke_cluster
 from core.metadata.layout import LAYOUT_TEXT, LedgerPaths
 from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
-from core.metadata.zookeeper import ZookeeperStore
-from core.runtime.clock import ManualClock
 from protocol.ids import BookieId, LedgerId
 
 ROOT = "/deep/ledgers"
 PATHS = LedgerPaths(ROOT)
 B1 = BookieId("b1:3181")
-
-
-@asynccontextmanager
-async def opened(
-    kind: str, request: pytest.FixtureRequest, path: Path
-) -> AsyncIterator[MetadataStore]:
-    store: MetadataStore
-    if kind == "sqlite":
-        store = SqliteStore(path / "m", ManualClock())
-    else:
-        server = request.getfixturevalue("zookeeper")
-        root = await asyncio.to_thread(server.make_root)
-        store = await ZookeeperStore.connect(server.hosts, chroot=root)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    def runner(story: Callable[[MetadataStore], Coroutine[Any, Any, None]]) -> None:
-        async def main() -> None:
-            async with opened(request.param, request, tmp_path) as store:
-                await story(store)
-
-        asyncio.run(main(), debug=True)
-
-    if request.param == "zookeeper":
-        request.getfixturevalue("zookeeper")
-    return runner
 
 
 async def everything(store: MetadataStore, path: str = "/") -> list[str]:

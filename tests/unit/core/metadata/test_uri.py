@@ -5,7 +5,14 @@ import pytest
 
 from core.errors import Unavailable
 from core.metadata.sqlite import SqliteStore
-from core.metadata.uri import MetadataUri, ledgers_root, open_store, parse_uri
+from core.metadata.uri import (
+    MetadataUri,
+    NamespaceUri,
+    ledgers_root,
+    open_store,
+    parse_namespace_uri,
+    parse_uri,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +70,43 @@ def test_sqlite_opens(tmp_path: Path) -> None:
             await open_store(f"sqlite:{tmp_path / 'none'}", read_only=True)
 
     asyncio.run(story(), debug=True)
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected", "normal"),
+    [
+        (
+            "distributedlog-bk://h1:2181;h2/messaging/ns",
+            NamespaceUri("/messaging/ns", "h1:2181,h2:2181"),
+            "distributedlog://h1:2181;h2:2181/messaging/ns",
+        ),
+        (
+            "distributedlog://h1:1,h2:2/ns",
+            NamespaceUri("/ns", "h1:1,h2:2"),
+            "distributedlog://h1:1;h2:2/ns",
+        ),
+        (
+            "sqlite:a/m.db",
+            NamespaceUri("/distributedlog/tailrace", path=Path("a/m.db")),
+            "sqlite:a/m.db",
+        ),
+    ],
+)
+def test_namespace_uris_are_read(uri: str, expected: NamespaceUri, normal: str) -> None:
+    assert parse_namespace_uri(uri) == expected
+    assert expected.text == normal
+    assert parse_namespace_uri(normal) == expected
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *("", "distributedlog", "distributedlog:h1/ns", "zk://h1/ns", "sqlite:"),
+        *("distributedlog://h1", "distributedlog://h1/", "distributedlog://h1/ns/"),
+        *("distributedlog-mem://h1/ns", "distributedlog:///ns", "distributedlog://h1:0/ns"),
+        "distributedlog://h1/a//b",
+    ],
+)
+def test_what_is_no_namespace_uri_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_namespace_uri(uri)

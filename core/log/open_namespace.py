@@ -1,0 +1,108 @@
+"""The door to a namespace by its URI: its metadata, its binding, the ledgers that this names.
+
+Flow: store of the URI -> binding (of the nearest ancestor that has one) -> store and bookies of the
+ledgers -> `LogNamespace`. Each kind of servers that the binding names is connected to once.
+Source: reference DistributedLog 3.1, 3.6; BKNamespaceDriver.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from core.ledger.bookie_registry import RegisteredBookies
+from core.ledger.client import LedgerClient
+from core.ledger.config import BookieClientConfig, LedgerClientConfig
+from core.log.config import LogConfig
+from core.log.namespace import LogNamespace
+from core.metadata.bindings import resolve_binding
+from core.metadata.namespace_binding import BKDLConfig
+from core.metadata.sqlite import SqliteStore
+from core.metadata.store import MetadataStore
+from core.metadata.uri import NamespaceUri, parse_namespace_uri, parse_servers
+from core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
+from core.runtime.clock import Clock, SystemClock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceOptions:
+    """How a namespace is opened."""
+
+    log: LogConfig = field(default_factory=LogConfig)
+    ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
+    """Its `root` gives way to the binding's path."""
+    bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    ledger_servers: str = ""
+    """ZooKeeper servers of the ledgers, if the names in the binding do not lead there from here;
+    then the URI's servers have the logs, whatever the binding says."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNamespace:
+    """A namespace with everything below it, as long as it is open."""
+
+    uri: NamespaceUri
+    binding: BKDLConfig
+    store: MetadataStore
+    """Of the logs."""
+    ledger_store: MetadataStore
+    """Of the ledgers; the same one if the binding names the same servers."""
+    bookies: RegisteredBookies
+    ledgers: LedgerClient
+    logs: LogNamespace
+
+
+@asynccontextmanager
+async def open_namespace(
+    uri: str, options: NamespaceOptions | None = None, clock: Clock | None = None
+) -> AsyncIterator[OpenNamespace]:
+    """Open a bound namespace; its logs and connections are closed at the end of the block.
+
+    A `sqlite:` URI names the namespace of a standalone broker, to look at beside it: nothing can be
+    changed, and entries can be read only if its bookie is registered.
+    Errors: ValueError (the URI, or servers that the binding names); NoNode (it is not bound);
+    NotYetImplemented (federated); Unavailable (nobody answers), CorruptData.
+    """
+    at = parse_namespace_uri(uri)
+    options, clock = options or NamespaceOptions(), clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        stores = _Stores(options.session_timeout_ms, stack)
+        store = await stores.first(at, clock)
+        binding = await resolve_binding(store, at.root)
+        ledger_store = store
+        if at.path is None:
+            mine = "" if options.ledger_servers else binding.dl_zk_servers_for_writer
+            store = await stores.at(uri, mine or at.hosts)
+            ledger_store = await stores.at(uri, options.ledger_servers or binding.bk_zk_servers)
+        bookies = RegisteredBookies(ledger_store, options.bookies, root=binding.bk_ledgers_path)
+        stack.push_async_callback(bookies.close)
+        config = replace(options.ledgers, root=binding.bk_ledgers_path)
+        ledgers = LedgerClient(ledger_store, bookies, config)
+        logs = LogNamespace(store, ledgers, options.log, clock, at.root, binding=binding)
+        stack.push_async_callback(logs.close)
+        yield OpenNamespace(at, binding, store, ledger_store, bookies, ledgers, logs)
+
+
+class _Stores:
+    """Connections to metadata, one for each group of servers; closed by the stack."""
+
+    def __init__(self, session_timeout_ms: int, stack: AsyncExitStack) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._stack = stack
+        self._open: dict[frozenset[str], MetadataStore] = {}
+
+    async def first(self, uri: NamespaceUri, clock: Clock) -> MetadataStore:
+        if uri.path is None:
+            return await self.at(uri.text, uri.hosts)
+        store = SqliteStore(uri.path, clock, read_only=True)
+        self._stack.push_async_callback(store.close)
+        return store
+
+    async def at(self, place: str, servers: str) -> MetadataStore:
+        hosts = parse_servers(place, servers)
+        key = frozenset(hosts.split(","))
+        if key not in self._open:
+            store = await ZookeeperStore.connect(hosts, session_timeout_ms=self._session_timeout_ms)
+            self._stack.push_async_callback(store.close)
+            self._open[key] = store
+        return self._open[key]

@@ -1,0 +1,45 @@
+"""A store of each kind for tests of what is kept in it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.metadata.sqlite import SqliteStore
+from core.metadata.store import MetadataStore
+from core.metadata.zookeeper import ZookeeperStore
+from core.runtime.clock import ManualClock
+
+
+@asynccontextmanager
+async def opened(
+    kind: str, request: pytest.FixtureRequest, path: Path
+) -> AsyncIterator[MetadataStore]:
+    store: MetadataStore
+    if kind == "sqlite":
+        store = SqliteStore(path / "m", ManualClock())
+    else:
+        server = request.getfixturevalue("zookeeper")
+        root = await asyncio.to_thread(server.make_root)
+        store = await ZookeeperStore.connect(server.hosts, chroot=root)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    def runner(story: Callable[[MetadataStore], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            async with opened(request.param, request, tmp_path) as store:
+                await story(store)
+
+        asyncio.run(main(), debug=True)
+
+    if request.param == "zookeeper":
+        request.getfixturevalue("zookeeper")
+    return runner
