@@ -17,15 +17,20 @@
       LogNotFound           no such log stream
       LogExists             the log stream is already there
       LogTruncated          the position lies before the first record that is kept
+        AlreadyTruncatedTransaction  segments behind kept ones were given up
       LogRecordTooLong      the record can never be stored; nothing was written
       InvalidStreamName     DistributedLog does not allow this name
       TransactionIdOutOfOrder  the record's txid is smaller than the one before
       EndOfStream           the log was sealed for good
       OverCapacity          a stated limit is reached; try again later
+      IdleReader            a reader heard nothing for longer than it was told to accept
       CorruptData           bytes on disk or in metadata do not verify
+        InvalidEnvelopedEntry  an entry whose digest is right holds no records
+        DLIllegalState      what a log holds contradicts itself
       MetadataConflict      a versioned update lost its race: read again
         NoNode, NodeExists, BadVersion, NotEmpty
       Unavailable           closed or not yet ready
+        ReadCancelled       the reader was closed while it was read from
       NotYetImplemented     DistributedLog has it, Tailrace does not
 
 `broker.errors` maps each of them to Kafka's code; a test walks the tree.
@@ -112,6 +117,12 @@ class LogTruncated(CoreError):
     """The position lies before the first record that is kept."""
 
 
+class AlreadyTruncatedTransaction(LogTruncated):
+    """Segments were given up behind others that were not: the log cannot be read through."""
+
+    code = 511
+
+
 class LogRecordTooLong(CoreError):
     """The record can never be stored; nothing was written."""
 
@@ -138,6 +149,18 @@ class CorruptData(CoreError):
     """Bytes on disk or in metadata do not verify. Never answered as "not there"."""
 
 
+class InvalidEnvelopedEntry(CorruptData):
+    """An entry is what its writer wrote, by its digest, and holds no records of a log."""
+
+    code = 520
+
+
+class DLIllegalState(CorruptData):
+    """What a log holds contradicts itself: a record's position says that others are missing."""
+
+    code = 603
+
+
 class MetadataConflict(CoreError):
     """A versioned metadata update lost its race: read again and decide again."""
 
@@ -162,6 +185,19 @@ class NotEmpty(MetadataConflict):
 
 class Unavailable(CoreError):
     """Closed, or not yet ready."""
+
+    retriable = True
+
+
+class ReadCancelled(Unavailable):
+    """The reader was closed: nothing can be read from it any more."""
+
+    retriable = False
+    code = 1002
+
+
+class IdleReader(CoreError):
+    """A reader waited for an entry longer than `readerIdleErrorThresholdMillis`; open another."""
 
     retriable = True
 
