@@ -30,6 +30,9 @@ _POSITIVE: Final = (
     "read_ahead_bytes",
     "transmit_interval_ms",
     "lac_poll_ms",
+    "read_cache_bytes",
+    "reader_idle_warn_ms",
+    "reader_idle_error_ms",
 )
 
 
@@ -129,6 +132,47 @@ class LogConfig:
     )
     lock_timeout_ms: int = setting(
         "log.lock.timeout.ms", 0, "How long to wait for a log that another process owns, in ms"
+    )
+
+    read_cache_bytes: int = setting(
+        "log.read.cache.bytes",
+        128 * 1024 * 1024,
+        "Bytes that all readers of a process together hold ahead of their callers and for each"
+        " other; beyond it they read no more than they are asked for",
+    )
+    reader_idle_warn_ms: int = setting(
+        "readerIdleWarnThresholdMillis",
+        120_000,
+        "After so long without an entry a reader looks for new log segments by itself, in ms",
+    )
+    reader_idle_error_ms: int = setting(
+        "readerIdleErrorThresholdMillis",
+        2**31 - 1,
+        "After so long without an entry a reader fails, in ms; 2147483647: never",
+    )
+    detects_position_gaps: bool = setting(
+        "positionGapDetectionEnabled",
+        False,
+        "Fail a reader when the positions of the records say that one is missing; else it is"
+        " counted and logged",
+    )
+    ignores_truncation: bool = setting(
+        "ignoreTruncationStatus", False, "Read what was truncated and is not deleted yet, too"
+    )
+    alerts_on_truncated: bool = setting(
+        "alertPositionOnTruncated",
+        True,
+        "Log it when a reader is opened at a position that was truncated",
+    )
+    skips_broken_entries: bool = setting(
+        "readAheadSkipBrokenEntries",
+        False,
+        "Let readers go on behind an entry that no bookie has intact, and count it",
+    )
+    expands_record_sets: bool = setting(
+        "deserializeRecordSetOnReads",
+        True,
+        "Give readers the records of a record set one by one, not the set as one record",
     )
 
     def __post_init__(self) -> None:
