@@ -33,6 +33,7 @@ _POSITIVE: Final = (
     "read_cache_bytes",
     "reader_idle_warn_ms",
     "reader_idle_error_ms",
+    "lock_reacquire_timeout_s",
 )
 
 
@@ -130,8 +131,16 @@ class LogConfig:
     client_id: str = setting(
         "log.client.id", "tailrace", "Name of this process in the locks of the logs that it writes"
     )
-    lock_timeout_ms: int = setting(
-        "log.lock.timeout.ms", 0, "How long to wait for a log that another process owns, in ms"
+    lock_timeout_s: int = setting(
+        "lockTimeoutSeconds",
+        30,
+        "How long to wait for a log that another process owns; 0: not at all, negative: for ever",
+    )
+    lock_reacquire_timeout_s: int = setting(
+        "lockReacquireTimeoutSeconds",
+        120,
+        "How long an owner whose session ended waits for the answer whether the log is still its"
+        " own, before it asks again",
     )
 
     read_cache_bytes: int = setting(

@@ -7,6 +7,7 @@ from the owner's own steps while this process writes it, else from the metadata 
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from core.errors import EndOfStream, LogTruncated, OwnershipLost, Unavailable
@@ -101,17 +102,22 @@ class Log:
             await self._writer.abort()
         if self._ownership is not None:
             raise OwnershipLost(f"this process writes {self.name} already")
-        self._ownership = ownership = Ownership(
-            self._store, self._paths.lock, self._config.client_id
-        )
+        self._ownership = ownership = self._new_claim(self._on_refused)
         try:
-            await ownership.acquire(self._config.lock_timeout_ms)
+            await ownership.acquire(self._config.lock_timeout_s * 1000)
             self._writer = await self._take_over(listener, state)
+            ownership.check_not_refused()
         except BaseException:
-            self._ownership = None
-            await ownership.release()
+            await self._give_up(ownership)
             raise
         return self._writer
+
+    async def _give_up(self, ownership: Ownership) -> None:
+        """End an opening that failed."""
+        writer, self._ownership = self._writer, None
+        if writer is not None:
+            await writer.abort()
+        await ownership.release()
 
     async def _take_over(self, listener: LogListener, state: SegmentState | None) -> LogWriter:
         nodes = SegmentNodes(self._store, self._paths)
@@ -127,6 +133,20 @@ class Log:
         last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
         self._context.metrics.writers += 1
         return LogWriter(self, chain, listener, self._context, last_txid=last_txid)
+
+    def _new_claim(self, on_refused: Callable[[OwnershipLost], None] | None = None) -> Ownership:
+        config = self._config
+        return Ownership(
+            self._store,
+            self._paths.lock,
+            config.client_id,
+            on_refused,
+            config.lock_reacquire_timeout_s,
+        )
+
+    def _on_refused(self, error: OwnershipLost) -> None:
+        if self._writer is not None:
+            self._writer.fail(error)
 
     async def on_writer_gone(self, writer: LogWriter) -> None:
         """Give up the ownership (WriterHome)."""
@@ -333,8 +353,8 @@ class Log:
     async def delete(self) -> None:
         """Delete the log with all its ledgers. Errors: OwnershipLost: another process has it."""
         await self.close()
-        ownership = Ownership(self._store, self._paths.lock, self._config.client_id)
-        await ownership.acquire(self._config.lock_timeout_ms)
+        ownership = self._new_claim()
+        await ownership.acquire(self._config.lock_timeout_s * 1000)
         try:
             for segment in await read_segments(self._store, self._paths):
                 await self._ledgers.delete_ledger(segment.ledger_id)

@@ -2,21 +2,42 @@
 
 The lock keeps healthy processes from fighting; it proves nothing. What makes a second writer
 harmless is fencing and the versions of the metadata (reference DistributedLog 6.4), so a lost
-session does not stop an owner: only somebody else's fence does.
-Source: reference DistributedLog 6.1, 6.2; ZKSessionLock.
+session does not stop an owner: it asks for its place again in the background, and only the answer
+that somebody else has it by now, or that one's fence, ends it.
+
+    acquire --> HELD --session over--> asking again --> HELD
+                                            +---------> refused: `on_refused`, once and for all
+
+Source: reference DistributedLog 6.1, 6.2, 6.3; ZKSessionLock, ZKDistributedLock.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
-from core.errors import NoNode, OwnershipLost
+from core.errors import (
+    CoreError,
+    NoNode,
+    OwnershipAcquireFailed,
+    OwnershipLost,
+    Unavailable,
+)
 from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
 _NAME_PARTS: Final = 4
+_REMOVALS_MAX: Final = 2
+"""A member that could not be removed goes with its session, which nobody answers for."""
+
+REACQUIRE_PAUSE_S: Final = (0.1, 0.5, 2.0, 10.0)
+"""Pauses between attempts to get a place back while the metadata store does not answer."""
+
+REACQUIRE_TIMEOUT_S: Final = 120
+"""How long one such attempt may take: DistributedLog's default."""
 
 
 class LockMember(NamedTuple):
@@ -47,54 +68,98 @@ def parse_member(name: str) -> LockMember:
 
 
 class Ownership:
-    """One attempt to own one log, and the ownership that comes of it. Used once."""
+    """The claim of one owner to one log; `acquire` it once. All calls come from the loop."""
 
-    def __init__(self, store: MetadataStore, lock_path: str, client_id: str) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        lock_path: str,
+        client_id: str,
+        on_refused: Callable[[OwnershipLost], None] | None = None,
+        reacquire_timeout_s: float = REACQUIRE_TIMEOUT_S,
+    ) -> None:
+        """`on_refused` hears, at most once, that a place lost with its session is another's now."""
         self._store = store
         self._path = lock_path
         self._client_id = client_id
+        self._on_refused = on_refused
+        self._reacquire_timeout_s = reacquire_timeout_s
+        self._tasks = Tasks("log.lock")
         self._member: str | None = None
+        self._session_id = 0
+        """The session that our member belongs to, or did when it went."""
+        self._is_claimed = False
+        self._refused: OwnershipLost | None = None
 
     @property
     def is_held(self) -> bool:
-        """Whether the log was claimed and not released."""
+        """Whether our member is there, as far as we know."""
         return self._member is not None
 
     async def acquire(self, wait_ms: int) -> None:
-        """Claim the log; wait for its present owner at most so long (0: not at all).
+        """Claim the log; wait for its present owner so long (0: not at all, negative: for ever).
 
-        Errors: OwnershipLost names the owner. Cancel: the member is removed.
+        Errors: OwnershipAcquireFailed names the owner; OwnershipLost when our place in line went
+        with its session; Unavailable. Cancel: the member is removed.
         """
+        if self._is_claimed:
+            raise AssertionError(f"{self._path} was claimed by this object before")
+        self._is_claimed = True
+        await self._claim(wait_ms)
+
+    def check_ownership(self) -> None:
+        """Errors: OwnershipLost: not acquired, released, refused, or asking for the place again.
+
+        For what no fence protects: changing or deleting segments that are completed.
+        """
+        self.check_not_refused()
+        if self._member is None:
+            raise OwnershipLost(f"{self._path} is not held now")
+
+    def check_not_refused(self) -> None:
+        """Errors: OwnershipAcquireFailed once a place that was lost is somebody else's.
+
+        For what a fence protects: an owner that asks for its place again goes on.
+        """
+        if self._refused is not None:
+            raise self._refused.with_traceback(None)
+
+    async def release(self) -> None:
+        """Let others claim the log. Idempotent."""
+        member, self._member = self._member, None
+        await self._tasks.close()
+        if member is not None:
+            await self._remove(member)
+
+    # ------------------------------------------------------------------ one attempt
+
+    async def _claim(self, wait_ms: int) -> None:
         if wait_ms == 0:
             await self._refuse_if_owned()
+        session_id = self._store.session_id
         member = await self._store.create(
-            f"{self._path}/{member_prefix(self._client_id, self._store.session_id)}",
+            f"{self._path}/{member_prefix(self._client_id, session_id)}",
             self._client_id.encode(),
             ephemeral=True,
             sequential=True,
         )
         try:
             await self._await_turn(parse_member(member.rpartition("/")[2]), wait_ms)
+            await self._watch(member)
         except BaseException:
             await self._remove(member)
             raise
-        self._member = member
-
-    async def release(self) -> None:
-        """Let others claim the log. Idempotent."""
-        member, self._member = self._member, None
-        if member is not None:
-            await self._remove(member)
+        self._member, self._session_id = member, session_id
 
     async def _refuse_if_owned(self) -> None:
         for owner in (await self._members())[:1]:
             if not self._is_ours(owner):
-                raise OwnershipLost(f"{self._path} is owned by {await self._describe(owner)}")
+                raise self._refusal(await self._describe(owner))
 
     async def _await_turn(self, mine: LockMember, wait_ms: int) -> None:
-        owner = None
+        owner = ""
         try:
-            async with asyncio.timeout(wait_ms / 1000 if wait_ms else None):
+            async with asyncio.timeout(wait_ms / 1000 if wait_ms > 0 else None):
                 while True:
                     members = await self._members()
                     if mine not in members:
@@ -106,10 +171,13 @@ class Ownership:
                         return
                     owner = await self._describe(before[0])
                     if wait_ms == 0:
-                        raise OwnershipLost(f"{self._path} is owned by {owner}")
+                        raise self._refusal(owner)
                     await self._await_gone(before[-1])
         except TimeoutError:
-            raise OwnershipLost(f"{self._path} is owned by {owner}") from None
+            raise self._refusal(owner) from None
+
+    def _refusal(self, owner: str) -> OwnershipAcquireFailed:
+        return OwnershipAcquireFailed(f"{self._path} is owned by {owner}", current_owner=owner)
 
     async def _await_gone(self, member: LockMember) -> None:
         gone = asyncio.Event()
@@ -124,8 +192,12 @@ class Ownership:
         return sorted(parse_member(name) for name in await self._store.children(self._path))
 
     def _is_ours(self, member: LockMember) -> bool:
-        """Tell a member of this client and session: a create that was sent twice leaves two."""
-        return (member.client_id, member.session_id) == (self._client_id, self._store.session_id)
+        """Tell a member of this session, or of the one that this claim had before.
+
+        A create that was sent twice leaves two members; one of a former session goes by itself.
+        """
+        sessions = (self._store.session_id, self._session_id)
+        return member.client_id == self._client_id and member.session_id in sessions
 
     async def _describe(self, member: LockMember) -> str:
         try:
@@ -135,7 +207,50 @@ class Ownership:
         return node.data.decode(errors="replace")
 
     async def _remove(self, member: str) -> None:
-        try:
-            await self._store.delete(member)
-        except NoNode:
-            logger.info("lock_member_gone path=%s", member)
+        for _ in range(_REMOVALS_MAX):
+            try:
+                await self._store.delete(member)
+            except NoNode:
+                logger.info("lock_member_gone path=%s", member)
+            except Unavailable as error:  # a connection that was lost; the next attempt waits
+                logger.warning("lock_member_left path=%s error=%r", member, error)
+                continue
+            return
+
+    # ------------------------------------------------------------------ asking again
+
+    async def _watch(self, member: str) -> None:
+        """Hear of the end of our member. Errors: OwnershipLost when it is not there any more."""
+
+        def fired(_path: str, event: WatchEvent) -> None:
+            if event is not WatchEvent.CHANGED and self._member == member:
+                self._member = None
+                logger.warning("lock_lost path=%s event=%s", member, event.value)
+                self._tasks.start(self._reacquire(), "reacquire")
+
+        if await self._store.exists(member, fired) is None:
+            raise OwnershipLost(f"{member} went with its session")
+
+    async def _reacquire(self) -> None:
+        """Ask until there is an answer; meanwhile the owner goes on (ARCHITECTURE D9)."""
+        attempt = 0
+        while self._member is None:
+            try:
+                async with asyncio.timeout(self._reacquire_timeout_s):
+                    await self._claim(0)
+            except OwnershipAcquireFailed as error:
+                self._refuse(error)
+                return
+            except (CoreError, TimeoutError) as error:
+                pause_s = REACQUIRE_PAUSE_S[min(attempt, len(REACQUIRE_PAUSE_S) - 1)]
+                logger.warning("lock_not_reacquired path=%s error=%r", self._path, error)
+                attempt += 1
+                await asyncio.sleep(pause_s)
+            else:
+                logger.info("lock_reacquired path=%s", self._path)
+
+    def _refuse(self, error: OwnershipAcquireFailed) -> None:
+        logger.warning("lock_refused path=%s owner=%s", self._path, error.current_owner)
+        self._refused = error
+        if self._on_refused is not None:
+            self._on_refused(error)

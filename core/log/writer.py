@@ -311,6 +311,10 @@ class LogWriter:
 
     # ------------------------------------------------------------------ failure
 
+    def fail(self, error: CoreError) -> None:
+        """Take no more records, because of something outside: the lock is somebody else's."""
+        self._fail(error)
+
     def on_segment_failed(self, segment: SegmentWriter, error: CoreError) -> None:
         """Fail with the ledger (SegmentListener)."""
         self._fail(error)

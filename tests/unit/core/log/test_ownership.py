@@ -31,7 +31,9 @@ def test_first_come_first_served(tmp_path: Path) -> None:
         a, b, c = (Ownership(world.store, "/lock", name) for name in "abc")
         await a.acquire(0)
         with pytest.raises(OwnershipLost, match="owned by a"):
-            await b.acquire(0)
+            await Ownership(world.store, "/lock", "b").acquire(0)
+        with pytest.raises(AssertionError, match="claimed"):
+            await a.acquire(0)
         assert len(await world.store.children("/lock")) == 1
         async with asyncio.TaskGroup() as group:
             waiting_b = group.create_task(b.acquire(60_000))
@@ -61,7 +63,9 @@ def test_waiting_ends_at_the_deadline_and_when_cancelled(tmp_path: Path) -> None
         await a.acquire(0)
         with pytest.raises(OwnershipLost, match="owned by a"):
             await b.acquire(5)
-        waiting = asyncio.get_running_loop().create_task(b.acquire(60_000))
+        assert len(await world.store.children("/lock")) == 1
+        c = Ownership(world.store, "/lock", "c")
+        waiting = asyncio.get_running_loop().create_task(c.acquire(-1))
         while len(await world.store.children("/lock")) < 2:
             await settle()
         waiting.cancel()

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from core.errors import CoreError, OwnershipLost
+from core.errors import CoreError, OwnershipAcquireFailed, OwnershipLost, Unavailable
 from core.log.ownership import Ownership
+from core.metadata.layout import LogPaths
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.store import SessionEvent
 from core.metadata.zookeeper import ZookeeperStore
@@ -54,7 +55,7 @@ def test_next_in_line_owns_when_the_owners_session_ends(zookeeper: ZooKeeperServ
             owner, waiter = Ownership(at.one, "/lock", "a"), Ownership(at.other, "/lock", "b")
             await owner.acquire(0)
             with pytest.raises(OwnershipLost, match="owned by a"):
-                await waiter.acquire(0)
+                await Ownership(at.other, "/lock", "b").acquire(0)
             waiting = asyncio.create_task(waiter.acquire(60_000))
             while not at.other.metrics.watches:
                 await at.other.get("/")
@@ -107,5 +108,113 @@ def test_log_is_taken_over_from_an_owner_whose_session_ended(
             assert await txids_of(taken) == [1, 2, 3, 4, 6]
             await second.close()
             await world.store.close()
+
+    run(story)
+
+
+def test_owner_asks_for_its_place_again(zookeeper: ZooKeeperServer) -> None:
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            await at.one.create("/lock")
+            refused: list[OwnershipLost] = []
+            owner = Ownership(at.one, "/lock", "a", refused.append)
+            with pytest.raises(OwnershipLost, match="not held"):
+                owner.check_ownership()
+            await owner.acquire(0)
+            (former,) = await at.other.children("/lock")
+            log = SessionLog(at.one)
+            await expire(zookeeper, at.one)
+            await log.until(SessionEvent.NEW_SESSION)
+            while not owner.is_held:
+                await at.one.sync()
+            owner.check_ownership()
+            (member,) = await at.other.children("/lock")
+            assert member != former
+            assert f"_s{at.one.session_id}_" in member
+            assert not refused
+            await owner.release()
+            assert await at.other.children("/lock") == []
+
+    run(story)
+
+
+def test_owner_whose_place_was_taken_is_refused(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    """A log's writer fails then, before anybody fences it; its successor is not disturbed."""
+
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            world = World(tmp_path)
+            await initialize_layout(at.one, instance_id="test")
+            namespace = world.namespace(at.one, client_id="one")
+            await namespace.create_log("s")
+            listener = Listener()
+            log = await namespace.open_log("s")
+            writer = await log.open_writer(listener)
+            await write(writer, 1)
+            lock = LogPaths("/distributedlog/tailrace", "s").lock
+            waiter = Ownership(at.other, lock, "two")
+            waiting = asyncio.create_task(waiter.acquire(-1))
+            while len(await at.one.children(lock)) < 2:
+                await at.one.sync()
+            await expire(zookeeper, at.one)
+            await waiting
+            while not listener.errors:
+                await at.other.sync()
+            (error,) = listener.errors
+            assert isinstance(error, OwnershipAcquireFailed)
+            assert error.current_owner == "two"
+            with pytest.raises(OwnershipAcquireFailed):
+                await write(writer, 2)
+            assert len(await at.other.children(lock)) == 1
+            await waiter.release()
+            again = await log.open_writer(Listener())
+            await write(again, 2)
+            await again.close()
+            assert await txids_of(log) == [1, 2]
+            await world.store.close()
+
+    run(story)
+
+
+def test_place_is_asked_for_until_there_is_an_answer(
+    zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            await at.one.create("/lock")
+            owner = Ownership(at.one, "/lock", "a")
+            await owner.acquire(0)
+            failures = [Unavailable("not now"), Unavailable("nor now")]
+            children = at.one.children
+
+            async def flaky(path: str) -> list[str]:
+                if failures:
+                    raise failures.pop()
+                return await children(path)
+
+            monkeypatch.setattr(at.one, "children", flaky)
+            await expire(zookeeper, at.one)
+            while not owner.is_held or failures:
+                await at.other.sync()
+            await owner.release()
+            assert await at.other.children("/lock") == []
+
+    run(story)
+
+
+def test_member_that_somebody_deletes_comes_again(zookeeper: ZooKeeperServer) -> None:
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            await at.one.create("/lock")
+            owner = Ownership(at.one, "/lock", "a")
+            await owner.acquire(0)
+            (former,) = await at.other.children("/lock")
+            await at.other.delete(f"/lock/{former}")
+            while await at.other.children("/lock") in ([], [former]):
+                await at.other.sync()
+            while not owner.is_held:
+                await at.one.sync()
+            await owner.release()
+            assert await at.other.children("/lock") == []
 
     run(story)

@@ -25,8 +25,8 @@ from protocol.distributedlog.record import LogRecord, RecordParts
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.world import hear_assertions
 
-QUIET = LogConfig(control_flush_ms=0)
-"""No control record on its own account, so that entry ids are known."""
+QUIET = LogConfig(control_flush_ms=0, lock_timeout_s=0)
+"""No control record on its own account, so that entry ids are known; nobody waits for an owner."""
 
 
 class Listener:
