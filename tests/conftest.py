@@ -13,7 +13,12 @@ from tests.zookeeper import ZooKeeperServer
 
 _numbers = count()
 
-ON_ONE_WORKER = ("tests/interop/bookkeeper/", "tests/java/", "tests/spark/")
+ON_ONE_WORKER = (
+    "tests/interop/bookkeeper/",
+    "tests/interop/distributedlog/",
+    "tests/java/",
+    "tests/spark/",
+)
 """Folders whose tests share JVMs that take seconds to start."""
 
 

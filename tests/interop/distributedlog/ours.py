@@ -1,0 +1,118 @@
+"""This project's side: where the logs are, and a namespace in the test's process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+from core.errors import CoreError
+from core.ledger.bookie_registry import RegisteredBookies
+from core.ledger.client import LedgerClient
+from core.ledger.config import BookieClientConfig, LedgerClientConfig
+from core.log.config import LogConfig
+from core.log.log import Log
+from core.log.namespace import LogNamespace
+from core.log.reader import LogReader
+from core.log.writer import LogWriter
+from core.metadata.uri import open_store
+from core.runtime.clock import SystemClock
+from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tests.interop.distributedlog.records import SIZE, Seen, payload
+
+READ_BYTES: Final = 1 << 20
+SESSION_MS: Final = 10_000
+PATIENT: Final = BookieClientConfig(request_timeout_ms=30_000)
+
+
+class Place(NamedTuple):
+    """A namespace, and the bookies that its ledgers are on."""
+
+    hosts: str
+    ledgers: str
+    path: str
+
+    @property
+    def metadata(self) -> str:
+        """The ledgers, as BookKeeper's metadataServiceUri."""
+        return f"zk+hierarchical://{self.hosts}{self.ledgers}"
+
+    @property
+    def uri(self) -> str:
+        """The namespace, as DistributedLog names it."""
+        return f"distributedlog://{self.hosts}{self.path}"
+
+
+class Listener:
+    """What an owner of ours hears."""
+
+    def __init__(self) -> None:
+        self.txid = -1
+        self.errors: list[CoreError] = []
+        self._moved = asyncio.Event()
+
+    def on_confirmed(self, txid: int) -> None:
+        self.txid = txid
+        self._moved.set()
+
+    def on_failed(self, error: CoreError) -> None:
+        self.errors.append(error)
+        self._moved.set()
+
+    async def failed(self) -> CoreError:
+        """Wait until the writer is dead."""
+        while not self.errors:
+            self._moved.clear()
+            await self._moved.wait()
+        return self.errors[0]
+
+
+@asynccontextmanager
+async def our_logs(place: Place, **settings: Any) -> AsyncIterator[LogNamespace]:
+    """A namespace of ours with a session of its own, as a process would have it."""
+    config = LogConfig(**{"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2, **settings})
+    store = await open_store(place.metadata, session_timeout_ms=SESSION_MS)
+    bookies = RegisteredBookies(store, PATIENT, root=place.ledgers)
+    ledgers = LedgerClient(store, bookies, LedgerClientConfig(root=place.ledgers))
+    logs = LogNamespace(store, ledgers, config, SystemClock(), place.path)
+    try:
+        yield logs
+    finally:
+        await logs.close()
+        await bookies.close()
+        await store.close()
+
+
+async def put(
+    writer: LogWriter, seed: int, first: int, count: int, *, size: int = SIZE, step: int = 1
+) -> None:
+    """Append records and wait until they are confirmed."""
+    for txid in range(first, first + count * step, step):
+        writer.append(txid, (payload(f"{seed}/{txid}", size),), size)
+    await writer.flush()
+
+
+async def write_segment(log: Log, seed: int, first: int, count: int) -> None:
+    """Own the log, append records and let go: a segment of its own."""
+    writer = await log.open_writer(Listener())
+    await put(writer, seed, first, count)
+    await writer.close()
+
+
+async def read(log: Log, count: int, start: DLSN = INITIAL) -> list[Seen]:
+    """Open a reader and read so many records; wait for them at the tail."""
+    reader = await log.open_reader(start)
+    try:
+        return await read_on(reader, count)
+    finally:
+        await reader.close()
+
+
+async def read_on(reader: LogReader, count: int) -> list[Seen]:
+    """Read so many records; wait for them at the tail."""
+    found: list[Seen] = []
+    while len(found) < count:
+        records = await reader.read(READ_BYTES)
+        found += [Seen.by_us(record) for record in records]
+        if not records:
+            await reader.wait_for_more()
+    return found
