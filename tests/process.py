@@ -32,7 +32,7 @@ class TailraceProcess:
 
     def start(self, listen: str = "127.0.0.1:0") -> Self:
         """Start it and return once the first request would be answered."""
-        command = [str(self.command), "start", "--data", str(self.data), "--listen", listen]
+        command = [str(self.command), *self.role(), "--listen", listen]
         command += ["--set", "group.initial.rebalance.delay.ms=0", *self.arguments]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self._child = subprocess.Popen(
@@ -46,6 +46,10 @@ class TailraceProcess:
             raise AssertionError(f"the broker ended before it was ready:\n{self.output}")
         self.bootstrap = bootstrap
         return self
+
+    def role(self) -> list[str]:
+        """Return the sub-command, and where what it keeps lies."""
+        return ["start", "--data", str(self.data)]
 
     @property
     def pid(self) -> int:

@@ -1,8 +1,9 @@
-"""HOST:PORT on the command line. Pure."""
+"""HOST:PORT on the command line, and what it sets. Pure."""
 
 from typing import NamedTuple
 
 from broker.cli.errors import CliError, Exit
+from core.runtime.config import Assignment
 
 PORT_MAX = 65_535
 
@@ -28,6 +29,20 @@ def parse_endpoint(text: str, option: str, default_port: int = 9092) -> Endpoint
     if not port.isdecimal() or not port.isascii() or int(port) > PORT_MAX:
         raise _refused(text, option)
     return Endpoint(host, int(port))
+
+
+def listener_options(listen: str | None, advertise: str | None) -> list[Assignment]:
+    """Return what `--listen` and `--advertise` set. Errors: CliError."""
+    given = []
+    if listen is not None:
+        at = parse_endpoint(listen, "--listen")
+        given.append(Assignment("host", at.host, f"--listen {listen}"))
+        given.append(Assignment("port", at.port, f"--listen {listen}"))
+    if advertise is not None:
+        at = parse_endpoint(advertise, "--advertise")
+        given.append(Assignment("advertised.host", at.host, f"--advertise {advertise}"))
+        given.append(Assignment("advertised.port", at.port, f"--advertise {advertise}"))
+    return given
 
 
 def _refused(text: str, option: str) -> CliError:

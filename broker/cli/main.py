@@ -16,6 +16,7 @@ from broker.cli.errors import CliError, Exit
 
 COMMANDS = {
     "start": "broker.cli.start",
+    "broker": "broker.cli.broker",
     "cluster": "broker.cli.cluster",
     "bookie": "broker.cli.bookie",
     "topic": "broker.cli.topic",

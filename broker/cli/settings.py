@@ -20,7 +20,7 @@ from core.runtime.config import (
 
 T = TypeVar("T")
 
-CLIENT_VARIABLES = ("TAILRACE_BOOTSTRAP", "TAILRACE_METADATA")
+CLIENT_VARIABLES = ("TAILRACE_BOOTSTRAP", "TAILRACE_METADATA", "TAILRACE_NAMESPACE")
 """Variables of the other commands; no settings of a broker."""
 
 

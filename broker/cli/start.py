@@ -5,9 +5,8 @@ from pathlib import Path
 
 import typer
 
-from broker.cli.endpoints import parse_endpoint
+from broker.cli.endpoints import listener_options
 from broker.cli.settings import data_option, load_settings, show_settings
-from core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
 
@@ -46,23 +45,12 @@ def start(
     upper case), then --set, then the options here. It prints `ready: bootstrap=HOST:PORT` once the
     first request would be answered. SIGTERM or Ctrl-C ends it cleanly.
     """
-    loaded = load_settings(config, assignments, _options(data, listen, advertise))
+    loaded = load_settings(
+        config, assignments, data_option(data) + listener_options(listen, advertise)
+    )
     if show_config:
         show_settings(loaded, as_json=as_json)
         return
     from broker.standalone import run
 
     sys.exit(run(loaded.config))
-
-
-def _options(data: Path | None, listen: str | None, advertise: str | None) -> list[Assignment]:
-    given = data_option(data)
-    if listen is not None:
-        at = parse_endpoint(listen, "--listen")
-        given.append(Assignment("host", at.host, f"--listen {listen}"))
-        given.append(Assignment("port", at.port, f"--listen {listen}"))
-    if advertise is not None:
-        at = parse_endpoint(advertise, "--advertise")
-        given.append(Assignment("advertised.host", at.host, f"--advertise {advertise}"))
-        given.append(Assignment("advertised.port", at.port, f"--advertise {advertise}"))
-    return given

@@ -1,0 +1,68 @@
+"""The settings of `tailrace broker`: one frozen tree for a broker over the bookies of a cluster."""
+
+from dataclasses import dataclass, field, replace
+
+from broker.config import BrokerConfig
+from broker.standalone_config import LogLevel
+from core.ledger.config import BookieClientConfig, LedgerClientConfig
+from core.log.config import LogConfig
+from core.metadata.layout import LEDGERS_ROOT
+from core.metadata.uri import parse_namespace_uri, parse_uri
+from core.runtime.config import setting
+
+_LOG = LogConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerProcessConfig:
+    """Everything that one broker of a cluster can be told."""
+
+    metadata_uri: str = setting(
+        "metadataServiceUri",
+        "zk://127.0.0.1:2181/ledgers",
+        "The bookies' cluster: zk://HOST:PORT,HOST:PORT/PATH.",
+    )
+    namespace_uri: str = setting(
+        "namespaceUri",
+        "distributedlog://127.0.0.1:2181/messaging/tailrace",
+        "The namespace that holds topics and their logs; bound to the cluster when it is not there",
+    )
+    session_timeout_ms: int = setting(
+        "zkSessionTimeout",
+        10_000,
+        "After so long without a word, ZooKeeper drops this broker's registration and its locks on "
+        "logs. Unit: ms.",
+    )
+    log_level: LogLevel = setting(
+        "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
+    )
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
+    bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
+
+    def __post_init__(self) -> None:
+        if parse_uri(self.metadata_uri).path is not None:
+            raise ValueError("metadataServiceUri must name a ZooKeeper: zk://HOST:PORT/PATH")
+        if parse_namespace_uri(self.namespace_uri).path is not None:
+            raise ValueError("namespaceUri must name a ZooKeeper: distributedlog://HOST:PORT/PATH")
+        if self.session_timeout_ms < 1:
+            raise ValueError("zkSessionTimeout must be positive")
+        if self.ledgers.root not in (LEDGERS_ROOT, parse_uri(self.metadata_uri).ledgers_root):
+            raise ValueError("ledgersPath is the path of metadataServiceUri: leave it unset")
+
+    def ledger_config(self) -> LedgerClientConfig:
+        """Return the settings of the ledger client, its root that of the cluster."""
+        return replace(self.ledgers, root=parse_uri(self.metadata_uri).ledgers_root)
+
+    def log_config(self) -> LogConfig:
+        """Return the settings of logs; in their locks this broker goes by its id and address.
+
+        DistributedLog's proxies write addresses so: version, shard, host and port.
+        """
+        if self.log.client_id != _LOG.client_id:
+            return self.log
+        network = self.broker.network
+        host = network.advertised_host or network.host or "localhost"
+        port = network.advertised_port or network.port
+        return replace(self.log, client_id=f"1;{self.broker.node_id};{host}:{port}")

@@ -1,0 +1,97 @@
+"""`tailrace broker`: run a broker over the bookies of a cluster."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker.broker_process_config import BrokerProcessConfig
+from broker.cli.endpoints import listener_options
+from broker.cli.settings import load_settings_of, show_settings
+from core.runtime.config import Assignment
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def broker(
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            "--metadata",
+            "-m",
+            metavar="URI",
+            envvar="TAILRACE_METADATA",
+            help="zk://HOST:PORT,HOST:PORT/ledgers: the bookies' cluster.",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="URI",
+            envvar="TAILRACE_NAMESPACE",
+            help="distributedlog://HOST:PORT/messaging/NAME: where topics and their logs lie.",
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Where to listen; port 0 picks a free one. By default 127.0.0.1:9092.",
+        ),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise",
+            metavar="HOST:PORT",
+            help="Where clients are told to connect. By default where it listens.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings by their names.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="One setting; wins over file and environment."
+        ),
+    ] = None,
+    show_config: Annotated[
+        bool,
+        typer.Option(
+            "--show-config", help="Print every setting with its source and meaning, and end."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --show-config: as JSON.")] = False,
+) -> None:
+    """Run a broker that keeps its topics on the bookies of a cluster, until SIGTERM or Ctrl-C.
+
+    Settings come from defaults, then --config, then TAILRACE_* variables (dots as underscores,
+    upper case), then --set, then the options here. A namespace that is not there yet is bound to
+    the cluster's ledgers. It prints `ready: bootstrap=HOST:PORT` once the first request would be
+    answered.
+    """
+    options = _options(metadata, namespace) + listener_options(listen, advertise)
+    loaded = load_settings_of(
+        BrokerProcessConfig, "tailrace broker", config, assignments or (), options
+    )
+    if show_config:
+        show_settings(loaded, as_json=as_json)
+        return
+    from broker.broker_process import run
+
+    sys.exit(run(loaded.config))
+
+
+def _options(metadata: str | None, namespace: str | None) -> list[Assignment]:
+    given = []
+    if metadata is not None:
+        given.append(Assignment("metadataServiceUri", metadata, f"--metadata {metadata}"))
+    if namespace is not None:
+        given.append(Assignment("namespaceUri", namespace, f"--namespace {namespace}"))
+    return given
