@@ -1,8 +1,9 @@
 """Getting the ledger of the next segment without ever losing one.
 
 A ledger and the list of segments are two things that cannot change together. So a new ledger's id
-is first written to the log's `allocation` node; the multi that starts the segment empties the node.
-What a crash leaves there is a ledger without a record, which the next owner deletes.
+is first written to an allocation node, the log's own or one of a pool; the multi that starts the
+segment empties the node. What a crash leaves there is a ledger without a record, which the next
+owner deletes.
 
     HANDED OVER --allocate--> (create ledger, record id) --> ALLOCATED --start multi--> HANDED OVER
 
@@ -10,24 +11,52 @@ Source: reference DistributedLog 5.7; SimpleLedgerAllocator.
 """
 
 import logging
+from typing import Protocol
 
 from core.errors import CoreError, MetadataConflict, OwnershipLost
 from core.ledger.adder import LedgerListener
 from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
+from core.log.allocation_node import AllocationNode
 from core.log.context import LogContext
-from core.log.segment_nodes import SegmentNodes
+from core.metadata.store import SetData
 
 logger = logging.getLogger(__name__)
 
 
-class LedgerAllocator:
-    """Makes the ledgers of one log, for its owner."""
+class Allocator(Protocol):
+    """Makes the ledgers of one log's segments, one after the other."""
 
-    def __init__(self, nodes: SegmentNodes, context: LogContext) -> None:
+    async def allocate(self, listener: LedgerListener) -> LedgerWriter:
+        """Make a ledger and record it; it is the next segment's as soon as that is started.
+
+        Errors: OwnershipLost when somebody else allocates in our place; NotEnoughBookies;
+        OverCapacity: try again later.
+        """
+
+    def hand_over(self) -> SetData:
+        """Let go of the ledger: the caller puts this into the multi that starts its segment.
+
+        Once that is on its way, nobody knows for sure that no segment has the ledger.
+        """
+
+    def handed_over(self) -> None:
+        """Hear that the multi is done."""
+
+    async def give_back(self) -> None:
+        """Delete a ledger that no segment took. Errors: none; the next owner would do it."""
+
+    def abandon(self) -> None:
+        """Leave everything as it is: the log was given up, perhaps in the middle of a multi."""
+
+
+class LedgerAllocator:
+    """Makes the ledgers of one log, for its owner, with a node of the log's own."""
+
+    def __init__(self, node: AllocationNode, context: LogContext) -> None:
         config = context.config
         self._ledgers = context.ledgers
-        self._nodes = nodes
+        self._node = node
         self._config = LedgerConfig(
             ensemble_size=config.ensemble_size,
             write_quorum=config.write_quorum,
@@ -39,13 +68,10 @@ class LedgerAllocator:
         self._allocated: LedgerWriter | None = None
 
     async def allocate(self, listener: LedgerListener) -> LedgerWriter:
-        """Make a ledger and record it; it is the next segment's as soon as that is started.
-
-        Errors: OwnershipLost when somebody else allocates for this log; NotEnoughBookies.
-        """
+        """Make a ledger and record it (Allocator). Errors: OwnershipLost; NotEnoughBookies."""
         ledger = await self._ledgers.create_ledger(self._config, listener)
         try:
-            await self._nodes.record_allocation(ledger.ledger_id)
+            await self._node.record(ledger.ledger_id)
         except MetadataConflict as error:
             await self._ledgers.delete_ledger(ledger.ledger_id)
             raise OwnershipLost(f"another writer allocates ledgers: {error}") from error
@@ -53,11 +79,17 @@ class LedgerAllocator:
         await self._delete_leftover()
         return ledger
 
-    def hand_over(self) -> None:
-        """Let go of the ledger before the multi that starts its segment is sent.
+    def hand_over(self) -> SetData:
+        """Let go of the ledger (Allocator)."""
+        self._allocated = None
+        return self._node.handover()
 
-        Once that is on its way, nobody knows for sure that no segment has the ledger.
-        """
+    def handed_over(self) -> None:
+        """Hear that the multi is done (Allocator)."""
+        self._node.handed_over()
+
+    def abandon(self) -> None:
+        """Leave a ledger to the next owner (Allocator)."""
         self._allocated = None
 
     async def give_back(self) -> None:
@@ -67,12 +99,12 @@ class LedgerAllocator:
             return
         try:
             await self._ledgers.delete_ledger(ledger.ledger_id)
-            await self._nodes.clear_allocation()
+            await self._node.clear()
         except CoreError as error:
             logger.info("allocated_ledger_left ledger=%d error=%r", ledger.ledger_id, error)
 
     async def _delete_leftover(self) -> None:
-        leftover, self._nodes.leftover = self._nodes.leftover, None
+        leftover, self._node.leftover = self._node.leftover, None
         if leftover is None:
             return
         logger.info("leftover_ledger_deleted ledger=%d", leftover)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from core.errors import CoreError, OwnershipLost, Unavailable
 from core.ledger.writer import LedgerWriter
-from core.log.allocation import LedgerAllocator
+from core.log.allocation import Allocator, LedgerAllocator
 from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
@@ -64,7 +64,7 @@ class SegmentChain:
     ) -> None:
         self._book = book
         self._nodes = nodes
-        self._allocator = LedgerAllocator(nodes, context)
+        self._allocator: Allocator = LedgerAllocator(nodes.allocation, context)
         self._state = state
         self._context = context
         self._tasks = Tasks("log.segments")
@@ -118,6 +118,7 @@ class SegmentChain:
         """End the work in the background, wherever it is."""
         self._failed = True
         await self._tasks.close()
+        self._allocator.abandon()
         if self.current is not None:
             self.current.abort()
 
@@ -168,8 +169,8 @@ class SegmentChain:
         metadata = SegmentMetadata(
             lssn=self.next_lssn, ledger_id=ledger.ledger_id, first_txid=first_txid
         )
-        self._allocator.hand_over()
-        await self._nodes.start(metadata)
+        await self._nodes.start(metadata, self._allocator.hand_over())
+        self._allocator.handed_over()
         self.next_lssn += 1
         new.attach(ledger, metadata, self._context.clock.now_ms())
         self._context.metrics.segments_started_total += 1

@@ -21,6 +21,7 @@ from core.errors import (
     OwnershipLost,
     Unavailable,
 )
+from core.log.allocation_node import AllocationNode
 from core.log.segments import SegmentList
 from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
 from core.metadata.segment_metadata import (
@@ -35,7 +36,7 @@ from core.metadata.segment_metadata import (
 )
 from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
 from protocol.distributedlog.record import END_OF_STREAM_TXID
-from protocol.ids import LedgerId, TxId
+from protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +87,8 @@ class SegmentNodes:
         self._paths = paths
         self._lssn = _Counter(0, 0)
         self._max_txid = _Counter(INVALID_TXID, 0)
-        self._allocation_version = 0
-        self.leftover: LedgerId | None = None
-        """A ledger that a crash left allocated; it holds nothing."""
+        self.allocation = AllocationNode(store, paths.allocation)
+        """Where the log's own allocator keeps a ledger that no segment has yet."""
 
     @property
     def max_txid(self) -> TxId:
@@ -118,42 +118,24 @@ class SegmentNodes:
         self._max_txid = _Counter(_decimal_or_invalid(max_txid.data, paths), max_txid.version)
         if self._max_txid.value == END_OF_STREAM_TXID:
             raise EndOfStream(f"{paths.log} was sealed")
-        self.leftover = None
         if allocation is None:
             await self._store.create(paths.allocation)
-            self._allocation_version = 0
-        else:
-            self._allocation_version = allocation.version
-            if allocation.data:
-                self.leftover = LedgerId(_decimal(allocation.data, paths.allocation))
+        self.allocation = AllocationNode(self._store, paths.allocation, allocation)
         return await read_segments(self._store, paths)
 
-    async def record_allocation(self, ledger_id: LedgerId) -> None:
-        """Remember a new ledger until a segment takes it. Errors: BadVersion, NoNode."""
-        self._allocation_version = await self._store.set(
-            self._paths.allocation, str(ledger_id).encode(), self._allocation_version
-        )
-
-    async def clear_allocation(self) -> None:
-        """Forget a ledger that no segment took. Errors: BadVersion, NoNode."""
-        self._allocation_version = await self._store.set(
-            self._paths.allocation, b"", self._allocation_version
-        )
-
-    async def start(self, segment: SegmentMetadata) -> None:
-        """Make a segment in progress of the ledger that was allocated last.
+    async def start(self, segment: SegmentMetadata, handover: SetData) -> None:
+        """Make a segment in progress of a ledger; `handover` takes it from its allocator.
 
         Errors: OwnershipLost: another writer was faster.
         """
         paths = self._paths
         path, data = paths.segment(in_progress_name(segment.lssn)), encode_segment(segment)
         ops: list[Op] = [
-            SetData(paths.allocation, b"", self._allocation_version),
+            handover,
             Create(path, data),
             SetData(paths.segments, str(segment.lssn).encode(), self._lssn.version),
         ]
         versions = await self._apply(ops, path, data)
-        self._allocation_version = versions[0]
         self._lssn = _Counter(segment.lssn, versions[2])
 
     async def complete(self, segment: SegmentMetadata) -> None:

@@ -53,10 +53,12 @@ async def foreign_segment(
     nodes = SegmentNodes(world.store, PATHS)
     await nodes.load()
     ledger = await world.ledgers().create_ledger(LedgerConfig(), Ignore())
-    await nodes.record_allocation(ledger.ledger_id)
+    await nodes.allocation.record(ledger.ledger_id)
     await nodes.start(
-        SegmentMetadata(lssn=lssn, ledger_id=ledger.ledger_id, first_txid=1, version=version)
+        SegmentMetadata(lssn=lssn, ledger_id=ledger.ledger_id, first_txid=1, version=version),
+        nodes.allocation.handover(),
     )
+    nodes.allocation.handed_over()
     for records in entries:
         ledger.add(pack_envelope(records, codec) if version >= 4 else pack_bare(records))
     await settle()

@@ -31,22 +31,26 @@ async def loaded(world: World, store: FaultyStore | None = None) -> SegmentNodes
 
 
 async def start(nodes: SegmentNodes, segment: SegmentMetadata) -> None:
-    await nodes.record_allocation(segment.ledger_id)
-    await nodes.start(segment)
+    await nodes.allocation.record(segment.ledger_id)
+    await nodes.start(segment, nodes.allocation.handover())
+    nodes.allocation.handed_over()
 
 
 def test_start_and_complete(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         await world.namespace().create_log("s")
         nodes = await loaded(world)
-        assert (nodes.lssn_counter, nodes.max_txid, nodes.leftover) == (0, 0, None)
-        await nodes.record_allocation(LedgerId(101))
+        assert (nodes.lssn_counter, nodes.max_txid, nodes.allocation.leftover) == (0, 0, None)
+        await nodes.allocation.record(LedgerId(101))
         assert (await world.store.get(PATHS.allocation)).data == b"101"
         again = await loaded(world)
-        assert again.leftover == 101
-        await nodes.start(started(1, 5))
+        assert again.allocation.leftover == 101
+        await nodes.start(started(1, 5), nodes.allocation.handover())
+        nodes.allocation.handed_over()
         with pytest.raises(OwnershipLost):  # of two that both know the allocation, one gets it
-            await again.start(replace(started(1, 5), ledger_id=LedgerId(7)))
+            await again.start(
+                replace(started(1, 5), ledger_id=LedgerId(7)), again.allocation.handover()
+            )
         await nodes.complete(done(1, 5, 9))
         assert [s.lssn for s in await read_segments(world.store, PATHS)] == [1]
         assert (await world.store.get(PATHS.max_txid)).data == b"9"
@@ -67,14 +71,14 @@ def test_a_stale_owner_changes_nothing(tmp_path: Path) -> None:
         await fresh.complete(done(1, 0, 3))
         for change in (
             stale.complete(replace(done(1, 0, 3), completion_time_ms=1)),
-            stale.start(started(2)),
+            stale.start(started(2), stale.allocation.handover()),
             stale.delete_unwritten(started(1)),
         ):
             with pytest.raises(OwnershipLost):
                 await change
-        await fresh.record_allocation(LedgerId(9))
+        await fresh.allocation.record(LedgerId(9))
         with pytest.raises(BadVersion):
-            await stale.record_allocation(LedgerId(8))
+            await stale.allocation.record(LedgerId(8))
 
     run_world(tmp_path, story)
 
