@@ -24,7 +24,12 @@ from bookie.scrub import Scrub
 from bookie.server import BookieServer
 from bookie.storage import Storage
 from core.errors import CoreError, NodeExists
-from core.metadata.bookie_service_info import BOOKIE_RPC, BookieServiceInfo, Endpoint
+from core.metadata.bookie_service_info import (
+    BOOKIE_RPC,
+    NETWORK_LOCATION,
+    BookieServiceInfo,
+    Endpoint,
+)
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_digests import find_digest
 from core.metadata.ledger_tree import all_ledgers
@@ -212,11 +217,12 @@ class BookieProcess:
         doors = [Endpoint("bookie", host, self.server.port, BOOKIE_RPC)]
         if self.http is not None:
             doors.append(Endpoint("httpserver", config.http.host, self.http.port, "http"))
+        place = config.location()
         self.registration = BookieRegistration(
             store,
             LedgerPaths(config.ledgers_root),
             self.bookie.bookie_id,
-            BookieServiceInfo(tuple(doors)),
+            BookieServiceInfo(tuple(doors), {NETWORK_LOCATION: place.rack} if place else {}),
             stale_wait_ms=stale_wait_ms,
             on_refused=self._refuse,
         )

@@ -8,6 +8,7 @@ from bookie.disk_watch import DiskRules
 from bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
 from bookie.group_format import GROUP_BYTES_MAX
 from bookie.scrub import ScrubConfig
+from core.metadata.network_location import NetworkLocation, parse_location
 from core.runtime.config import setting
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
 
@@ -93,6 +94,12 @@ class BookieConfig:
     host: str = setting("listeningInterface", "127.0.0.1", "Address to listen on.")
     port: int = setting("bookiePort", 3181, "Port to listen on; 0 picks one.")
     advertised_host: str = setting("advertisedAddress", "", "Host for clients. Default: host.")
+    network_location: str = setting(
+        "networkLocation",
+        "",
+        "Where it stands, as /region/rack: clients that place copies by racks or regions, or read "
+        "near ones first, hear it from its registration. Default: it does not say.",
+    )
     journal_write_data: bool = setting(
         "journalWriteData",
         False,
@@ -203,6 +210,11 @@ class BookieConfig:
         if self.batch_read_bytes_max > MAX_FRAME_BYTES:
             raise ValueError(f"maxBatchReadSize is at most {MAX_FRAME_BYTES}")
         self.disks.rules(self.log_size_limit)
+        self.location()
+
+    def location(self) -> NetworkLocation | None:
+        """Return where it stands, if that is set. Errors: ValueError for what is no path."""
+        return parse_location(self.network_location) if self.network_location else None
 
     @property
     def identity(self) -> str:

@@ -12,7 +12,7 @@ before are none of its business. No clock, no chance: the order of the candidate
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from core.ledger.network_location import NetworkLocation
+from core.metadata.network_location import NetworkLocation
 from protocol.ids import BookieId
 
 STEPS_MAX: Final = 1000

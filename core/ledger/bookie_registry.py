@@ -5,19 +5,19 @@ the past name bookies that are gone.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from core.errors import BookieUnavailable, CoreError, NoNode, Unavailable
+from core.errors import CoreError, Unavailable
 from core.ledger.bookie_client import BookieClient, TcpBookieClient, UnreachableBookie
+from core.ledger.bookie_nodes import BookieNodes
 from core.ledger.config import BookieClientConfig
 from core.ledger.metrics import BookieClientMetrics
 from core.ledger.read_order import Standing
-from core.metadata.bookie_service_info import decode_service_info
 from core.metadata.layout import LEDGERS_ROOT, LedgerPaths
-from core.metadata.store import MetadataStore, Node, WatchEvent
+from core.metadata.network_location import NetworkLocation
+from core.metadata.store import MetadataStore, WatchEvent
 from core.runtime.tasks import Tasks
 from protocol.ids import BookieId
 
@@ -42,9 +42,12 @@ class BookieRegistry(Protocol):
     def standing(self, bookie_id: BookieId) -> Standing:
         """Return how a bookie is registered as far as is known; AVAILABLE if nothing is."""
 
+    def location(self, bookie_id: BookieId) -> NetworkLocation | None:
+        """Return where a bookie says that it stands; of one that is gone: its last word."""
+
     @property
     def version(self) -> int:
-        """Rises when a standing may have changed."""
+        """Rises when a standing or a location may have changed."""
 
     async def close(self) -> None:
         """Close all clients. Idempotent."""
@@ -65,6 +68,10 @@ class LocalBookies:
         """Return AVAILABLE or GONE."""
         return Standing.AVAILABLE if bookie_id in self._clients else Standing.GONE
 
+    def location(self, bookie_id: BookieId) -> NetworkLocation | None:
+        """Say nothing: they all stand here."""
+        return None
+
     def client(self, bookie_id: BookieId) -> BookieClient:
         """Return the bookie's client, or one that answers for a bookie that is not here."""
         return self._clients.get(bookie_id) or UnreachableBookie(bookie_id)
@@ -78,10 +85,9 @@ class LocalBookies:
 class RegisteredBookies:
     """Bookies over TCP, found where they register themselves. One connection per bookie.
 
-    The lists of bookies are read when they are first asked for and again when they change, so a
-    call costs no round trip. After a lost session or a failed read they are read again, with
-    growing pauses, `_REREADS_MAX` times; then with the next call. Addresses are remembered until
-    the bookie's node changes, and beyond that while the metadata cannot be reached.
+    The lists of bookies and the nodes in them are read when they are first asked for and again when
+    they change, so a call costs no round trip. After a lost session or a failed read they are read
+    again, with growing pauses, `_REREADS_MAX` times; then with the next call.
     """
 
     def __init__(
@@ -102,13 +108,16 @@ class RegisteredBookies:
         self._is_rereading = False
         self._waiting: list[asyncio.Future[None]] = []
         self._hurry: asyncio.Future[None] | None = None
-        self._addresses: dict[BookieId, tuple[str, int]] = {}
-        self._current: set[BookieId] = set()
-        """Bookies whose address is that of their node, by its watch."""
+        self._nodes = BookieNodes(store, self._paths, self._on_node_changed)
         self._leaving: dict[BookieId, asyncio.TimerHandle] = {}
         self._is_closed = False
-        self.version = 0
+        self._changes = 0
         self.metrics = BookieClientMetrics()
+
+    @property
+    def version(self) -> int:
+        """Rises when a standing or a location may have changed."""
+        return self._changes + self._nodes.version
 
     async def available(self) -> list[BookieId]:
         """Return the bookies that are registered as writable, sorted.
@@ -125,11 +134,15 @@ class RegisteredBookies:
             return Standing.AVAILABLE
         return self._standings.get(bookie_id, Standing.GONE)
 
+    def location(self, bookie_id: BookieId) -> NetworkLocation | None:
+        """Return what a bookie's node said when it was last read, in this process' life."""
+        return self._nodes.location(bookie_id)
+
     def client(self, bookie_id: BookieId) -> BookieClient:
         """Return the bookie's client; its address is looked up whenever it connects."""
         if bookie_id not in self._clients:
             self._clients[bookie_id] = TcpBookieClient(
-                bookie_id, lambda: self._address(bookie_id), self._config, self.metrics
+                bookie_id, lambda: self._nodes.address(bookie_id), self._config, self.metrics
             )
         return self._clients[bookie_id]
 
@@ -189,6 +202,8 @@ class RegisteredBookies:
                 read_only = await self._store.children(
                     self._paths.read_only, self._on_lists_changed
                 )
+            registered = [BookieId(name) for name in (*writable, *read_only)]
+            await self._nodes.read([b for b in registered if b != READ_ONLY_NODE])
         except BaseException:
             self._is_stale = True
             raise
@@ -197,12 +212,17 @@ class RegisteredBookies:
         standings |= dict.fromkeys(self._writable, Standing.AVAILABLE)
         if standings != self._standings:
             self._standings = standings
-            self.version += 1
+            self._changes += 1
             self._watch_leavers()
 
     def _on_lists_changed(self, _path: str, _event: WatchEvent) -> None:
         self._is_stale = True
         self._start_rereading()
+
+    def _on_node_changed(self) -> None:
+        if self._standings is not None:  # else nobody asked for the lists yet
+            self._is_stale = True
+            self._start_rereading()
 
     async def _pause(self, pause_s: float) -> None:
         self._hurry = asyncio.get_running_loop().create_future()
@@ -241,33 +261,3 @@ class RegisteredBookies:
             del self._leaving[bookie]
         else:
             self._close_later(bookie)
-
-    # -- addresses ---
-
-    async def _address(self, bookie_id: BookieId) -> tuple[str, int]:
-        known = self._addresses.get(bookie_id)
-        if known is not None and bookie_id in self._current:
-            return known
-        self._current.add(bookie_id)
-        try:
-            node = await self._registration(bookie_id)
-        except BaseException as error:
-            self._current.discard(bookie_id)
-            if isinstance(error, Unavailable) and known is not None:
-                return known  # the bookie may well be where it was
-            raise
-        door = decode_service_info(node.data, bookie_id).rpc()
-        if door is None:
-            self._current.discard(bookie_id)
-            raise BookieUnavailable(f"bookie {bookie_id} does not speak bookie-rpc")
-        self._addresses[bookie_id] = (door.host, door.port)
-        return door.host, door.port
-
-    async def _registration(self, bookie_id: BookieId) -> Node:
-        for path in (self._paths.bookie(bookie_id), self._paths.read_only_bookie(bookie_id)):
-            with contextlib.suppress(NoNode):
-                return await self._store.get(path, self._on_registration_changed)
-        raise BookieUnavailable(f"bookie {bookie_id} is not registered")
-
-    def _on_registration_changed(self, path: str, _event: WatchEvent) -> None:
-        self._current.discard(BookieId(path.rpartition("/")[2]))

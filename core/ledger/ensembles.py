@@ -15,12 +15,12 @@ from core.errors import NotEnoughBookies
 from core.ledger.arrangement import Candidate, Member
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.disk_weights import capped_weights, weighted_order
-from core.ledger.network_location import NetworkLocation
 from core.ledger.network_topology import NetworkTopology
 from core.ledger.outcomes import BLAMELESS, UNREACHED
 from core.ledger.placement_config import PlacementConfig, QuarantineConfig
 from core.ledger.placement_policy import Quorums, choose, replace
 from core.ledger.quarantine import AVOIDED, QUARANTINED, Quarantine
+from core.metadata.network_location import NetworkLocation
 from core.metadata.store import MetadataStore
 from protocol.bookkeeper.messages import (
     BookieInfo,
@@ -51,7 +51,8 @@ class Ensembles:
     ) -> None:
         """`rng`: makes the choices; seeded by the system unless given.
 
-        `store`: where the rack mapping lies; without it only the configuration says who is where.
+        `store`: where the rack mapping lies; without it only the configuration and the bookies
+        themselves say who is where.
         """
         self._bookies = bookies
         self._rng = rng or Random()
@@ -66,7 +67,7 @@ class Ensembles:
         )
         self._policy = self._placement.make_policy()
         self._topology = NetworkTopology(
-            self._placement.table(), store, self._placement.rack_mapping_path
+            self._placement.table(), bookies.location, store, self._placement.rack_mapping_path
         )
         self._free_bytes: dict[BookieId, int] = {}
         self._next_disk_check_s = float("-inf")

@@ -1,14 +1,14 @@
-"""Where bookies stand: the configuration's word first, then the metadata's rack mapping.
+"""Where bookies stand: as the configuration says, else the rack mapping, else their registration.
 
 The mapping is read once and again after it changed; one that cannot be read leaves the former one.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from core.errors import CorruptData, NoNode
-from core.ledger.network_location import (
+from core.metadata.network_location import (
     DEFAULT_LOCATION,
     NetworkLocation,
     parse_rack_mapping,
@@ -27,11 +27,16 @@ class NetworkTopology:
     def __init__(
         self,
         fixed: Mapping[BookieId, NetworkLocation],
+        registered: Callable[[BookieId], NetworkLocation | None],
         store: MetadataStore | None = None,
         mapping_path: str = "",
     ) -> None:
-        """`mapping_path`: the node of the rack mapping; empty or without a store: none is read."""
+        """Take the tables; `registered` tells what a bookie says of itself.
+
+        `mapping_path`: the node of the rack mapping; empty or without a store: none is read.
+        """
         self._fixed = fixed
+        self._registered = registered
         self._store = store if mapping_path else None
         self._path = mapping_path
         self._mapped: Mapping[BookieId, NetworkLocation] = {}
@@ -39,7 +44,8 @@ class NetworkTopology:
 
     def location(self, bookie: BookieId) -> NetworkLocation:
         """Return where a bookie stands as far as is known now."""
-        return self._fixed.get(bookie) or self._mapped.get(bookie) or DEFAULT_LOCATION
+        told = self._fixed.get(bookie) or self._mapped.get(bookie) or self._registered(bookie)
+        return told or DEFAULT_LOCATION
 
     async def refresh(self) -> None:
         """Read the mapping if it may have changed. Errors: Unavailable, and nothing changed."""

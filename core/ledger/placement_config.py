@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.ledger.network_location import (
-    NetworkLocation,
-    parse_location,
-    parse_table,
-)
 from core.ledger.placement_policy import (
     Default,
     PlacementPolicy,
     RackAware,
     RegionAware,
     ZoneAware,
+)
+from core.metadata.network_location import (
+    NetworkLocation,
+    parse_location,
+    parse_table,
 )
 from core.runtime.config import setting
 from protocol.ids import BookieId

@@ -15,13 +15,13 @@ from itertools import combinations, islice
 from typing import Final, NamedTuple, Protocol
 
 from core.ledger.arrangement import Candidate, Member, Places, Prefer, Rule, arrange
-from core.ledger.network_location import DEFAULT_LOCATION, NetworkLocation
 from core.ledger.placement_rules import (
     Anywhere,
     RacksPerWriteQuorum,
     RegionsForDurability,
     ZonesPerWriteQuorum,
 )
+from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
 from protocol.ids import BookieId
 
 _SUBSETS_MAX: Final = 32

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from core.ledger.network_location import NetworkLocation
+from core.metadata.network_location import NetworkLocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
-"""What a bookie's registration node says: where it can be reached.
+"""What a bookie's registration node says: where it can be reached, and where it stands.
 
-Source: BookKeeper BookieServiceInfoSerde, BookieServiceInfoUtils (empty data: from the id itself).
+The place is a property of ours, `networkLocation`; BookKeeper's clients ignore properties that they
+do not know. Source: BookKeeper BookieServiceInfoSerde, BookieServiceInfoUtils (empty data: from the
+id itself).
 """
 
 from dataclasses import dataclass, field
@@ -9,10 +11,13 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError as ProtobufError
 
 from core.errors import CorruptData
+from core.metadata.network_location import NetworkLocation, parse_location
 from core.metadata.schemas import BookieServiceInfoFormat
 from protocol.ids import BookieId
 
 BOOKIE_RPC: Final = "bookie-rpc"
+NETWORK_LOCATION: Final = "networkLocation"
+"""The property with the place of a bookie, as /region/rack."""
 
 
 class Endpoint(NamedTuple):
@@ -36,6 +41,14 @@ class BookieServiceInfo:
     def rpc(self) -> Endpoint | None:
         """Return the first door that speaks BookKeeper's protocol."""
         return next((end for end in self.endpoints if end.protocol == BOOKIE_RPC), None)
+
+    def location(self) -> NetworkLocation | None:
+        """Return where the bookie stands, if it says so. Errors: CorruptData for no such path."""
+        path = self.properties.get(NETWORK_LOCATION)
+        try:
+            return parse_location(path) if path else None
+        except ValueError as error:
+            raise CorruptData(f"{NETWORK_LOCATION}: {error}") from error
 
 
 def rpc_service_info(host: str, port: int) -> BookieServiceInfo:

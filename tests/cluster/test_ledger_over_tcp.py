@@ -19,6 +19,7 @@ from core.ledger.config import BookieClientConfig, LedgerClientConfig, LedgerCon
 from core.ledger.read_order import Standing
 from core.ledger.writer import LedgerWriter
 from core.metadata.ledger_tree import initialize_layout
+from core.metadata.network_location import NetworkLocation
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import SystemClock
 from protocol.ids import BookieId, LedgerId
@@ -100,6 +101,9 @@ class Bookies:
 
     def standing(self, bookie_id: BookieId) -> Standing:
         return Standing.AVAILABLE
+
+    def location(self, bookie_id: BookieId) -> NetworkLocation | None:
+        return None
 
     def client(self, bookie_id: BookieId) -> BookieClient:
         if bookie_id not in self._clients:

@@ -11,6 +11,7 @@ from bookie.errors import InvalidCookie
 from bookie.inspect import BookieFiles
 from core.metadata.bookie_service_info import decode_service_info
 from core.metadata.layout import LedgerPaths
+from core.metadata.network_location import NetworkLocation
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
 from core.runtime.files import LockHeld, SystemFiles
@@ -71,6 +72,25 @@ def test_a_process_registers_listens_and_signs_off(tmp_path: Path) -> None:
         await store.close()
 
     run(story)
+
+
+def test_a_bookie_says_where_it_stands(tmp_path: Path) -> None:
+    async def story() -> None:
+        paths = LedgerPaths()
+        store = SqliteStore(tmp_path / "metadata.sqlite", ManualClock())
+        await store.create(paths.instance_id, b"i", parents=True)
+        await store.create(paths.available, b"")
+        config = small_config(tmp_path, network_location="eu/r1/")
+        process = await start_bookie(config, store, ManualClock(), SystemFiles())
+        node = await store.get(paths.bookie(BookieId("test:3181")))
+        info = decode_service_info(node.data, BookieId("test:3181"))
+        assert info.location() == NetworkLocation("eu", "/eu/r1")
+        await process.close()
+        await store.close()
+
+    run(story)
+    with pytest.raises(ValueError, match="not a network location"):
+        BookieConfig(network_location="/eu//r1")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ from core.ledger.bookie_client import ask
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.config import BookieClientConfig
 from core.ledger.read_order import Standing
-from core.metadata.bookie_service_info import encode_service_info, rpc_service_info
+from core.metadata.bookie_service_info import (
+    NETWORK_LOCATION,
+    BookieServiceInfo,
+    encode_service_info,
+    rpc_service_info,
+)
+from core.metadata.network_location import parse_location
 from core.metadata.store import Node, Watch, WatchEvent
 from protocol.bookkeeper.messages import ReadRequest, StatusCode
 from protocol.ids import BookieId, LedgerId
@@ -52,10 +58,14 @@ class Metadata:
             watch("/ledgers/available", WatchEvent.SESSION_LOST)
 
 
-async def register(world: FastWorld, *bookies: BookieId, port: int = 3181) -> None:
+def node(port: int = 3181, place: str = "") -> bytes:
+    doors = rpc_service_info("127.0.0.1", port).endpoints
+    return encode_service_info(BookieServiceInfo(doors, {NETWORK_LOCATION: place} if place else {}))
+
+
+async def register(world: FastWorld, *bookies: BookieId, port: int = 3181, place: str = "") -> None:
     for bookie in bookies:
-        door = encode_service_info(rpc_service_info("127.0.0.1", port))
-        await world.store.create(f"/ledgers/available/{bookie}", door)
+        await world.store.create(f"/ledgers/available/{bookie}", node(port, place))
 
 
 async def leave(world: FastWorld, bookie: BookieId) -> None:
@@ -112,7 +122,7 @@ def test_many_who_ask_at_once_share_one_reading() -> None:
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(bookies.available()) for _ in range(20)]
         assert all(task.result() == [B0] for task in asked)
-        assert len(metadata.reads) == 2
+        assert len(metadata.reads) == 3
         await bookies.close()
 
     run_fast(story)
@@ -175,21 +185,114 @@ def test_addresses_are_remembered_until_the_node_changes() -> None:
         await register(world, B0)
         metadata, bookies = Metadata(world.store), RegisteredBookies(world.store)
         for _ in range(3):
-            assert await bookies._address(B0) == ("127.0.0.1", 3181)
+            assert await bookies._nodes.address(B0) == ("127.0.0.1", 3181)
         assert metadata.reads == ["/ledgers/available/b0"]
         await leave(world, B0)
         with pytest.raises(BookieUnavailable, match="not registered"):
-            await bookies._address(B0)
+            await bookies._nodes.address(B0)
         await register(world, B0, port=4181)
-        assert await bookies._address(B0) == ("127.0.0.1", 4181)
+        assert await bookies._nodes.address(B0) == ("127.0.0.1", 4181)
         metadata.is_down = True
         metadata.lose_session()
-        await bookies._address(B0)
+        await bookies._nodes.address(B0)
         await world.store.set("/ledgers/available/b0", b"", -1)
         await settle()
-        assert await bookies._address(B0) == ("127.0.0.1", 4181), "the last known one must do"
+        assert await bookies._nodes.address(B0) == ("127.0.0.1", 4181), "the last known one must do"
         with pytest.raises(Unavailable):
-            await bookies._address(B1)
+            await bookies._nodes.address(B1)
+        await bookies.close()
+
+    run_fast(story)
+
+
+def test_bookies_say_where_they_stand_and_may_move() -> None:
+    async def story(world: FastWorld) -> None:
+        await register(world, B0, place="/eu/r1")
+        await register(world, B1)
+        metadata, bookies = Metadata(world.store), RegisteredBookies(world.store)
+        assert bookies.location(B0) is None, "nothing is known yet"
+        await bookies.available()
+        assert [bookies.location(b) for b in (B0, B1)] == [parse_location("/eu/r1"), None]
+        version, reads = bookies.version, len(metadata.reads)
+        await world.store.set("/ledgers/available/b0", node(place="/us/r2"), -1)
+        await settle()
+        assert bookies.location(B0) == parse_location("/us/r2")
+        assert bookies.version > version, "orders of reads must be made anew"
+        assert metadata.reads[reads:].count("/ledgers/available/b1") == 0, "it did not change"
+        await register(world, B2, place="/asia/r1")
+        await settle()
+        assert bookies.location(B2) == parse_location("/asia/r1"), "without anybody asking"
+        await leave(world, B0)
+        assert bookies.location(B0) == parse_location("/us/r2"), "its last word"
+        await register(world, B0, place="/eu/r1")
+        await settle()
+        assert bookies.location(B0) == parse_location("/eu/r1")
+        await bookies.close()
+
+    run_fast(story)
+
+
+def test_location_of_a_read_only_bookie_is_known() -> None:
+    async def story(world: FastWorld) -> None:
+        await world.store.create(f"/ledgers/available/readonly/{B0}", node(place="/eu/r1"))
+        bookies = RegisteredBookies(world.store)
+        assert await bookies.available() == []
+        assert bookies.location(B0) == parse_location("/eu/r1")
+        await bookies.close()
+
+    run_fast(story)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff", node(place="/eu//r1"), b""], ids=["bytes", "path", "none"]
+)
+def test_unreadable_registration_of_one_bookie_keeps_no_other_away(data: bytes) -> None:
+    async def story(world: FastWorld) -> None:
+        await register(world, B0, place="/eu/r1")
+        await world.store.create(f"/ledgers/available/{B1}", data)
+        bookies = RegisteredBookies(world.store)
+        assert await bookies.available() == [B0, B1]
+        assert [bookies.location(b) for b in (B0, B1)] == [parse_location("/eu/r1"), None]
+        await bookies.close()
+
+    run_fast(story)
+
+
+def test_locations_that_cannot_be_read_are_no_locations_to_choose_by() -> None:
+    async def story(world: FastWorld) -> None:
+        await register(world, B0, B1, place="/eu/r1")
+        metadata, bookies = Metadata(world.store), RegisteredBookies(world.store)
+        children = world.store.children
+
+        async def then_down(path: str, watch: Watch | None = None) -> list[str]:
+            names = await children(path, watch)
+            metadata.is_down = True
+            return names
+
+        world.store.children = then_down  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await bookies.available()
+        world.store.children = children  # type: ignore[method-assign]
+        metadata.is_down = False
+        assert await bookies.available() == [B0, B1]
+        assert bookies.location(B1) == parse_location("/eu/r1")
+        await bookies.close()
+
+    run_fast(story)
+
+
+def test_address_and_lists_that_are_asked_for_at_once() -> None:
+    """Found by the simulation: one read's note that a bookie is known misled the other."""
+
+    async def story(world: FastWorld) -> None:
+        await register(world, B0, place="/eu/r1")
+        bookies = RegisteredBookies(world.store)
+        async with asyncio.TaskGroup() as group:
+            lists = group.create_task(bookies.available())
+            addresses = [group.create_task(bookies._nodes.address(B0)) for _ in range(3)]
+        assert lists.result() == [B0]
+        assert {address.result() for address in addresses} == {("127.0.0.1", 3181)}
+        assert bookies.location(B0) == parse_location("/eu/r1")
         await bookies.close()
 
     run_fast(story)

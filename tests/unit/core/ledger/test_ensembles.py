@@ -9,8 +9,8 @@ import pytest
 from core.errors import NotEnoughBookies
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.ensembles import Ensembles
-from core.ledger.network_location import DEFAULT_LOCATION, NetworkLocation
 from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
+from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
 from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import BookieId
 from tests.unit.core.ledger.fake_bookie import FakeBookie
@@ -172,5 +172,19 @@ def test_rack_mapping_is_read_once_and_again_when_it_changes(tmp_path: Path) -> 
         await world.store.delete("/bookies")
         await chosen.new_ensemble(1, 1, 1)
         assert chosen.location(B0) == DEFAULT_LOCATION
+
+    run_world(tmp_path, story)
+
+
+def test_operators_word_wins_over_the_mapping_and_that_over_the_bookies_own(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        bookies = LocalBookies(world.bookies)
+        bookies.location = lambda _: NetworkLocation("own", "/own/1")  # type: ignore[method-assign]
+        placement = PlacementConfig(locations=("b0=/x/1",))
+        chosen = Ensembles(bookies, Random(7), placement=placement, store=world.store)
+        racks = b'{"default": {"b0": {"rack": "/y/1"}, "b1": {"rack": "/y/1"}}}'
+        await world.store.create("/bookies", racks)
+        await chosen.new_ensemble(1, 1, 1)
+        assert [chosen.location(b).region for b in (B0, B1, B2)] == ["x", "y", "own"]
 
     run_world(tmp_path, story)

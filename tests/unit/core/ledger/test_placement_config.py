@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from core.ledger.config import LedgerClientConfig, ReadConfig
-from core.ledger.network_location import NetworkLocation
 from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
 from core.ledger.placement_policy import Default, RackAware, RegionAware, ZoneAware
+from core.metadata.network_location import NetworkLocation
 from core.runtime.config import Assignment, ConfigError, load
 from protocol.ids import BookieId
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.ledger.arrangement import Candidate, Member
-from core.ledger.network_location import DEFAULT_LOCATION, NetworkLocation, parse_location
 from core.ledger.placement_policy import (
     Default,
     PlacementPolicy,
@@ -20,6 +19,7 @@ from core.ledger.placement_policy import (
     choose,
     replace,
 )
+from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation, parse_location
 from protocol.ids import BookieId
 
 RACKS = [parse_location(f"/{region}/{rack}") for region in "xyz" for rack in "12"]

@@ -4,12 +4,14 @@ from hypothesis import strategies as st
 
 from core.errors import CorruptData
 from core.metadata.bookie_service_info import (
+    NETWORK_LOCATION,
     BookieServiceInfo,
     Endpoint,
     decode_service_info,
     encode_service_info,
     rpc_service_info,
 )
+from core.metadata.network_location import NetworkLocation
 from protocol.ids import BookieId
 from tests.unit.core.metadata.golden_nodes import golden_nodes
 
@@ -31,6 +33,14 @@ def test_first_rpc_door_is_taken() -> None:
     assert decoded == info
     assert decoded.rpc() == door
     assert BookieServiceInfo((web,)).rpc() is None
+
+
+def test_place_is_a_property() -> None:
+    info = BookieServiceInfo(properties={NETWORK_LOCATION: "/eu/r1"})
+    assert info.location() == NetworkLocation("eu", "/eu/r1")
+    assert rpc_service_info("h", 1).location() is None
+    with pytest.raises(CorruptData, match="networkLocation: not a network location"):
+        BookieServiceInfo(properties={NETWORK_LOCATION: "//"}).location()
 
 
 def test_empty_data_means_the_id_is_the_address() -> None:

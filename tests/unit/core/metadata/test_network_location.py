@@ -1,7 +1,7 @@
 import pytest
 
 from core.errors import CorruptData
-from core.ledger.network_location import (
+from core.metadata.network_location import (
     NetworkLocation,
     parse_location,
     parse_rack_mapping,

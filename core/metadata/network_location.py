@@ -1,8 +1,8 @@
 """Where bookies stand: paths like `/region/rack`, and the tables that say which bookie is where.
 
 The first part of a path is the region (zone-aware placement: the zone), the whole path is the rack
-(zone-aware: the upgrade domain). A bookie that no table names stands at the default location, which
-is a rack of its own and says nothing about failures.
+(zone-aware: the upgrade domain). A bookie of which nobody says anything stands at the default
+location, which is a rack of its own and says nothing about failures.
 Source: BookKeeper NetworkTopologyImpl; Pulsar BookieRackAffinityMapping (the JSON).
 """
 
