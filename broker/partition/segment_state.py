@@ -61,7 +61,7 @@ class PartitionState:
     def observe(self, lssn: int, entry_id: EntryId, records: Sequence[RecordParts]) -> None:
         """Count batches whose entry is known now. Errors: CorruptData, which is our bug."""
         take = self._take
-        for _, payload, _ in records:
+        for _, payload, _, _ in records:
             take(lssn, entry_id, payload[0])
 
     def index(self) -> bytes:

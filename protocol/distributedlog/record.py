@@ -72,6 +72,8 @@ class RecordParts(NamedTuple):
     parts: Sequence[Buffer]
     length: int
     """Bytes of all parts together."""
+    values: int = 0
+    """How many values the record set in the payload holds, each with a slot; 0: no record set."""
 
 
 def control_record(txid: TxId, position: int, payload: Buffer = CONTROL_PAYLOAD) -> LogRecord:

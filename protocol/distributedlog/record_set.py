@@ -3,8 +3,8 @@
     i32 metadata (0x1000 version, low 2 bits codec) | i32 count | i32 body | i32 stored length
     body = count x (i32 length, bytes); only the body is compressed
 
-Inner records take the set's txid; slot and position rise by one each. Our own log writes none; a
-stream of another library may hold them. Source: reference DistributedLog 1.4.
+Inner records take the set's txid; slot and position rise by one each.
+Source: reference DistributedLog 1.4.
 """
 
 import struct

@@ -1,4 +1,5 @@
 import re
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -6,13 +7,14 @@ from hypothesis import strategies as st
 
 from protocol.distributedlog.envelope import (
     EnvelopeCodec,
+    compress_envelope,
     pack_bare,
     pack_envelope,
     pack_user_records,
     unpack_envelope,
 )
 from protocol.distributedlog.record import POSITION_MAX, LogRecord, RecordParts
-from protocol.distributedlog.record_set import record_set
+from protocol.distributedlog.record_set import expand, pack_record_set, record_set
 from protocol.errors import BadLength, BadValue, DecodeError
 from tests.golden import Vector, vectors
 from tests.strategies import hostile, log_record_lists, naturals, small_bytes
@@ -24,6 +26,7 @@ ENTRIES = [
     or vector.title.startswith("the record's entry")
 ]
 HELLO = LogRecord(7, b"hello", 0, 1)
+small_values = st.lists(small_bytes, min_size=1, max_size=4)
 
 
 def is_bare(vector: Vector) -> bool:
@@ -77,7 +80,7 @@ def test_payloads_are_the_parts_that_were_given() -> None:
     payload = memoryview(b"batch")
     parts = [b"pa", bytearray(b"rts")]
     assert pack_envelope([LogRecord(1, payload, 0, 1)])[2] is payload
-    packed = pack_user_records([RecordParts(1, [payload], 5), RecordParts(2, parts, 5)], 40)
+    packed, _ = pack_user_records([RecordParts(1, [payload], 5), RecordParts(2, parts, 5)], 40)
     assert packed[2] is payload
     assert packed[4] is parts[0]
     assert packed[5] is parts[1]
@@ -89,8 +92,38 @@ def test_user_records_are_numbered_and_packed_as_an_envelope_of_them_is(
 ) -> None:
     numbered = [each._replace(flags=0, position=before + n + 1) for n, each in enumerate(records)]
     waiting = [RecordParts(each.txid, [each.payload], len(each.payload)) for each in records]
-    packed = pack_user_records(waiting, before)
+    packed, position = pack_user_records(waiting, before)
     assert b"".join(packed) == b"".join(pack_envelope(numbered))
+    assert position == before + len(records)
+
+
+@given(st.lists(small_values, min_size=1, max_size=5), st.integers(0, 1000), st.booleans())
+def test_a_record_set_takes_a_position_for_each_of_its_values(
+    values_of_each: list[list[bytes]], before: int, compressed: bool
+) -> None:
+    waiting = []
+    for txid, values in enumerate(values_of_each):
+        payload = pack_record_set(values) if len(values) > 1 else values[0]
+        count = len(values) if len(values) > 1 else 0
+        waiting.append(RecordParts(txid, [payload], len(payload), count))
+    packed, position = pack_user_records(waiting, before)
+    data = b"".join(compress_envelope(packed) if compressed else packed)
+    found = [inner for each in unpack_envelope(data) for inner in expand(*each)]
+    wanted = [(txid, value) for txid, values in enumerate(values_of_each) for value in values]
+    assert [(r.txid, bytes(r.payload)) for _, r in found] == wanted
+    assert [slot for slot, _ in found] == list(range(len(wanted)))
+    assert [r.position for _, r in found] == [before + n + 1 for n in range(len(wanted))]
+    assert position == before + len(wanted)
+
+
+def test_lz4_is_used_where_it_makes_an_entry_shorter() -> None:
+    for payload, is_shorter in ((b"a" * 10_000, True), (Random(1).randbytes(10_000), False)):
+        plain, _ = pack_user_records([RecordParts(1, [payload], len(payload))], 0)
+        stored = compress_envelope(plain)
+        assert (sum(map(len, stored)) < sum(map(len, plain))) is is_shorter
+        assert (stored is plain) is not is_shorter
+        ((_, record),) = unpack_envelope(b"".join(stored))
+        assert record.payload == payload
 
 
 def test_user_records_beyond_what_java_could_number_are_our_bug() -> None:
