@@ -1,7 +1,8 @@
 """The ordered list of a log's segments: what follows from it, and how it changes. Values only.
 
 Invariant: log segment sequence numbers (LSSN) rise by one without a hole; of one LSSN there is one
-segment, the completed one if both are known. Flow: the metadata nodes (or the owner's own
+segment, the completed one if both are known. Segments of version 1 have no number; here they get
+the one of their place, at the head 0, -1, ... Flow: the metadata nodes (or the owner's own
 transitions) in; positions, next LSSN and completed metadata out.
 Source: reference DistributedLog 4.3, 4.4, 4.5, 7.2, 7.3.
 """
@@ -12,7 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from core.errors import CorruptData, MetadataConflict
-from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata, Truncation
+from core.metadata.segment_metadata import (
+    INVALID_TXID,
+    UNASSIGNED_LSSN,
+    SegmentMetadata,
+    Truncation,
+)
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import EntryId, TxId
 
@@ -38,12 +44,10 @@ class SegmentList:
     def of(found: Iterable[SegmentMetadata]) -> "SegmentList":
         """Put in order what the metadata holds; of two of one LSSN the completed one counts.
 
-        Errors: CorruptData when an LSSN is missing; also for version 1, which has none.
+        Errors: CorruptData when an LSSN is missing.
         """
         by_lssn: dict[int, SegmentMetadata] = {}
-        for segment in found:
-            if segment.lssn < 1:
-                raise CorruptData("log segments of version 1, without numbers, are not supported")
+        for segment in _numbered(list(found)):
             known = by_lssn.get(segment.lssn)
             if known is None or known.in_progress:
                 by_lssn[segment.lssn] = segment
@@ -81,13 +85,28 @@ class SegmentList:
         return self.segments[index] if index < len(self.segments) else None
 
     def with_segment(self, segment: SegmentMetadata) -> "SegmentList":
-        """Add a segment, or replace the one of its LSSN. Errors: CorruptData (it leaves a hole)."""
-        others = (s for s in self.segments if s.lssn != segment.lssn)
-        return SegmentList.of((*others, segment))
+        """Add a segment at either end, or replace the one of its LSSN. Cost: a copied tuple.
+
+        Errors: CorruptData (it leaves a hole).
+        """
+        segments = self.segments
+        at = segment.lssn - segments[0].lssn if segments else 0
+        if not -1 <= at <= len(segments):
+            raise CorruptData(f"segment {segment.lssn} leaves a hole in {self._span}")
+        return SegmentList((*segments[: max(at, 0)], segment, *segments[at + 1 :]))
 
     def without(self, lssn: int) -> "SegmentList":
-        """Drop a segment; must be the oldest or the newest."""
-        return SegmentList.of(s for s in self.segments if s.lssn != lssn)
+        """Drop the oldest or the newest segment. Errors: CorruptData for one in the middle."""
+        segments = self.segments
+        if segments and segments[0].lssn == lssn:
+            return SegmentList(segments[1:])
+        if segments and segments[-1].lssn == lssn:
+            return SegmentList(segments[:-1])
+        raise CorruptData(f"segment {lssn} cannot go from {self._span}")
+
+    @property
+    def _span(self) -> str:
+        return f"{self.segments[0].lssn}..{self.segments[-1].lssn}" if self.segments else "nothing"
 
     def next_lssn(self, counter: int, first: int = 1) -> int:
         """Return the LSSN of the next segment. `counter` is the one that the metadata keeps.
@@ -111,6 +130,7 @@ class SegmentList:
             last_slot=end.last_slot,
             completion_time_ms=now_ms,
             start_sequence_id=self._start_sequence_id(segment),
+            node_name="",
         )
 
     def _start_sequence_id(self, segment: SegmentMetadata) -> int:
@@ -159,6 +179,38 @@ class SegmentList:
                 continue
             return max(start, min_active(segment))
         return start
+
+
+def _numbered(found: list[SegmentMetadata]) -> list[SegmentMetadata]:
+    """Give segments of version 1 the LSSN of their place, which their first txid tells.
+
+    Before the first number they count down from it (to 0 if there is none: the next segment is 1),
+    behind the last one they count up. So the next LSSN is DistributedLog's (reference 4.4).
+    """
+    bare = sorted((s for s in found if s.lssn == UNASSIGNED_LSSN), key=_by_txid)
+    if not bare:
+        return found
+    numbered = sorted((s for s in found if s.lssn != UNASSIGNED_LSSN), key=lambda s: s.lssn)
+    bare = [s for s, after in zip(bare, [*bare[1:], None], strict=True) if not _is_same(s, after)]
+    first = numbered[0] if numbered else None
+    head = [s for s in bare if first is None or s.first_txid < first.first_txid]
+    tail = bare[len(head) :]
+    floor = 1 if first is None else first.lssn
+    last = numbered[-1].lssn if numbered else 0
+    return [
+        *(replace(s, lssn=floor - len(head) + at) for at, s in enumerate(head)),
+        *numbered,
+        *(replace(s, lssn=last + 1 + at) for at, s in enumerate(tail)),
+    ]
+
+
+def _by_txid(segment: SegmentMetadata) -> tuple[TxId, int, bool]:
+    return segment.first_txid, segment.ledger_id, not segment.in_progress
+
+
+def _is_same(segment: SegmentMetadata, after: SegmentMetadata | None) -> bool:
+    """Tell a segment in progress that is in the list as completed, too."""
+    return after is not None and segment.in_progress and segment.ledger_id == after.ledger_id
 
 
 def min_active(segment: SegmentMetadata) -> DLSN:

@@ -13,9 +13,10 @@ A segment stays with the version it was begun with. Source: DistributedLog LogSe
 vectors: tests/golden/dl.txt A4.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.errors import CorruptData
 from protocol.ids import EntryId, LedgerId, TxId
@@ -29,6 +30,7 @@ COMPLETED_PREFIX: Final = "logrecs"
 _IN_PROGRESS_FIELDS: Final = {1: 3, 2: 4, 3: 6, 4: 6, 5: 7}
 _COMPLETED_FIELDS: Final = {1: 5, 2: 8, 3: 10, 4: 10, 5: 11}
 _INT64: Final = range(-(2**63), 2**63)
+_NUMBERED_NAME: Final = re.compile(rf"({IN_PROGRESS_PREFIX}|{COMPLETED_PREFIX})_([0-9]{{18}})")
 
 
 class Truncation(IntEnum):
@@ -61,6 +63,8 @@ class SegmentMetadata:
     record_count: int = 0
     last_entry_id: EntryId = -1
     last_slot: int = -1
+    node_name: str = field(default="", compare=False)
+    """The name of the node that it was read from; older writers had other names."""
 
 
 def in_progress_name(lssn: int) -> str:
@@ -74,9 +78,28 @@ def completed_name(lssn: int) -> str:
 
 
 def segment_name(segment: SegmentMetadata) -> str:
-    """Return the node name that a segment has today."""
+    """Return the name of a segment's node: the one that it has, or the one that it will get."""
+    if segment.node_name:
+        return segment.node_name
+    if segment.version == 1:  # without a number, it is named by its txids
+        if segment.in_progress:
+            return f"{IN_PROGRESS_PREFIX}_{segment.first_txid:x}"
+        return f"{COMPLETED_PREFIX}_{segment.first_txid:018d}_{segment.last_txid:018d}"
     name = in_progress_name if segment.in_progress else completed_name
     return name(segment.lssn)
+
+
+class NumberedName(NamedTuple):
+    """What the name of a node says of its segment."""
+
+    lssn: int
+    in_progress: bool
+
+
+def read_segment_name(name: str) -> NumberedName | None:
+    """Return what a name says; None: an older form, only the data tells."""
+    found = _NUMBERED_NAME.fullmatch(name)
+    return found and NumberedName(int(found[2]), found[1] == IN_PROGRESS_PREFIX)
 
 
 def is_segment_name(name: str) -> bool:

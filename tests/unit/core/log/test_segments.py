@@ -42,9 +42,49 @@ def test_a_hole_is_corrupt() -> None:
     assert len(segments.without(1)) == len(segments.without(3)) == 2
 
 
-def test_a_segment_without_a_number_is_refused() -> None:
-    with pytest.raises(CorruptData, match="version 1"):
-        SegmentList.of([started(0)])
+def bare(first_txid: int, last_txid: int | None = None) -> SegmentMetadata:
+    """A segment of version 1: without a number."""
+    segment = replace(started(0, first_txid), ledger_id=LedgerId(first_txid), version=1)
+    return segment if last_txid is None else replace(
+        segment, in_progress=False, last_txid=last_txid
+    )  # fmt: skip
+
+
+def test_segments_without_a_number_have_that_of_their_place() -> None:
+    """reference DistributedLog 4.4: heads of version 1."""
+    found = SegmentList.of([bare(10, 19), bare(20), bare(0, 9), bare(20, 29)])
+    assert [(s.lssn, s.first_txid, s.in_progress) for s in found] == [
+        (-2, 0, False), (-1, 10, False), (0, 20, False)
+    ]  # fmt: skip
+    assert found.next_lssn(0) == 1
+    found = SegmentList.of([done(7, 30, 39), bare(10, 19), bare(20, 29), done(8, 40, 49)])
+    assert [s.lssn for s in found] == [5, 6, 7, 8]
+    assert found.find(5) == replace(bare(10, 19), lssn=5)
+    found = SegmentList.of([done(7, 30, 39), bare(40, 49), bare(50)])
+    assert [s.lssn for s in found] == [7, 8, 9]
+    assert found.next_lssn(9) == 10
+    with pytest.raises(CorruptData, match="hole"):
+        SegmentList.of([done(7, 0, 9), bare(10, 19), done(9, 20, 29)])
+
+
+@given(count=st.integers(1, 6), lssn=st.integers(1, 9), completed=st.booleans())
+def test_changes_are_what_a_new_list_would_be(*, count: int, lssn: int, completed: bool) -> None:
+    segments = [done(2 + at, 0, 1) for at in range(count)]
+    new = done(lssn, 0, 5) if completed else started(lssn)
+    others = [s for s in segments if s.lssn != lssn]
+    known = SegmentList.of(segments)
+    try:
+        expected = SegmentList.of([*others, new])
+    except CorruptData:
+        with pytest.raises(CorruptData):
+            known.with_segment(new)
+    else:
+        assert known.with_segment(new) == expected
+    if lssn in (2, 1 + count):
+        assert known.without(lssn) == SegmentList.of(others)
+    else:
+        with pytest.raises(CorruptData):
+            known.without(lssn)
 
 
 def test_find() -> None:

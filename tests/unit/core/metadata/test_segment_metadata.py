@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from core.errors import CorruptData
 from core.metadata.segment_metadata import (
+    NumberedName,
     SegmentMetadata,
     Truncation,
     completed_name,
@@ -13,6 +14,7 @@ from core.metadata.segment_metadata import (
     encode_segment,
     in_progress_name,
     is_segment_name,
+    read_segment_name,
     segment_name,
 )
 from protocol.ids import LedgerId
@@ -130,3 +132,26 @@ def test_round_trip(
         last_slot=0,
     )
     assert decode_segment(encode_segment(segment)) == segment
+
+
+def test_names_say_number_and_state() -> None:
+    assert read_segment_name("inprogress_000000000000000012") == NumberedName(12, in_progress=True)
+    assert read_segment_name("logrecs_000000000000000012") == NumberedName(12, in_progress=False)
+    for older in (
+        "inprogress_3e8",
+        "logrecs_000000000000000001_000000000000000009",
+        "logrecs_0000000000000000012",
+        "inprogress_00000000000000001",
+    ):
+        assert read_segment_name(older) is None
+        assert is_segment_name(older)
+
+
+def test_segments_keep_the_names_of_older_writers() -> None:
+    segment = SegmentMetadata(lssn=0, ledger_id=LedgerId(1), first_txid=1000, version=1)
+    assert segment_name(segment) == "inprogress_3e8"
+    completed = replace(segment, in_progress=False, last_txid=1009)
+    assert segment_name(completed) == "logrecs_000000000000001000_000000000000001009"
+    named = replace(completed, version=2, lssn=4, node_name="logrecs_1_2_4_7_0")
+    assert segment_name(named) == "logrecs_1_2_4_7_0"
+    assert named == replace(named, node_name="")
