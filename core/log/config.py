@@ -6,7 +6,7 @@ from typing import Final
 
 from core.runtime.config import setting
 from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.distributedlog.envelope import ENVELOPE_SIZE
+from protocol.distributedlog.envelope import ENVELOPE_SIZE, EnvelopeCodec
 from protocol.distributedlog.record import HEADER_SIZE, MAX_LOGRECORDSET_SIZE
 
 _BOOKKEEPER_HEADER_MAX: Final = 100
@@ -19,15 +19,29 @@ DistributedLog's own writer stops at 1,040,384 bytes, below Kafka's default max.
 1,048,588; its reader has no such limit (DESIGN.md, "Records above DistributedLog's limit").
 """
 
+REGION_ID_MAX: Final = 15
+
 ENTRY_RECORDS_BYTES_MAX: Final = MAX_LOGRECORDSET_SIZE - ENVELOPE_SIZE
 """Records (with headers) that are packed together; a larger record has an entry of its own."""
 
+
+_NOT_NEGATIVE: Final = (
+    "segment_bytes",
+    "segment_minutes",
+    "rolls_per_minute",
+    "transmit_buffer_bytes",
+    "control_flush_ms",
+    "immediate_flush_delay_ms",
+    "keep_alive_ms",
+)
 
 _POSITIVE: Final = (
     "unacked_entries_max",
     "unacked_bytes_max",
     "read_ahead_entries",
     "read_ahead_bytes",
+    "first_lssn",
+    "allocator_pool_size",
     "transmit_interval_ms",
     "lac_poll_ms",
     "read_cache_bytes",
@@ -37,7 +51,7 @@ _POSITIVE: Final = (
 )
 
 
-class TransmitPolicy(StrEnum):
+class TransmitMode(StrEnum):
     """When waiting records are sent."""
 
     IMMEDIATE = "immediate"
@@ -45,7 +59,19 @@ class TransmitPolicy(StrEnum):
     PERIODIC = "periodic"
     """Every `transmit_interval_ms`."""
     BUFFERED = "buffered"
-    """When `transmit_buffer_bytes` wait, or after `transmit_interval_ms` at the latest."""
+    """When more than `transmit_buffer_bytes` wait, or after `transmit_interval_ms`."""
+
+
+class CompressionType(StrEnum):
+    """How the records of an entry are stored."""
+
+    NONE = "none"
+    LZ4 = "lz4"
+
+    @property
+    def codec(self) -> EnvelopeCodec:
+        """The codec of envelopes and record sets."""
+        return EnvelopeCodec.LZ4 if self is CompressionType.LZ4 else EnvelopeCodec.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +105,32 @@ class LogConfig:
     segment_bytes: int = setting(
         "maxLogSegmentBytes", 256 * 1024 * 1024, "Size at which a log segment is rolled; 0: never"
     )
-    segment_ms: int = setting(
-        "log.segment.rolling.ms", 2 * 60 * 60 * 1000, "Age at which it is rolled, in ms; 0: never"
+    segment_minutes: int = setting(
+        "logSegmentRollingMinutes", 120, "Age at which it is rolled, in minutes; 0: never"
     )
-    transmit_policy: TransmitPolicy = setting(
+    rolls_per_minute: int = setting(
+        "logSegmentRollingConcurrency",
+        0,
+        "Log segments of a namespace that this process may roll in a minute; the others grow on."
+        " 0: no limit",
+    )
+    transmit_policy: TransmitMode | None = setting(
         "log.transmit.policy",
-        TransmitPolicy.IMMEDIATE,
-        "When appended records are sent to bookies: immediate, periodic or buffered",
+        None,
+        "When appended records are sent to bookies: immediate, periodic or buffered. Unset:"
+        " immediate if writerOutputBufferSize is 0, else buffered for half of"
+        " periodicFlushFrequencyMilliSeconds at most, as DistributedLog does",
     )
     transmit_interval_ms: int = setting(
         "log.transmit.interval.ms", 10, "Longest wait of a record with periodic and buffered, in ms"
     )
     transmit_buffer_bytes: int = setting(
-        "writerOutputBufferSize", 64 * 1024, "Bytes that set off a transmission with buffered"
+        "writerOutputBufferSize",
+        0,
+        "Bytes that may wait with buffered; more are sent. 0: nothing waits",
+    )
+    compression: CompressionType = setting(
+        "compressionType", CompressionType.NONE, "Compression of entries: none or lz4"
     )
     unacked_entries_max: int = setting(
         "log.unacked.entries.max",
@@ -115,6 +154,35 @@ class LogConfig:
         "periodicFlushFrequencyMilliSeconds",
         100,
         "Quiet time after which a control record shows the last records to others, in ms; 0: never",
+    )
+    immediate_flush: bool = setting(
+        "enableImmediateFlush",
+        False,
+        "Write that control record at once when everything sent is confirmed and nothing follows",
+    )
+    immediate_flush_delay_ms: int = setting(
+        "minimumDelayBetweenImmediateFlushMilliSeconds",
+        0,
+        "Shortest time between two control records of enableImmediateFlush, in ms",
+    )
+    keep_alive_ms: int = setting(
+        "periodicKeepAliveMilliSeconds",
+        0,
+        "Time without any entry after which a control record shows readers that the writer lives,"
+        " in ms; 0: never",
+    )
+    outstanding_writes_max: int = setting(
+        "perWriterOutstandingWriteLimit",
+        -1,
+        "Records of a log that may be unconfirmed; further appends are refused. -1: no limit",
+    )
+    outstanding_writes_of_all_max: int = setting(
+        "globalOutstandingWriteLimit", -1, "The same for all logs of a namespace together"
+    )
+    outstanding_writes_dark: bool = setting(
+        "outstandingWriteLimitDarkmode",
+        True,
+        "Only count appends above the two limits of outstanding writes, refuse none",
     )
     read_ahead_entries: int = setting(
         "readAheadMaxRecords", 256, "Entries that a reader holds or requests ahead of its caller"
@@ -184,6 +252,72 @@ class LogConfig:
         "Give readers the records of a record set one by one, not the set as one record",
     )
 
+    retention_hours: int = setting(
+        "logSegmentRetentionHours",
+        0,
+        "Age, counted from its completion, at which a log segment is deleted by its log's writer;"
+        " 0: never. Topics have retention.ms instead",
+    )
+    only_truncated_expires: bool = setting(
+        "explicitTruncationByApp",
+        False,
+        "Delete only segments that were truncated when they reach that age",
+    )
+    delete_delay_ms: int = setting(
+        "log.segment.delete.delay.ms",
+        60_000,
+        "Time between the end of a log segment in the metadata and the deletion of its ledger, or"
+        " of its object in cold storage, for readers that are still inside, in ms",
+    )
+    cold_storage: bool = setting(
+        "log.cold.storage.enable",
+        False,
+        "Copy completed log segments to cold storage, and delete none from the bookies that is not"
+        " there; needs cold.storage.url. Topics have remote.storage.enable instead",
+    )
+    cold_retention_hours: int = setting(
+        "log.cold.retention.hours",
+        0,
+        "Age, counted from its completion, at which a log segment is deleted from cold storage as"
+        " well; 0: never",
+    )
+
+    creates_logs: bool = setting(
+        "createStreamIfNotExists",
+        False,
+        "Make a log that is opened and is not there. DistributedLog's default is true; the logs of"
+        " topics are made with their topics",
+    )
+    first_lssn: int = setting(
+        "firstLogsegmentSequenceNumber",
+        1,
+        "Number of the first log segment of a log; a number in the namespace's binding wins",
+    )
+    encodes_region: bool = setting(
+        "encodeRegionIDInVersion",
+        False,
+        "Write log.region.id into the metadata of log segments; the namespace's binding wins",
+    )
+    region_id: int = setting("log.region.id", 0, "Number of this process' region, 0 to 15")
+    uses_allocator_pool: bool = setting(
+        "enableLedgerAllocatorPool",
+        False,
+        "Take ledgers from a pool of allocators that all logs of this process share",
+    )
+    allocator_pool_path: str = setting(
+        "ledgerAllocatorPoolPath",
+        ".allocation_pool",
+        "Where pools of allocators lie in the namespace; begins with a dot",
+    )
+    allocator_pool_name: str = setting(
+        "ledgerAllocatorPoolName",
+        "",
+        "Name of this process' own pool; no other process may use it at the same time",
+    )
+    allocator_pool_size: int = setting(
+        "ledgerAllocatorPoolCoreSize", 20, "Allocators of a pool: log segments begun at once"
+    )
+
     def __post_init__(self) -> None:
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ValueError("bkcEnsembleSize >= bkcWriteQuorumSize >= bkcAckQuorumSize >= 1")
@@ -191,8 +325,21 @@ class LogConfig:
             raise ValueError(f"log.record.bytes.max must be 1..{RECORD_BYTES_MAX}")
         if self.add_quorum_timeout_ms < 0:
             raise ValueError("log.add.entry.quorum.timeout.ms must be at least 0")
+        if min(self.retention_hours, self.delete_delay_ms, self.cold_retention_hours) < 0:
+            raise ValueError("retention and log.segment.delete.delay.ms must be at least 0")
         for name in _POSITIVE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if not 0 <= self.region_id <= REGION_ID_MAX:
+            raise ValueError(f"log.region.id must be 0..{REGION_ID_MAX}")
+        if self.uses_allocator_pool and "/" in (self.allocator_pool_name or "/"):
+            raise ValueError("enableLedgerAllocatorPool needs ledgerAllocatorPoolName, without '/'")
+        if not self.allocator_pool_path.startswith(".") or "/" in self.allocator_pool_path:
+            raise ValueError("ledgerAllocatorPoolPath must begin with '.' and have no '/'")
+        if self.transmit_policy is TransmitMode.BUFFERED and self.transmit_buffer_bytes < 1:
+            raise ValueError("log.transmit.policy=buffered needs writerOutputBufferSize above 0")
+        for name in _NOT_NEGATIVE:
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0")
         if self.waiting_bytes_max < self.record_bytes_max:
             raise ValueError("log.waiting.bytes.max must hold one record of log.record.bytes.max")

@@ -1,7 +1,8 @@
 """The owner's end of one log segment: records into entries, acknowledgements into watermarks.
 
-Invariant: positions of user records are 1, 2, 3, ... in the order of `add_records`; a control
-record carries the count and the last user txid, and has an entry of its own.
+Invariant: positions of user records are 1, 2, 3, ... in the order of `add_records`, and a record
+set takes one for each value; a control record carries the count and the last user txid, and has an
+entry of its own; so has the end of the stream, behind which come control records only.
 Flow: the log writer hands over what fits into one entry; the ledger confirms entries in order; the
 log writer hears the highest confirmed txid.
 """
@@ -17,8 +18,18 @@ from core.log.owner import SegmentState
 from core.log.segments import SegmentEnd
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import pack_envelope, pack_user_records
-from protocol.distributedlog.record import CONTROL_PAYLOAD, RecordParts, control_record
+from protocol.distributedlog.envelope import (
+    compress_envelope,
+    pack_envelope,
+    pack_user_records,
+)
+from protocol.distributedlog.record import (
+    CONTROL_PAYLOAD,
+    END_OF_STREAM_TXID,
+    RecordParts,
+    control_record,
+    end_of_stream_record,
+)
 from protocol.ids import NO_ENTRY, Buffer, EntryId, TxId
 
 
@@ -36,17 +47,19 @@ class SegmentWriter:
     """One segment in progress. Made before its ledger, whose listener it is; then `attach`."""
 
     __slots__ = (
+        "_codec",
         "_config",
         "_ledger",
         "_listener",
         "_metrics",
         "_next_entry",
         "_state",
+        "_told_lac",
         "_unacked",
         "confirmed_records",
         "confirmed_txid",
+        "is_ended",
         "lac",
-        "last_is_control",
         "last_txid",
         "last_user",
         "metadata",
@@ -64,17 +77,20 @@ class SegmentWriter:
         self._state = state
         self._config = context.config
         self._metrics = context.metrics
+        self._codec = context.config.compression.codec
         self._next_entry: EntryId = 0
         self._unacked: deque[tuple[EntryId, TxId, int, int]] = deque()
         """(entry, txid of its last record, user records up to it, bytes); control: 0 bytes."""
         self.unacked_bytes = 0
         self.lac: EntryId = NO_ENTRY
+        self._told_lac: EntryId = NO_ENTRY
         self.records = 0
         self.confirmed_records = 0
         self.confirmed_txid: TxId = NO_ENTRY
         self.last_txid: TxId = NO_ENTRY
         self.last_user = DLSN(0, NO_ENTRY, NO_ENTRY)
-        self.last_is_control = True
+        self.is_ended = False
+        """Whether the end of the stream was written here."""
         self.size_bytes = 0
         self.started_ms = 0
 
@@ -99,6 +115,16 @@ class SegmentWriter:
         return not self._unacked
 
     @property
+    def last_sent(self) -> EntryId:
+        """The last entry that was sent; -1 before the first."""
+        return self._next_entry - 1
+
+    @property
+    def is_published(self) -> bool:
+        """Whether an entry was sent that tells other processes of every record there is."""
+        return self.last_user.entry_id <= self._told_lac
+
+    @property
     def end(self) -> SegmentEnd:
         """What the completion says: the last user record, or that there is none."""
         return SegmentEnd(
@@ -110,11 +136,14 @@ class SegmentWriter:
         entry_id = self._next_entry
         lssn = self.metadata.lssn
         self._state.observe(lssn, entry_id, records)
-        payload = pack_user_records(records, self.records)
-        self.records = position = self.records + len(records)
+        payload: Sequence[Buffer]
+        payload, position = pack_user_records(records, self.records)
+        if self._codec:
+            payload = compress_envelope(payload)
+        self.last_user = DLSN(lssn, entry_id, position - self.records - 1)
+        self.records = position
         self.last_txid = txid = records[-1].txid
-        self.last_user = DLSN(lssn, entry_id, len(records) - 1)
-        self.last_is_control = False
+        self._told_lac = self.lac
         self.size_bytes += size_bytes
         self.unacked_bytes += size_bytes
         self._next_entry = entry_id + 1
@@ -130,9 +159,20 @@ class SegmentWriter:
         entry_id = self._next_entry
         self._next_entry = entry_id + 1
         self._unacked.append((entry_id, self.last_txid, self.records, 0))
-        self.last_is_control = True
+        self._told_lac = self.lac
         self._metrics.control_records_total += 1
         self._ledger.add(pack_envelope([control_record(self.last_txid, self.records, payload)]))
+
+    def add_end_of_stream(self) -> None:
+        """Send the record after which no user record comes. Errors: as `add_records`."""
+        entry_id = self._next_entry
+        self._next_entry = entry_id + 1
+        self._unacked.append((entry_id, self.last_txid, self.records, 0))
+        self._told_lac = self.lac
+        self.last_txid = END_OF_STREAM_TXID
+        self.last_user = DLSN(self.metadata.lssn, entry_id, 0)
+        self.is_ended = True
+        self._ledger.add(pack_envelope([end_of_stream_record(self.records)]))
 
     async def close_ledger(self) -> None:
         """Wait for what is on its way and fix the ledger's end. Errors: CoreError."""

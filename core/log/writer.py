@@ -22,7 +22,7 @@ from core.errors import (
     TransactionIdOutOfOrder,
     Unavailable,
 )
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, TransmitPolicy
+from core.log.config import ENTRY_RECORDS_BYTES_MAX, TransmitMode
 from core.log.context import LogContext
 from core.log.owner import LogListener
 from core.log.rolling import RollingPolicy
@@ -66,7 +66,7 @@ class LogWriter:
         self.confirmed_txid = last_txid
         """Txid of the last confirmed record."""
         config = context.config
-        self.rolling = RollingPolicy(config.segment_bytes, config.segment_ms)
+        self.rolling = RollingPolicy(config.segment_bytes, config.segment_minutes * 60_000)
         """May be replaced at any time; holds from the next entry on."""
         self._home = home
         self._chain = chain
@@ -75,7 +75,7 @@ class LogWriter:
         self._clock = context.clock
         self._metrics = context.metrics
         self._loop = asyncio.get_running_loop()
-        self._is_immediate = config.transmit_policy is TransmitPolicy.IMMEDIATE
+        self._is_immediate = config.transmit_policy in (None, TransmitMode.IMMEDIATE)
         self._waiting: deque[RecordParts] = deque()
         self._waiting_bytes = 0
         self._is_blocked = False
@@ -198,7 +198,7 @@ class LogWriter:
             return
         config = self._config
         is_full = (
-            config.transmit_policy is TransmitPolicy.BUFFERED
+            config.transmit_policy is TransmitMode.BUFFERED
             and self._waiting_bytes >= config.transmit_buffer_bytes
         )
         if is_full:
@@ -281,7 +281,7 @@ class LogWriter:
             self._transmit()
         if segment.is_confirmed:
             chain.on_all_confirmed()
-            if not segment.last_is_control:
+            if not segment.is_published:
                 self._plan_control()
         self._home.on_tail_moved()
 
@@ -298,7 +298,7 @@ class LogWriter:
         segment = self._chain.writable
         if segment is None or self._error is not None or self._is_closing:
             return  # a closed ledger's end is for everybody to see
-        if not segment.is_confirmed or segment.last_is_control:
+        if not segment.is_confirmed or segment.is_published:
             return  # a later entry carries the news, or did; its confirmation plans anew
         left = self._quiet_since + self._config.control_flush_ms / 1000 - self._loop.time()
         if left > 0.001:

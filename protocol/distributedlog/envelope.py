@@ -57,9 +57,7 @@ def pack_envelope(records: Sequence[LogRecord], codec: int = EnvelopeCodec.NONE)
     return [_ENVELOPE.pack(_VERSION, codec, size, len(stored)), stored]
 
 
-def pack_user_records(
-    records: Sequence[RecordParts], position: int
-) -> tuple[list[Buffer], int]:
+def pack_user_records(records: Sequence[RecordParts], position: int) -> tuple[list[Buffer], int]:
     """Return an entry's payload and the position of its last record or value.
 
     `position`: that of the last one before them in the segment; a record set takes as many as it

@@ -49,7 +49,7 @@ async def until_control(log: Log) -> None:
     assert log.writer is not None
     segment = log.writer._chain.current
     assert segment is not None
-    while not (segment.last_is_control and segment.is_confirmed):
+    while not (segment.is_published and segment.is_confirmed):
         await log.tail_moved(log.tail_version)
 
 

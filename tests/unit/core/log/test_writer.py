@@ -14,7 +14,7 @@ from core.errors import (
     OverCapacity,
     Unavailable,
 )
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX, TransmitPolicy
+from core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX, TransmitMode
 from core.log.log import Log
 from core.log.rolling import RollingPolicy
 from protocol.bookkeeper.messages import AddRequest, Request, StatusCode
@@ -128,10 +128,12 @@ def test_append_is_refused_when_too_much_waits(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
-@pytest.mark.parametrize("policy", [TransmitPolicy.PERIODIC, TransmitPolicy.BUFFERED])
-def test_records_wait_for_the_interval(tmp_path: Path, policy: TransmitPolicy) -> None:
+@pytest.mark.parametrize("policy", [TransmitMode.PERIODIC, TransmitMode.BUFFERED])
+def test_records_wait_for_the_interval(tmp_path: Path, policy: TransmitMode) -> None:
     async def story(world: World) -> None:
-        log = await world.log(transmit_policy=policy, transmit_interval_ms=20)
+        log = await world.log(
+            transmit_policy=policy, transmit_interval_ms=20, transmit_buffer_bytes=1000
+        )
         listener = Listener()
         writer = await log.open_writer(listener)
         await write(writer, 0)  # flush does not wait for the policy
@@ -149,7 +151,7 @@ def test_records_wait_for_the_interval(tmp_path: Path, policy: TransmitPolicy) -
 def test_buffered_records_go_when_enough_wait(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await world.log(
-            transmit_policy=TransmitPolicy.BUFFERED,
+            transmit_policy=TransmitMode.BUFFERED,
             transmit_interval_ms=3_600_000,
             transmit_buffer_bytes=30,
         )
@@ -213,8 +215,9 @@ def test_a_full_segment_is_followed_by_another_while_records_flow(tmp_path: Path
 
 def test_an_old_segment_is_followed_by_another(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        log = await world.log(segment_ms=1000)
+        log = await world.log()
         writer = await log.open_writer(Listener())
+        writer.rolling = RollingPolicy(0, 1000)
         await write(writer, 0)
         world.clock.advance_ms(999)
         await write(writer, 1)
