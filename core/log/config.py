@@ -26,28 +26,32 @@ ENTRY_RECORDS_BYTES_MAX: Final = MAX_LOGRECORDSET_SIZE - ENVELOPE_SIZE
 
 
 _NOT_NEGATIVE: Final = (
-    "segment_bytes",
-    "segment_minutes",
-    "rolls_per_minute",
-    "transmit_buffer_bytes",
+    "add_quorum_timeout_ms",
+    "cold_retention_hours",
     "control_flush_ms",
+    "delete_delay_ms",
     "immediate_flush_delay_ms",
     "keep_alive_ms",
+    "retention_hours",
+    "rolls_per_minute",
+    "segment_bytes",
+    "segment_minutes",
+    "transmit_buffer_bytes",
 )
 
 _POSITIVE: Final = (
-    "unacked_entries_max",
-    "unacked_bytes_max",
-    "read_ahead_entries",
-    "read_ahead_bytes",
-    "first_lssn",
     "allocator_pool_size",
-    "transmit_interval_ms",
+    "first_lssn",
     "lac_poll_ms",
-    "read_cache_bytes",
-    "reader_idle_warn_ms",
-    "reader_idle_error_ms",
     "lock_reacquire_timeout_s",
+    "read_ahead_bytes",
+    "read_ahead_entries",
+    "read_cache_bytes",
+    "reader_idle_error_ms",
+    "reader_idle_warn_ms",
+    "transmit_interval_ms",
+    "unacked_bytes_max",
+    "unacked_entries_max",
 )
 
 
@@ -319,27 +323,28 @@ class LogConfig:
     )
 
     def __post_init__(self) -> None:
+        for least, names in ((0, _NOT_NEGATIVE), (1, _POSITIVE)):
+            for name in names:
+                if getattr(self, name) < least:
+                    key = self.__dataclass_fields__[name].metadata["key"]
+                    raise ValueError(f"{key} must be at least {least}")
+        self._check_writer()
+        self._check_places()
+
+    def _check_writer(self) -> None:
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ValueError("bkcEnsembleSize >= bkcWriteQuorumSize >= bkcAckQuorumSize >= 1")
         if not 1 <= self.record_bytes_max <= RECORD_BYTES_MAX:
             raise ValueError(f"log.record.bytes.max must be 1..{RECORD_BYTES_MAX}")
-        if self.add_quorum_timeout_ms < 0:
-            raise ValueError("log.add.entry.quorum.timeout.ms must be at least 0")
-        if min(self.retention_hours, self.delete_delay_ms, self.cold_retention_hours) < 0:
-            raise ValueError("retention and log.segment.delete.delay.ms must be at least 0")
-        for name in _POSITIVE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
+        if self.waiting_bytes_max < self.record_bytes_max:
+            raise ValueError("log.waiting.bytes.max must hold one record of log.record.bytes.max")
+        if self.transmit_policy is TransmitMode.BUFFERED and not self.transmit_buffer_bytes:
+            raise ValueError("log.transmit.policy=buffered needs writerOutputBufferSize above 0")
+
+    def _check_places(self) -> None:
         if not 0 <= self.region_id <= REGION_ID_MAX:
             raise ValueError(f"log.region.id must be 0..{REGION_ID_MAX}")
         if self.uses_allocator_pool and "/" in (self.allocator_pool_name or "/"):
             raise ValueError("enableLedgerAllocatorPool needs ledgerAllocatorPoolName, without '/'")
         if not self.allocator_pool_path.startswith(".") or "/" in self.allocator_pool_path:
             raise ValueError("ledgerAllocatorPoolPath must begin with '.' and have no '/'")
-        if self.transmit_policy is TransmitMode.BUFFERED and self.transmit_buffer_bytes < 1:
-            raise ValueError("log.transmit.policy=buffered needs writerOutputBufferSize above 0")
-        for name in _NOT_NEGATIVE:
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0")
-        if self.waiting_bytes_max < self.record_bytes_max:
-            raise ValueError("log.waiting.bytes.max must hold one record of log.record.bytes.max")

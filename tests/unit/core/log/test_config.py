@@ -1,6 +1,6 @@
 import pytest
 
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX, LogConfig
+from core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX, LogConfig, TransmitMode
 from core.runtime.config import load, settings_of
 from protocol.bookkeeper.digest import Digest, DigestType
 from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
@@ -32,6 +32,10 @@ def test_settings_load() -> None:
         {"unacked_entries_max": 0},
         {"read_ahead_bytes": 0},
         {"waiting_bytes_max": 10},
+        {"transmit_policy": TransmitMode.BUFFERED},
+        {"transmit_buffer_bytes": -1},
+        {"keep_alive_ms": -1},
+        {"segment_minutes": -1},
     ],
 )
 def test_impossible_settings(changes: dict[str, int]) -> None:
