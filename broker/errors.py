@@ -17,6 +17,7 @@ _TABLE: dict[type[CoreError], ErrorCode] = {
     core_errors.OwnershipAcquireFailed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     core_errors.NotEnoughBookies: ErrorCode.NOT_ENOUGH_REPLICAS,
     core_errors.AddEntryQuorumTimeout: ErrorCode.NOT_ENOUGH_REPLICAS,
+    core_errors.InvalidQuorums: ErrorCode.INVALID_REPLICATION_FACTOR,
     core_errors.BookieUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.EntryNotFound: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.LedgerNotFound: ErrorCode.KAFKA_STORAGE_ERROR,
@@ -44,6 +45,10 @@ _TABLE: dict[type[CoreError], ErrorCode] = {
     core_errors.NotEmpty: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.Unavailable: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     core_errors.ReadCancelled: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    core_errors.ColdStorageDisabled: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.ColdStorageUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.ColdObjectNotFound: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.ColdObjectCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.NotYetImplemented: ErrorCode.KAFKA_STORAGE_ERROR,
 }
 

@@ -7,6 +7,7 @@
         OwnershipAcquireFailed  and this is who
       NotEnoughBookies      no ensemble can be formed, or too many of it failed
         AddEntryQuorumTimeout  too few of it answered an add in the time that the caller set
+      InvalidQuorums        these quorums can never keep what placement promises
       BookieUnavailable     one bookie did not answer; another replica may
       EntryNotFound         the ledger is known, the entry is not there
       LedgerNotFound        no such ledger
@@ -26,11 +27,15 @@
       IdleReader            a reader heard nothing for longer than it was told to accept
       CorruptData           bytes on disk or in metadata do not verify
         InvalidEnvelopedEntry  an entry whose digest is right holds no records
+        ColdObjectCorrupt   an object in cold storage does not verify
         DLIllegalState      what a log holds contradicts itself
       MetadataConflict      a versioned update lost its race: read again
         NoNode, NodeExists, BadVersion, NotEmpty
       Unavailable           closed or not yet ready
+        ColdStorageUnavailable  cold storage does not answer
         ReadCancelled       the reader was closed while it was read from
+      ColdObjectNotFound    the metadata names an object that is not in cold storage
+      ColdStorageDisabled   something is in cold storage, and nobody said where that is
       NotYetImplemented     DistributedLog has it, Tailrace does not
 
 `broker.errors` maps each of them to Kafka's code; a test walks the tree.
@@ -73,6 +78,10 @@ class NotEnoughBookies(CoreError):
 
 class AddEntryQuorumTimeout(NotEnoughBookies):
     """An ack quorum did not answer an add in time; the add may still take effect."""
+
+
+class InvalidQuorums(CoreError):
+    """These quorums can never keep what placement promises; nothing was made."""
 
 
 class BookieUnavailable(CoreError):
@@ -206,3 +215,19 @@ class NotYetImplemented(CoreError):
     """Something that DistributedLog has and Tailrace does not; nothing was done."""
 
     code = 501
+
+
+class ColdStorageDisabled(CoreError):
+    """Something is in cold storage, and this process was not told where that is."""
+
+
+class ColdStorageUnavailable(Unavailable):
+    """Cold storage does not answer, or refuses what was asked of it."""
+
+
+class ColdObjectNotFound(CoreError):
+    """An object that the metadata names is not in cold storage."""
+
+
+class ColdObjectCorrupt(CorruptData):
+    """An object in cold storage does not verify."""

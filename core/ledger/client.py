@@ -13,10 +13,12 @@ from core.ledger.adv_writer import AdvLedgerWriter
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.config import LedgerClientConfig, LedgerConfig
 from core.ledger.context import LedgerContext
+from core.ledger.durability import with_promise
 from core.ledger.ensembles import Ensembles
 from core.ledger.ledger_creation import LedgerCreator
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
 from core.ledger.metrics import LedgerMetrics
+from core.ledger.placement_policy import Quorums
 from core.ledger.reader import LedgerReader
 from core.ledger.recover import recover_ledger
 from core.ledger.replicas import Replicas
@@ -62,13 +64,17 @@ class LedgerClient:
         self._replicas = Replicas(bookies, self._config.read, ensembles)
         self._creator = LedgerCreator(store, self._paths)
 
+    def check(self, config: LedgerConfig) -> None:
+        """Refuse quorums with which no ledger could ever be made. Errors: InvalidQuorums."""
+        self._context.ensembles.check(_quorums(config), config.regions_min)
+
     async def create_ledger(
         self, config: LedgerConfig, listener: LedgerListener, *, ledger_id: LedgerId | None = None
     ) -> LedgerWriter:
         """Make a new ledger and return its writer; `ledger_id`: the caller's choice.
 
-        Errors: NotEnoughBookies; LedgerExists when the caller chose the id; Unavailable when the
-        metadata store is. Cost: two metadata commits, one with a chosen id.
+        Errors: InvalidQuorums; NotEnoughBookies; LedgerExists when the caller chose the id;
+        Unavailable when the metadata store is. Cost: two metadata commits, one with a chosen id.
         Cancel: a ledger without entries may stay behind; nobody will ever write to it.
         """
         stored = await self._create(config, ledger_id)
@@ -149,7 +155,8 @@ class LedgerClient:
             )
 
     async def _create(self, config: LedgerConfig, ledger_id: LedgerId | None) -> StoredLedger:
-        ensemble = await self._choose(config)
+        promise = self._context.ensembles.promise(config.regions_min)
+        ensemble = await self._choose(config, promise)
         metadata = LedgerMetadata(
             ensemble_size=len(ensemble),
             write_quorum=config.write_quorum,
@@ -157,16 +164,20 @@ class LedgerClient:
             fragments=(Fragment(0, ensemble),),
             digest=config.digest,
             password=config.password,
-            custom=config.custom,
+            custom=with_promise(config.custom, promise),
             ctoken=self._rng.getrandbits(63),
         )
         stored = await self._creator.create(metadata, ledger_id)
         logger.debug("ledger_created ledger=%d", stored.ledger_id)
         return stored
 
-    async def _choose(self, config: LedgerConfig) -> tuple[BookieId, ...]:
+    async def _choose(self, config: LedgerConfig, promise: int) -> tuple[BookieId, ...]:
         ensembles = self._context.ensembles
         choose = ensembles.new_ensemble
         if config.opportunistic_striping:
             choose = ensembles.new_ensemble_up_to
-        return await choose(config.ensemble_size, config.write_quorum, config.ack_quorum)
+        return await choose(_quorums(config), promise)
+
+
+def _quorums(config: LedgerConfig) -> Quorums:
+    return Quorums(config.ensemble_size, config.write_quorum, config.ack_quorum)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.ledger.durability import durability_problem
 from core.ledger.placement_config import PlacementConfig, QuarantineConfig
 from core.runtime.config import setting
 from protocol.bookkeeper.digest import DigestType
@@ -42,11 +43,18 @@ class LedgerConfig:
     """Fail the ledger when an add waits for its ack quorum between one and one and a half times so
     long; 0: wait for the bookies' own time-outs. BookKeeper: addEntryQuorumTimeoutSec."""
 
+    regions_min: int | None = None
+    """Regions that hold every acknowledged entry (0, 1: no promise); None: the client's
+    reppMinimumRegionsForDurability. DistributedLog: minRegionsForDurability."""
+
     def __post_init__(self) -> None:
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ValueError(
                 f"quorums E={self.ensemble_size} Qw={self.write_quorum} Qa={self.ack_quorum}"
             )
+        problem = durability_problem(self.write_quorum, self.ack_quorum, self.regions_min or 0)
+        if problem is not None:
+            raise ValueError(problem)
         if self.unconfirmed_entries_max < 1 or self.unconfirmed_bytes_max < 1:
             raise ValueError("a ledger needs room for one unconfirmed entry")
         if min(

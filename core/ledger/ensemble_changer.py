@@ -22,6 +22,7 @@ from core.ledger.ensemble_change import FailedBookies
 from core.ledger.ensembles import Ensembles
 from core.ledger.metadata_update import UNAVAILABLE_PAUSES_S
 from core.ledger.metrics import LedgerMetrics
+from core.ledger.placement_policy import Quorums
 from core.runtime.tasks import Tasks
 from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import BookieId, EntryId
@@ -63,6 +64,8 @@ class ChangePolicy(NamedTuple):
     forbidden: bool = False
     """The first failure ends the ledger: with deferred sync a bookie that is left takes entries
     with it that it answered and never synced."""
+    regions_min: int | None = None
+    """What the ledger was promised when it was made, see `durability`; None: not known."""
 
 
 class EnsembleChanger:
@@ -172,12 +175,13 @@ class EnsembleChanger:
     ) -> tuple[BookieId, ...] | None:
         """Return the next ensemble; None: the ledger goes on with the present one."""
         schedule = self._adder.schedule
+        quorums = Quorums(len(before), schedule.write_quorum, schedule.ack_quorum)
         error: Exception = Unavailable("nobody was asked")
         for pause_s in UNAVAILABLE_PAUSES_S:
             try:
                 async with asyncio.timeout(CHOICE_S):
                     return await self._ensembles.replace(
-                        before, places, schedule.write_quorum, schedule.ack_quorum
+                        before, places, quorums, self._policy.regions_min
                     )
             except NotEnoughBookies as none:
                 error = none

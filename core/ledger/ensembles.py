@@ -7,20 +7,24 @@ what they did wrong lately, and chance. One object per client, told of failures 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace as with_fields
 from functools import partial
 from random import Random
 from typing import TypeAlias
 
-from core.errors import NotEnoughBookies
+from core.errors import InvalidQuorums, NotEnoughBookies
 from core.ledger.arrangement import Candidate, Member
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.disk_weights import capped_weights, weighted_order
 from core.ledger.network_topology import NetworkTopology
 from core.ledger.outcomes import BLAMELESS, UNREACHED
-from core.ledger.placement_config import PlacementConfig, QuarantineConfig
-from core.ledger.placement_policy import Quorums, choose, replace
+from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
+from core.ledger.placement_policy import PlacementPolicy, Quorums, choose, replace
 from core.ledger.quarantine import AVOIDED, QUARANTINED, Quarantine
+from core.ledger.region_aware import RegionAware
+from core.ledger.watched_node import WatchedNode
 from core.metadata.network_location import NetworkLocation
+from core.metadata.region_rules import NO_RULES, parse_region_rules
 from core.metadata.store import MetadataStore
 from protocol.bookkeeper.messages import (
     BookieInfo,
@@ -33,7 +37,8 @@ from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 
-AckRule: TypeAlias = Callable[[Collection[BookieId]], bool]
+Bookies: TypeAlias = Collection[BookieId]
+AckRule: TypeAlias = Callable[[Bookies], bool]
 """Tells whether an entry that these bookies acknowledged is in enough fault domains."""
 
 
@@ -65,67 +70,99 @@ class Ensembles:
             errors_max=health.errors_max if health.enabled else 0,
             quarantine_s=health.quarantine_s,
         )
-        self._policy = self._placement.make_policy()
         self._topology = NetworkTopology(
             self._placement.table(), bookies.location, store, self._placement.rack_mapping_path
+        )
+        self._rules = WatchedNode(
+            store, self._placement.region_rules_path, parse_region_rules, NO_RULES
         )
         self._free_bytes: dict[BookieId, int] = {}
         self._next_disk_check_s = float("-inf")
 
-    async def new_ensemble(
-        self, size: int, write_quorum: int, ack_quorum: int, *, exclude: Collection[BookieId] = ()
-    ) -> tuple[BookieId, ...]:
-        """Return `size` different bookies in their striping order, none of `exclude`.
+    def promise(self, regions_min: int | None) -> int:
+        """Return how many regions hold every entry of a ledger that asks for so many.
 
-        Errors: NotEnoughBookies says how many there are and why others are left out.
-        Cost: nothing once the lists of bookies and racks are known.
+        None asks for what this client is configured to; 0: there is no promise.
         """
-        quorums = Quorums(size, write_quorum, ack_quorum)
-        problem = self._policy.problem(quorums)
-        if problem is not None:
-            raise NotEnoughBookies(f"{self._placement.policy.value}: {problem}")
+        if regions_min is not None:
+            return regions_min
+        is_regional = self._placement.policy is PolicyName.REGION_AWARE
+        return self._placement.promise if is_regional else 0
+
+    def check(self, quorums: Quorums, regions_min: int | None) -> None:
+        """Refuse quorums for which no bookies could ever do. Errors: InvalidQuorums."""
+        self._check(self._policy(regions_min), quorums)
+
+    async def new_ensemble(
+        self,
+        quorums: Quorums,
+        regions_min: int | None = None,
+        *,
+        exclude: Bookies = (),
+    ) -> tuple[BookieId, ...]:
+        """Return different bookies in their striping order, none of `exclude`.
+
+        `regions_min`: as `promise` takes it; above 1 it makes the placement region-aware.
+        Errors: InvalidQuorums; NotEnoughBookies says how many there are and why others are left
+        out. Cost: nothing once the lists of bookies and racks are known.
+        """
         available = await self._available()
-        found = choose(self._policy, self._candidates(available, exclude), quorums)
+        policy = self._policy(regions_min)
+        self._check(policy, quorums)
+        found = choose(policy, self._candidates(policy, available, exclude), quorums)
         if found is None:
-            raise NotEnoughBookies(f"{size} bookies are needed{self._why(available, exclude)}")
+            why = self._why(policy, available, exclude)
+            raise NotEnoughBookies(f"{quorums.size} bookies are needed{why}")
         return found
 
     async def new_ensemble_up_to(
-        self, size: int, write_quorum: int, ack_quorum: int, *, exclude: Collection[BookieId] = ()
+        self,
+        quorums: Quorums,
+        regions_min: int | None = None,
+        *,
+        exclude: Bookies = (),
     ) -> tuple[BookieId, ...]:
-        """Return the largest ensemble of `size` down to Qw bookies (opportunisticStriping).
+        """Return the largest ensemble of E down to Qw bookies (opportunisticStriping).
 
-        Errors: NotEnoughBookies when not even a write quorum can be placed.
+        Errors: as `new_ensemble`, when not even a write quorum can be placed.
         """
-        for smaller in range(size, write_quorum, -1):
+        for size in range(quorums.size, quorums.write, -1):
+            smaller = quorums._replace(size=size)
             try:
-                return await self.new_ensemble(smaller, write_quorum, ack_quorum, exclude=exclude)
+                return await self.new_ensemble(smaller, regions_min, exclude=exclude)
             except NotEnoughBookies as error:
-                logger.info("ensemble_shrinks size=%d %s", smaller, error)
-        return await self.new_ensemble(write_quorum, write_quorum, ack_quorum, exclude=exclude)
+                logger.info("ensemble_shrinks size=%d %s", size, error)
+        smallest = quorums._replace(size=quorums.write)
+        return await self.new_ensemble(smallest, regions_min, exclude=exclude)
 
     async def replace(
         self,
         ensemble: tuple[BookieId, ...],
         failed: Mapping[int, BookieId],
-        write_quorum: int,
-        ack_quorum: int,
+        quorums: Quorums,
+        promised: int | None = None,
     ) -> tuple[BookieId, ...]:
         """Return the ensemble with as many of the failed places as possible given to others.
 
         Shape: `failed` maps places (indices of `ensemble`) to the bookies that failed there. No
         place is given to a member of the ensemble, failed or not.
+        `promised`: the regions that the ledger was promised when it was made, which are kept unless
+        reppEnableDurabilityEnforcementInReplace is off. None: nobody knows (BookKeeper does not
+        say); then this client's own number is kept if there is a way.
         Errors: NotEnoughBookies when not one place could be given.
         """
-        quorums = Quorums(len(ensemble), write_quorum, ack_quorum)
         available = await self._available()
+        policy = self._policy(promised)
+        if isinstance(policy, RegionAware):
+            is_hard = promised is not None and self._placement.enforce_in_replace
+            policy = with_fields(policy, is_hard=is_hard)
         gone = {*ensemble, *failed.values()}
-        candidates = self._candidates(available, gone)
+        candidates = self._candidates(policy, available, gone)
         members = [Member(bookie, self.location(bookie)) for bookie in ensemble]
-        found = replace(self._policy, candidates, quorums, members, sorted(failed))
+        found = replace(policy, candidates, quorums, members, sorted(failed))
         if found is None:
             wanted = f"{len(failed)} of {len(ensemble)} bookies are to be replaced"
-            raise NotEnoughBookies(wanted + self._why(available, gone))
+            raise NotEnoughBookies(wanted + self._why(policy, available, gone))
         return found
 
     def report_failure(self, bookie: BookieId, status: StatusCode | None = None) -> None:
@@ -150,7 +187,7 @@ class Ensembles:
         """Where this process stands, if the configuration says so."""
         return self._placement.own()
 
-    def ack_rule(self, write_quorum: int) -> AckRule | None:
+    def ack_rule(self, write_quorum: int, regions_min: int | None = None) -> AckRule | None:
         """Return what acknowledgements need beside their number; None: nothing more.
 
         For who counts acknowledgements (enforceMinNumFaultDomainsForWrite). A ledger whose
@@ -158,7 +195,7 @@ class Ensembles:
         """
         if not self._placement.enforce_fault_domains:
             return None
-        policy, locate = self._policy, self._topology.location
+        policy, locate = self._policy(regions_min), self._topology.location
         return lambda acked: policy.acks_suffice([locate(b) for b in acked], write_quorum)
 
     # -- inside ---
@@ -166,15 +203,25 @@ class Ensembles:
     async def _available(self) -> list[BookieId]:
         available = await self._bookies.available()
         await self._topology.refresh()
+        await self._rules.refresh()
         return available
 
+    def _policy(self, regions_min: int | None) -> PlacementPolicy:
+        return self._placement.make_policy(self._rules.value, regions_min)
+
+    def _check(self, policy: PlacementPolicy, quorums: Quorums) -> None:
+        problem = policy.problem(quorums)
+        if problem is not None:
+            raise InvalidQuorums(f"{type(policy).__name__} placement: {problem}")
+
     def _candidates(
-        self, available: Collection[BookieId], exclude: Collection[BookieId]
+        self,
+        policy: PlacementPolicy,
+        available: Collection[BookieId],
+        exclude: Collection[BookieId],
     ) -> list[Candidate]:
         now_s = asyncio.get_running_loop().time()
-        pool = sorted(
-            b for b in available if b not in exclude and self._policy.admits(self.location(b))
-        )
+        pool = sorted(b for b in available if b not in exclude and policy.admits(self.location(b)))
         if self._placement.weighted:
             self._ask_for_free_disk(available, now_s)
         weights = capped_weights(pool, self._free_bytes, self._placement.weight_multiple_max)
@@ -183,16 +230,21 @@ class Ensembles:
             Candidate(Member(b, self.location(b)), self._quarantine.rank(b, now_s)) for b in order
         ]
 
-    def _why(self, available: Collection[BookieId], exclude: Collection[BookieId]) -> str:
+    def _why(
+        self,
+        policy: PlacementPolicy,
+        available: Collection[BookieId],
+        exclude: Collection[BookieId],
+    ) -> str:
         """Return what is there and what is left out, for the operator."""
         now_s = asyncio.get_running_loop().time()
         excluded = sorted(b for b in available if b in exclude)
         free = sorted(b for b in available if b not in exclude)
-        refused = [b for b in free if not self._policy.admits(self.location(b))]
+        refused = [b for b in free if not policy.admits(self.location(b))]
         parts = [f"; writable: {len(available)}"]
         for what, bookies in (
             ("in use or excluded", excluded),
-            (f"refused by {self._placement.policy.value}", refused),
+            (f"refused by {type(policy).__name__}", refused),
             ("quarantined", [b for b in free if self._rank(b, now_s) == QUARANTINED]),
             ("failed lately", [b for b in free if self._rank(b, now_s) == AVOIDED]),
         ):

@@ -7,14 +7,15 @@ from core.ledger.placement_policy import (
     Default,
     PlacementPolicy,
     RackAware,
-    RegionAware,
     ZoneAware,
 )
+from core.ledger.region_aware import RegionAware
 from core.metadata.network_location import (
     NetworkLocation,
     parse_location,
     parse_table,
 )
+from core.metadata.region_rules import NO_RULES, RegionRules
 from core.runtime.config import setting
 from protocol.ids import BookieId
 
@@ -63,10 +64,22 @@ class PlacementConfig:
     regions: tuple[str, ...] = setting(
         "reppRegionsToWrite", (), "Regions that may be written; empty: all. BookKeeper: with ;"
     )
-    regions_min: int = setting(
+    regions_min: int | None = setting(
         "reppMinimumRegionsForDurability",
-        0,
-        "Regions that hold every acknowledged entry, without exception; 0 or 1: no promise",
+        None,
+        "Regions that hold every acknowledged entry, unless a ledger asks for another number; 0 or"
+        " 1: no promise. Default: 2 with reppRegionsToWrite, else 0",
+    )
+    enforce_in_replace: bool = setting(
+        "reppEnableDurabilityEnforcementInReplace",
+        True,
+        "Replace no bookie rather than break that promise; if false, writing goes first",
+    )
+    region_rules_path: str = setting(
+        "reppRegionRulesPath",
+        "/tailrace/regions",
+        "Metadata node with the regions that are open or closed to new copies at this time; empty:"
+        " not read",
     )
     zones_min: int = setting("minNumZonesPerWriteQuorum", 2, "Zones that each write quorum spans")
     zones_desired: int = setting(
@@ -104,8 +117,15 @@ class PlacementConfig:
             raise ValueError("racks, weights and intervals must be at least 1")
         if not 1 <= self.zones_min <= self.zones_desired:
             raise ValueError("1 <= minNumZonesPerWriteQuorum <= desiredNumZonesPerWriteQuorum")
-        if self.regions and len(self.regions) < self.regions_min:
+        if self.regions and len(self.regions) < self.promise:
             raise ValueError("reppRegionsToWrite has fewer than reppMinimumRegionsForDurability")
+
+    @property
+    def promise(self) -> int:
+        """Regions that hold every acknowledged entry of a ledger that asks for no number."""
+        if self.regions_min is None:
+            return 2 if self.regions else 0
+        return self.regions_min
 
     def own(self) -> NetworkLocation | None:
         """Return where this process stands, if anybody said so."""
@@ -115,12 +135,16 @@ class PlacementConfig:
         """Return where bookies stand as far as the configuration says."""
         return parse_table(self.locations)
 
-    def make_policy(self) -> PlacementPolicy:
-        """Return the policy that is asked for."""
+    def make_policy(
+        self, rules: RegionRules = NO_RULES, promise: int | None = None
+    ) -> PlacementPolicy:
+        """Return the policy that is asked for, or the one that can keep a ledger's own promise."""
+        if self.policy is PolicyName.REGION_AWARE or (promise or 0) > 1:
+            regions_min = self.promise if promise is None else promise
+            regions = self.regions if rules.to_write is None else rules.to_write
+            return RegionAware(regions_min, regions, self.own(), rules.disallowed)
         if self.policy is PolicyName.RACK_AWARE:
             return RackAware(self.racks_min, self.enforce_racks, self.own())
-        if self.policy is PolicyName.REGION_AWARE:
-            return RegionAware(self.regions_min, self.regions, self.own())
         if self.policy is PolicyName.ZONE_AWARE:
             return ZoneAware(self.zones_min, self.zones_desired, self.strict_zones)
         return Default()

@@ -1,4 +1,4 @@
-"""Which bookies a ledger gets and who replaces a failed one: four policies over one search.
+"""Which bookies a ledger gets and who replaces a failed one: policies over one search.
 
     policy     who may be taken, the rules of a write set (strictest first), who is preferred
     choose     a whole ensemble
@@ -18,7 +18,6 @@ from core.ledger.arrangement import Candidate, Member, Places, Prefer, Rule, arr
 from core.ledger.placement_rules import (
     Anywhere,
     RacksPerWriteQuorum,
-    RegionsForDurability,
     ZonesPerWriteQuorum,
 )
 from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
@@ -51,6 +50,9 @@ class PlacementPolicy(Protocol):
     def preference(self, place: int, location: NetworkLocation, places: Places) -> tuple[int, ...]:
         """Return how badly a location suits a place of a new ensemble: smaller is better."""
 
+    def farness(self, location: NetworkLocation, lost: NetworkLocation) -> tuple[int, ...]:
+        """Return how badly a location takes the place of a lost one: smaller is better."""
+
     def acks_suffice(self, locations: Sequence[NetworkLocation], write_quorum: int) -> bool:
         """Tell whether an entry at these locations is spread enough to be confirmed."""
 
@@ -74,6 +76,10 @@ class Default:
     def preference(self, place: int, location: NetworkLocation, places: Places) -> tuple[int, ...]:
         """Prefer nothing."""
         return ()
+
+    def farness(self, location: NetworkLocation, lost: NetworkLocation) -> tuple[int, ...]:
+        """Prefer the rack that lost a member."""
+        return (location.rack != lost.rack,)
 
     def acks_suffice(self, locations: Sequence[NetworkLocation], write_quorum: int) -> bool:
         """Any will do."""
@@ -111,65 +117,13 @@ class RackAware:
             return (location.rack != self.own.rack, location.region != self.own.region)
         return (sum(m is not None and m.location.rack == location.rack for m in places),)
 
+    def farness(self, location: NetworkLocation, lost: NetworkLocation) -> tuple[int, ...]:
+        """Prefer the rack that lost a member."""
+        return (location.rack != lost.rack,)
+
     def acks_suffice(self, locations: Sequence[NetworkLocation], write_quorum: int) -> bool:
         """Tell whether `racks_min` racks answered, or as many as a write quorum has."""
         return len({at.rack for at in locations}) >= min(write_quorum, self.racks_min)
-
-
-@dataclass(frozen=True, slots=True)
-class RegionAware:
-    """Spread evenly over regions, and inside each over racks.
-
-    With `regions_min` above 1 no ack quorum fits into fewer regions; without exception.
-    """
-
-    regions_min: int = 0
-    regions: tuple[str, ...] = ()
-    """The regions that may be written; empty: all."""
-    own: NetworkLocation | None = None
-    """Where this client stands: ensembles start in its region."""
-
-    def problem(self, quorums: Quorums) -> str | None:
-        """Compare the quorums with `regions_min`, as BookKeeper does when it starts."""
-        wanted = self.regions_min
-        if wanted <= 1:
-            return None
-        if self.regions and len(self.regions) < wanted:
-            return f"{wanted} regions for durability, {len(self.regions)} may be written"
-        if quorums.ack < wanted:
-            return f"an ack quorum of {quorums.ack} cannot span {wanted} regions"
-        if quorums.ack <= quorums.write - quorums.write // wanted:
-            return (
-                f"an ack quorum of {quorums.ack} of {quorums.write} can be had without one of"
-                f" {wanted} regions"
-            )
-        return None
-
-    def admits(self, location: NetworkLocation) -> bool:
-        """Only regions that may be written."""
-        return not self.regions or location.region in self.regions
-
-    def rules(self, quorums: Quorums, locations: Sequence[NetworkLocation]) -> list[Rule]:
-        """Return the invariant, if it is asked for."""
-        if self.regions_min <= 1:
-            return [Anywhere()]
-        there = len({location.region for location in locations})
-        if there < self.regions_min:
-            return []
-        return [RegionsForDurability(self.regions_min, quorums.ack)]
-
-    def preference(self, place: int, location: NetworkLocation, places: Places) -> tuple[int, ...]:
-        """Prefer regions with few members, the own one among equals, then racks with few."""
-        members = [member.location for member in places if member is not None]
-        return (
-            sum(at.region == location.region for at in members),
-            self.own is not None and location.region != self.own.region,
-            sum(at.rack == location.rack for at in members),
-        )
-
-    def acks_suffice(self, locations: Sequence[NetworkLocation], write_quorum: int) -> bool:
-        """Tell whether `regions_min` regions answered."""
-        return len({at.region for at in locations}) >= min(write_quorum, self.regions_min)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +163,10 @@ class ZoneAware:
             sum(at.rack == location.rack for at in members),
         )
 
+    def farness(self, location: NetworkLocation, lost: NetworkLocation) -> tuple[int, ...]:
+        """Prefer the rack that lost a member."""
+        return (location.rack != lost.rack,)
+
     def acks_suffice(self, locations: Sequence[NetworkLocation], write_quorum: int) -> bool:
         """Tell whether `zones_min` zones answered."""
         return len({at.region for at in locations}) >= min(write_quorum, self.zones_min)
@@ -241,7 +199,9 @@ def replace(
     def prefer(place: int, location: NetworkLocation, places: Places) -> tuple[int, ...]:
         lost = ensemble[place].location
         taken = any(m is not None and m.location.rack == location.rack for m in places)
-        return (location.rack != lost.rack, taken, *policy.preference(place, location, places))
+        return (
+            *policy.farness(location, lost), taken, *policy.preference(place, location, places)
+        )  # fmt: skip
 
     for count in range(min(len(pool), len(failed)), 0, -1):
         for given in islice(combinations(failed, count), _SUBSETS_MAX):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from core.metadata.network_location import NetworkLocation
+from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class RacksPerWriteQuorum:
 class RegionsForDurability:
     """No ack quorum fits into fewer than `regions_min` regions.
 
-    So an acknowledged entry is in `regions_min` regions without anybody looking at who answered.
+    So an acknowledged entry is in `regions_min` regions without anybody looking at who answered. A
+    member whose region nobody knows may stand in any: it counts for the fullest ones.
     """
 
     regions_min: int
@@ -54,10 +55,10 @@ class RegionsForDurability:
 
     def allows(self, locations: Sequence[NetworkLocation], open_places: int) -> bool:
         """Tell whether the fullest `regions_min` - 1 regions have too few members for an ack."""
-        counts = Counter(location.region for location in locations).most_common(
-            self.regions_min - 1
-        )
-        return sum(count for _, count in counts) < self.ack_quorum
+        known = [at.region for at in locations if at != DEFAULT_LOCATION]
+        fullest = Counter(known).most_common(self.regions_min - 1)
+        unknown = len(locations) - len(known)
+        return unknown + sum(count for _, count in fullest) < self.ack_quorum
 
     @override
     def __str__(self) -> str:

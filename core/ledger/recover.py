@@ -21,6 +21,7 @@ from core.ledger.add_options import AddOptions
 from core.ledger.adder import EntryAdder
 from core.ledger.bookie_client import ask_all
 from core.ledger.context import LedgerContext
+from core.ledger.durability import promise_of
 from core.ledger.ensemble_change import with_ensemble, with_recovered, without_unwritten
 from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
 from core.ledger.metadata_update import StoredLedger
@@ -156,8 +157,9 @@ class _Recovery:
         the entries, because many ledgers recover at once when a broker starts.
         """
         adder = self._new_adder(lac)
+        policy = ChangePolicy(regions_min=promise_of(self._stored.metadata.custom))
         changer = adder.failures = EnsembleChanger(
-            adder, self._context.ensembles, self._change, ChangePolicy(), self._nodes.metrics
+            adder, self._context.ensembles, self._change, policy, self._nodes.metrics
         )
         try:
             await self._add_again(adder, batch)

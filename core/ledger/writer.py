@@ -23,6 +23,7 @@ from core.ledger.add_options import AddOptions
 from core.ledger.adder import EntryAdder, LedgerListener
 from core.ledger.config import LedgerConfig
 from core.ledger.context import LedgerContext
+from core.ledger.durability import promise_of
 from core.ledger.ensemble_change import with_ensemble, without_unwritten
 from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
 from core.ledger.metadata_update import StoredLedger
@@ -53,7 +54,8 @@ class OpenLedger:
         self._nodes = context.nodes
         self._listener = listener
         deferred_sync = config.deferred_sync
-        ack_rule = context.ensembles.ack_rule(config.write_quorum)
+        promise = promise_of(stored.metadata.custom)
+        ack_rule = context.ensembles.ack_rule(config.write_quorum, promise)
         self._adder = adder = EntryAdder(
             stored,
             context.bookies,
@@ -62,7 +64,7 @@ class OpenLedger:
             AddOptions(deferred_sync=deferred_sync, ack_rule=ack_rule),
         )
         policy = ChangePolicy(
-            config.delay_ensemble_change, config.ensemble_changes_max, deferred_sync
+            config.delay_ensemble_change, config.ensemble_changes_max, deferred_sync, promise
         )
         self._changer = adder.failures = EnsembleChanger(
             adder, context.ensembles, self._commit_change, policy, context.nodes.metrics

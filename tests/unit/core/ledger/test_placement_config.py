@@ -4,8 +4,10 @@ import pytest
 
 from core.ledger.config import LedgerClientConfig, ReadConfig
 from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
-from core.ledger.placement_policy import Default, RackAware, RegionAware, ZoneAware
+from core.ledger.placement_policy import Default, RackAware, ZoneAware
+from core.ledger.region_aware import RegionAware
 from core.metadata.network_location import NetworkLocation
+from core.metadata.region_rules import RegionRules
 from core.runtime.config import Assignment, ConfigError, load
 from protocol.ids import BookieId
 
@@ -49,6 +51,38 @@ def test_each_name_makes_its_policy(policy: PolicyName, expected: object) -> Non
 
 
 @pytest.mark.parametrize(
+    ("settings", "promise"),
+    [
+        ({}, 0),
+        ({"reppRegionsToWrite": "eu,us,asia"}, 2),
+        ({"reppRegionsToWrite": "eu", "reppMinimumRegionsForDurability": "1"}, 1),
+        ({"reppMinimumRegionsForDurability": "3"}, 3),
+    ],
+    ids=str,
+)
+def test_promise_is_two_regions_once_regions_are_listed(
+    settings: dict[str, Any], promise: int
+) -> None:
+    assert loaded(**settings).placement.promise == promise
+
+
+def test_a_ledgers_own_promise_makes_its_placement_region_aware() -> None:
+    config = PlacementConfig(own_location="eu/r1")
+    assert config.make_policy(promise=2) == RegionAware(2, (), RACK)
+    assert config.make_policy(promise=1) == RackAware(2, False, RACK)
+    regional = PlacementConfig(policy=PolicyName.REGION_AWARE, regions=("eu", "us"))
+    assert regional.make_policy(promise=0) == RegionAware(0, ("eu", "us"))
+
+
+def test_rules_of_the_moment_win_over_the_configuration() -> None:
+    config = PlacementConfig(policy=PolicyName.REGION_AWARE, regions=("eu", "us"))
+    rules = RegionRules(to_write=("eu", "us", "asia"), disallowed=frozenset({"us"}))
+    expected = RegionAware(2, ("eu", "us", "asia"), None, frozenset({"us"}))
+    assert config.make_policy(rules) == expected
+    assert config.make_policy(RegionRules(to_write=())) == RegionAware(2)
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         {"bookieNetworkLocations": "b1"},
@@ -56,6 +90,7 @@ def test_each_name_makes_its_policy(policy: PolicyName, expected: object) -> Non
         {"minNumRacksPerWriteQuorum": "0"},
         {"minNumZonesPerWriteQuorum": "4"},
         {"reppRegionsToWrite": "eu", "reppMinimumRegionsForDurability": "2"},
+        {"reppRegionsToWrite": "eu"},
         {"bookieQuarantineRatio": "1.5"},
         {"bookieErrorThresholdPerInterval": "0"},
         {"ensemblePlacementPolicy": "Random"},

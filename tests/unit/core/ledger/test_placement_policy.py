@@ -14,11 +14,11 @@ from core.ledger.placement_policy import (
     PlacementPolicy,
     Quorums,
     RackAware,
-    RegionAware,
     ZoneAware,
     choose,
     replace,
 )
+from core.ledger.region_aware import RegionAware
 from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation, parse_location
 from protocol.ids import BookieId
 
@@ -49,9 +49,12 @@ def racks_of(ensemble: Sequence[Member], quorums: Quorums) -> int:
 
 
 def ack_quorum_hides(ensemble: Sequence[Member], quorums: Quorums, regions_min: int) -> bool:
-    """Whether some ack quorum of some write set has fewer than `regions_min` regions."""
-    return any(
-        len({at.region for at in acked}) < regions_min
+    """Whether some ack quorum of some write set may have fewer than `regions_min` regions.
+
+    Members of unknown regions may all stand in one that has a member already.
+    """
+    return regions_min > 1 and any(
+        len({at.region for at in acked if at != DEFAULT_LOCATION}) < regions_min
         for run in write_sets(ensemble, quorums.write)
         for acked in combinations(run, quorums.ack)
     )
@@ -152,6 +155,7 @@ POLICIES: dict[str, PlacementPolicy] = {
     "racks enforced": RackAware(enforce=True),
     "regions": RegionAware(),
     "two regions": RegionAware(2),
+    "two regions if possible": RegionAware(2, is_hard=False),
     "zones": ZoneAware(strict=False),
 }
 
@@ -253,6 +257,47 @@ def test_example_of_three_regions() -> None:
     assert chosen(RegionAware(2), two_regions, Quorums(15, 15, 8)) is None
     assert chosen(RegionAware(2), two_regions, Quorums(15, 15, 9)) is not None
     assert chosen(RegionAware(2), [*two_regions, *region("z")], Quorums(15, 15, 8)) is not None
+
+
+def test_promise_that_may_be_given_up_is_kept_if_there_is_a_way() -> None:
+    x1, x2, x3, y1 = (
+        Member(BookieId(name), parse_location(f"/{name[0]}/1")) for name in ("x1", "x2", "x3", "y1")
+    )
+    quorums, hard = Quorums(2, 2, 2), RegionAware(2)
+    soft = RegionAware(2, is_hard=False)
+    for policy in (hard, soft):
+        candidates = [Candidate(x3), Candidate(y1)]
+        assert replace(policy, candidates, quorums, [x1, x2], [1]) == (x1.bookie, y1.bookie)
+    assert replace(hard, [Candidate(x3)], quorums, [x1, y1], [1]) is None
+    assert replace(soft, [Candidate(x3)], quorums, [x1, y1], [1]) == (x1.bookie, x3.bookie)
+
+
+def test_replacement_stays_in_the_lost_region_rather_than_in_an_unused_rack() -> None:
+    names = ("x1", "x2", "y1", "y2", "x3", "z1")
+    places = ("/x/1", "/x/2", "/y/1", "/y/2", "/x/2", "/z/1")
+    cluster = [Member(BookieId(n), parse_location(at)) for n, at in zip(names, places, strict=True)]
+    candidates = [Candidate(member) for member in cluster]
+    found = replace(RegionAware(2), candidates, Quorums(4, 4, 3), cluster[:4], [0])
+    assert found is not None
+    assert found[0] == "x3"
+
+
+def test_regions_that_are_closed_take_nothing_new() -> None:
+    policy = RegionAware(2, ("x", "y", "z"), disallowed=frozenset({"y"}))
+    assert [policy.admits(at) for at in RACKS] == [at.region != "y" for at in RACKS]
+    cluster = [Member(BookieId(f"b{i}"), at) for i, at in enumerate(RACKS)]
+    found = chosen(policy, cluster, Quorums(4, 4, 3))
+    assert found is not None
+    assert {member.location.region for member in found} == {"x", "z"}
+    assert chosen(policy, cluster, Quorums(5, 5, 4)) is None
+
+
+def test_unknown_region_promises_nothing() -> None:
+    """It may be any: with one known region beside it an ack quorum may be of one region."""
+    cluster = [Member(BookieId("b0"), RACKS[0]), Member(BookieId("b1"), DEFAULT_LOCATION)]
+    assert chosen(RegionAware(2), cluster, Quorums(2, 2, 2)) is None
+    assert not RegionAware(2).acks_suffice([RACKS[0], DEFAULT_LOCATION], 2)
+    assert chosen(RegionAware(), cluster, Quorums(2, 2, 2)) is not None
 
 
 def test_replacement_comes_from_the_lost_rack_first() -> None:
