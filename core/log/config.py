@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from core.ledger.config import LedgerConfig
+from core.ledger.durability import durability_problem
 from core.runtime.config import setting
 from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.distributedlog.envelope import ENVELOPE_SIZE, EnvelopeCodec
@@ -321,6 +323,12 @@ class LogConfig:
     allocator_pool_size: int = setting(
         "ledgerAllocatorPoolCoreSize", 20, "Allocators of a pool: log segments begun at once"
     )
+    regions_min: int | None = setting(
+        "log.min.regions.for.durability",
+        None,
+        "Regions that hold every acknowledged record, whatever ensemblePlacementPolicy says; 0, 1:"
+        " no promise. Default: the ledger client's reppMinimumRegionsForDurability",
+    )
 
     def __post_init__(self) -> None:
         for least, names in ((0, _NOT_NEGATIVE), (1, _POSITIVE)):
@@ -331,9 +339,24 @@ class LogConfig:
         self._check_writer()
         self._check_places()
 
+    def ledger_config(self) -> LedgerConfig:
+        """Return how the ledgers of a log with these settings are made."""
+        return LedgerConfig(
+            ensemble_size=self.ensemble_size,
+            write_quorum=self.write_quorum,
+            ack_quorum=self.ack_quorum,
+            delay_ensemble_change=self.delay_ensemble_change,
+            opportunistic_striping=self.opportunistic_striping,
+            add_entry_quorum_timeout_ms=self.add_quorum_timeout_ms,
+            regions_min=self.regions_min,
+        )
+
     def _check_writer(self) -> None:
         if not self.ensemble_size >= self.write_quorum >= self.ack_quorum >= 1:
             raise ValueError("bkcEnsembleSize >= bkcWriteQuorumSize >= bkcAckQuorumSize >= 1")
+        problem = durability_problem(self.write_quorum, self.ack_quorum, self.regions_min or 0)
+        if problem is not None:
+            raise ValueError(f"log.min.regions.for.durability: {problem}")
         if not 1 <= self.record_bytes_max <= RECORD_BYTES_MAX:
             raise ValueError(f"log.record.bytes.max must be 1..{RECORD_BYTES_MAX}")
         if self.waiting_bytes_max < self.record_bytes_max:
