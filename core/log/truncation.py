@@ -1,16 +1,31 @@
 """Giving up the oldest part of a log: which segments change, which go.
 
 Truncating marks, purging deletes. Segments in progress are never touched; the last completed one is
-never purged, because the next segment counts on from it.
+never purged, because the next segment counts on from it. Who goes is always a prefix of the list.
 Source: reference DistributedLog 8.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import takewhile
+from typing import Final, NamedTuple
 
 from core.log.segments import SegmentList, last_dlsn, min_active
 from core.metadata.segment_metadata import SegmentMetadata, Truncation
 from protocol.distributedlog.dlsn import DLSN
+from protocol.ids import TxId
+
+_PARTIAL_SINCE: Final = 3
+"""The first version of segment metadata that can name a position inside."""
+
+
+class Expiry(NamedTuple):
+    """When segments expire."""
+
+    age_ms: int
+    """Time since completion; 0: they never expire."""
+    only_truncated: bool = False
+    """Whether only what the application truncated expires (explicitTruncationByApp)."""
 
 
 def plan_truncation(segments: SegmentList, before: DLSN) -> list[SegmentMetadata]:
@@ -22,7 +37,8 @@ def plan_truncation(segments: SegmentList, before: DLSN) -> list[SegmentMetadata
                 changed.append(replace(segment, truncation=Truncation.TRUNCATED))
             continue
         is_active = segment.truncation is not Truncation.TRUNCATED
-        if is_active and min_active(segment) < before:
+        can_say = segment.version >= _PARTIAL_SINCE
+        if is_active and can_say and min_active(segment) < before:
             changed.append(_cut(segment, before))
         break
     return changed
@@ -30,8 +46,30 @@ def plan_truncation(segments: SegmentList, before: DLSN) -> list[SegmentMetadata
 
 def plan_purge(segments: SegmentList, before_lssn: int) -> list[SegmentMetadata]:
     """Return the segments to delete, oldest first: those below `before_lssn` that may go."""
+    return _leading(segments, lambda segment: segment.lssn < before_lssn)
+
+
+def plan_purge_older_than(segments: SegmentList, txid: TxId) -> list[SegmentMetadata]:
+    """Return the segments to delete that hold only records below `txid` (purgeLogsOlderThan)."""
+    return _leading(segments, lambda segment: segment.last_txid < txid)
+
+
+def plan_expired(segments: SegmentList, expiry: Expiry, now_ms: int) -> list[SegmentMetadata]:
+    """Return the segments to delete because they were completed too long ago (logsegment TTL)."""
+
+    def has_expired(segment: SegmentMetadata) -> bool:
+        is_free = segment.truncation is Truncation.TRUNCATED or not expiry.only_truncated
+        return is_free and segment.completion_time_ms < now_ms - expiry.age_ms
+
+    return _leading(segments, has_expired) if expiry.age_ms else []
+
+
+def _leading(
+    segments: SegmentList, goes: Callable[[SegmentMetadata], bool]
+) -> list[SegmentMetadata]:
+    """Return the oldest segments as long as they go; never the last completed one."""
     completed = list(takewhile(lambda s: not s.in_progress, segments))
-    return [segment for segment in completed[:-1] if segment.lssn < before_lssn]
+    return list(takewhile(goes, completed[:-1]))
 
 
 def _cut(segment: SegmentMetadata, before: DLSN) -> SegmentMetadata:

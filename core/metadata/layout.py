@@ -102,10 +102,18 @@ class LogPaths:
         """Parent of the segments; its data is the highest log segment sequence number."""
         self.allocation = f"{self.partition}/allocation"
         self.subscribers = f"{self.partition}/subscribers"
+        self.purged = f"{self.partition}/purged"
+        """Ours: what no segment names any more and is not deleted yet; absent until needed."""
+        self.cold = f"{self.partition}/cold"
+        """Ours: parent of the segments in cold storage, by 18 digits of LSSN; as `purged`."""
 
     def segment(self, name: str) -> str:
         """Return the path of a segment by its node name."""
         return f"{self.segments}/{name}"
+
+    def cold_segment(self, lssn: int) -> str:
+        """Return the path of what is known of a segment in cold storage."""
+        return f"{self.cold}/{lssn:018d}"
 
     def initial_nodes(self) -> list[tuple[str, bytes]]:
         """Return what a new log consists of, parents first: path and data."""

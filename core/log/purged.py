@@ -1,0 +1,131 @@
+"""What no segment names any more, on its way out: ledgers, and objects in cold storage.
+
+A ledger and the list of segments are two things that cannot change together. So the multi that
+ends a segment also notes its ledger below the log's `purged` node, with the time from which it may
+be deleted. Then ledger first, note second: a crash in between leaves a note, and deleting twice is
+harmless.
+
+    segment --multi--> note --delete delay--> ledger deleted --> note deleted
+
+The `purged` node itself is the guard of this side of the metadata: whoever changes which segments
+there are, or how much of them is kept, names the version that it read and raises it. (A segment's
+own node is made anew with each change, as DistributedLog does it: its version tells nothing.)
+Java's library looks at none of these nodes.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from core.errors import CorruptData, NoNode
+from core.metadata.layout import LogPaths
+from core.metadata.store import Create, MetadataStore, Op, SetData
+from protocol.ids import LedgerId
+
+logger = logging.getLogger(__name__)
+
+NEVER_MS: Final = 2**63 - 1
+"""Later than anything is due."""
+
+_LEDGER: Final = "ledger_"
+_COLD: Final = "cold_"
+
+DeleteLedger = Callable[[LedgerId], Awaitable[None]]
+DeleteObjects = Callable[[str], Awaitable[None]]
+
+
+class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing to delete, as JSON in a node: a ledger, or what a prefix names in cold storage."""
+
+    due_ms: int
+    """Not before this time. Unit: ms since the epoch."""
+    ledger_id: int | None = None
+    cold_prefix: str | None = None
+    version: int = 1
+
+
+class PurgedNodes:
+    """The guard and the notes of one log."""
+
+    def __init__(self, store: MetadataStore, paths: LogPaths) -> None:
+        self._store = store
+        self._paths = paths
+
+    async def version(self) -> int | None:
+        """Return the guard's version; None when nothing was ever changed here."""
+        node = await self._store.exists(self._paths.purged)
+        return None if node is None else node.version
+
+    def guard(self, version: int | None) -> Op:
+        """Return the op that makes a multi fail if the guard has another version by then."""
+        if version is None:
+            return Create(self._paths.purged)
+        return SetData(self._paths.purged, b"", version)
+
+    def note_ledger(self, ledger_id: LedgerId, due_ms: int) -> Create:
+        """Return the op that has a ledger deleted."""
+        return self._create(self.ledger_path(ledger_id), Note(due_ms, ledger_id=ledger_id))
+
+    def ledger_path(self, ledger_id: LedgerId) -> str:
+        """Return where a ledger is noted."""
+        return f"{self._paths.purged}/{_LEDGER}{ledger_id}"
+
+    def note_cold(self, lssn: int, prefix: str, due_ms: int) -> Create:
+        """Return the op that has a segment's objects deleted."""
+        path = f"{self._paths.purged}/{_COLD}{lssn:018d}"
+        return self._create(path, Note(due_ms, cold_prefix=prefix))
+
+    async def collect(
+        self, now_ms: int, delete_ledger: DeleteLedger, delete_objects: DeleteObjects | None
+    ) -> int:
+        """Delete what is due; return how much. `delete_objects` None: there is no cold storage.
+
+        Errors: CoreError, with the rest left to the next call. Cost: one read when nothing is
+        noted, one for each note.
+        """
+        collected = 0
+        for path, note in await self._notes():
+            if note.due_ms > now_ms:
+                continue
+            if note.ledger_id is not None:
+                await delete_ledger(LedgerId(note.ledger_id))
+            elif note.cold_prefix is not None:
+                if delete_objects is None:
+                    logger.warning("cold_objects_left prefix=%s", note.cold_prefix)
+                    continue
+                await delete_objects(note.cold_prefix)
+            await self._forget(path)
+            collected += 1
+            logger.info("purged path=%s", path)
+        return collected
+
+    async def _notes(self) -> Sequence[tuple[str, Note]]:
+        try:
+            names = await self._store.children(self._paths.purged)
+        except NoNode:
+            return ()
+        nodes = [(name, await self._store.exists(f"{self._paths.purged}/{name}")) for name in names]
+        return [
+            (f"{self._paths.purged}/{name}", _decode(node.data, name))
+            for name, node in nodes
+            if node is not None
+        ]
+
+    async def _forget(self, path: str) -> None:
+        try:
+            await self._store.delete(path)
+        except NoNode:
+            logger.info("purged_by_another path=%s", path)
+
+    @staticmethod
+    def _create(path: str, note: Note) -> Create:
+        return Create(path, msgspec.json.encode(note))
+
+
+def _decode(data: bytes, name: str) -> Note:
+    try:
+        return msgspec.json.decode(data, type=Note)
+    except msgspec.DecodeError as error:
+        raise CorruptData(f"purged node {name}: {error}") from error
