@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from protocol.distributedlog.dlsn import DLSN, INITIAL
-from tests.interop.bookkeeper.java import JavaClient
+from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.distributedlog.records import SIZE, Seen
 
 
@@ -24,6 +24,18 @@ class JavaLog:
     async def open_writer(self) -> "JavaWriter":
         """Own the log. Errors: JavaError."""
         return JavaWriter(self._peer, (await self.ask("open_writer"))["handle"])
+
+    async def wait_for_ownership(self) -> "JavaWriter":
+        """Own the log with a second attempt if one is needed. Errors: JavaError.
+
+        Java reads the metadata before it waits for the lock, so what it knows may be stale then.
+        """
+        try:
+            return await self.open_writer()
+        except JavaError as error:
+            if error.name not in ("NodeExistsException", "BadVersionException"):
+                raise
+            return await self.open_writer()
 
     async def open_reader(self, dlsn: DLSN = INITIAL) -> "JavaReader":
         """Open a reader that stays. Errors: JavaError."""

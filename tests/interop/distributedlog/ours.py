@@ -6,22 +6,18 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 from core.errors import CoreError
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import BookieClientConfig, LedgerClientConfig
+from core.ledger.config import BookieClientConfig
 from core.log.config import LogConfig
 from core.log.log import Log
 from core.log.namespace import LogNamespace
+from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
 from core.log.reader import LogReader
 from core.log.writer import LogWriter
-from core.metadata.uri import open_store
-from core.runtime.clock import SystemClock
 from protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.interop.distributedlog.records import SIZE, Seen, payload
 
 READ_BYTES: Final = 1 << 20
 SESSION_MS: Final = 10_000
-PATIENT: Final = BookieClientConfig(request_timeout_ms=30_000)
 
 
 class Place(NamedTuple):
@@ -58,28 +54,38 @@ class Listener:
         self.errors.append(error)
         self._moved.set()
 
+    async def moved(self) -> None:
+        """Wait until more is confirmed, or the writer is dead."""
+        self._moved.clear()
+        await self._moved.wait()
+
     async def failed(self) -> CoreError:
         """Wait until the writer is dead."""
         while not self.errors:
-            self._moved.clear()
-            await self._moved.wait()
+            await self.moved()
         return self.errors[0]
 
 
 @asynccontextmanager
+async def our_namespace(
+    uri: str, *, session_timeout_ms: int = SESSION_MS, **settings: Any
+) -> AsyncIterator[OpenNamespace]:
+    """Open a namespace as a process of its own would; `settings` are those of LogConfig."""
+    config = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2, "client_id": "ours"}
+    options = NamespaceOptions(
+        log=LogConfig(**{**config, **settings}),
+        bookies=BookieClientConfig(request_timeout_ms=30_000),
+        session_timeout_ms=session_timeout_ms,
+    )
+    async with open_namespace(uri, options) as opened:
+        yield opened
+
+
+@asynccontextmanager
 async def our_logs(place: Place, **settings: Any) -> AsyncIterator[LogNamespace]:
-    """A namespace of ours with a session of its own, as a process would have it."""
-    config = LogConfig(**{"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2, **settings})
-    store = await open_store(place.metadata, session_timeout_ms=SESSION_MS)
-    bookies = RegisteredBookies(store, PATIENT, root=place.ledgers)
-    ledgers = LedgerClient(store, bookies, LedgerClientConfig(root=place.ledgers))
-    logs = LogNamespace(store, ledgers, config, SystemClock(), place.path)
-    try:
-        yield logs
-    finally:
-        await logs.close()
-        await bookies.close()
-        await store.close()
+    """Open the namespace of a test."""
+    async with our_namespace(place.uri, **settings) as opened:
+        yield opened.logs
 
 
 async def put(
