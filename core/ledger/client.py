@@ -61,7 +61,7 @@ class LedgerClient:
             store=store,
         )
         self._context = LedgerContext(self._nodes, bookies, ensembles)
-        self._replicas = Replicas(bookies, self._config.read, ensembles)
+        self._replicas = Replicas(bookies, self._config.read, ensembles, self._rng)
         self._creator = LedgerCreator(store, self._paths)
 
     def check(self, config: LedgerConfig) -> None:
@@ -106,6 +106,7 @@ class LedgerClient:
         """
         stored = await self._nodes.read(ledger_id)
         self._check_access(stored, password, digest)
+        await self._replicas.learn_places()
         if recover:
             batch = self._config.recovery_read_batch
             stored = await recover_ledger(stored, self._context, batch)

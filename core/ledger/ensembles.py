@@ -165,6 +165,10 @@ class Ensembles:
             raise NotEnoughBookies(wanted + self._why(policy, available, gone))
         return found
 
+    async def refresh(self) -> None:
+        """Learn which bookies there are and where they stand. Errors: Unavailable, NoNode."""
+        await self._available()
+
     def report_failure(self, bookie: BookieId, status: StatusCode | None = None) -> None:
         """Take note that a bookie failed an add or a read; `status`: how, if that is known.
 

@@ -4,15 +4,21 @@ One object per client, shared by its readers: a replica that is slow for one led
 """
 
 import asyncio
+import logging
+from random import Random
 from typing import Final
 
+from core.errors import CoreError
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.config import ReadConfig
 from core.ledger.ensembles import Ensembles
 from core.ledger.read_decisions import Speculation
-from core.ledger.read_order import Distance, ReadHistory, reorder
+from core.ledger.read_order import ReadHistory, Surroundings, reorder
+from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
 from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import BookieId
+
+logger = logging.getLogger(__name__)
 
 _ORDERS_MAX: Final = 4096
 _ORDER_AGE_S_MAX: Final = 60.0
@@ -27,14 +33,23 @@ class Replicas:
         bookies: BookieRegistry,
         config: ReadConfig | None = None,
         ensembles: Ensembles | None = None,
+        rng: Random | None = None,
     ) -> None:
-        """`ensembles`: knows where bookies stand, and hears of failures."""
+        """`ensembles`: knows where bookies stand, and hears of failures.
+
+        `rng`: chooses among replicas that are equally near; seeded by the system unless given.
+        """
         self._bookies = bookies
         self.client = bookies.client
         self.config = config = config or ReadConfig()
         self._ensembles = ensembles
-        self._own = ensembles.own_location if ensembles is not None else None
-        self._history = ReadHistory(config.failure_history_ms / 1000)
+        own = ensembles.own_location if ensembles is not None else None
+        locate = ensembles.location if ensembles is not None else _unknown
+        draw = (rng or Random()).random
+        self._around = Surroundings(own, locate, bookies.standing, draw)
+        self._history = ReadHistory(
+            config.failure_history_ms / 1000, own.region if own is not None else None
+        )
         self._orders: dict[tuple[BookieId, ...], tuple[BookieId, ...]] = {}
         self._seen = (-1, -1)
         self._expires_s = 0.0
@@ -58,17 +73,25 @@ class Replicas:
         if order is None:
             if not self.config.reorder:
                 return write_set
-            order = reorder(
-                write_set,
-                self._history,
-                self._distance,
-                self._bookies.standing,
-                asyncio.get_running_loop().time(),
-            )
+            now_s = asyncio.get_running_loop().time()
+            order = reorder(write_set, self._history, self._around, now_s)
             if len(self._orders) >= _ORDERS_MAX:
                 self._orders.clear()
             self._orders[write_set] = order
         return order
+
+    async def learn_places(self) -> None:
+        """Learn where bookies stand, if this client knows where it stands itself.
+
+        Errors: none; what cannot be learnt now leaves the orders without it. Cost: nothing while
+        the lists of bookies do not change.
+        """
+        if self._around.own is None or self._ensembles is None:
+            return
+        try:
+            await self._ensembles.refresh()
+        except CoreError as error:
+            logger.warning("places_unknown error=%s", error)
 
     def refresh(self, now_s: float) -> None:
         """Forget orders that are out of date."""
@@ -90,12 +113,10 @@ class Replicas:
 
     def on_latency(self, bookie: BookieId, latency_s: float) -> None:
         """Take note of how long a replica took. Unit: s."""
-        self._history.on_latency(bookie, latency_s, asyncio.get_running_loop().time())
+        region = self._around.locate(bookie).region
+        now_s = asyncio.get_running_loop().time()
+        self._history.on_latency(bookie, latency_s, now_s, region)
 
-    def _distance(self, bookie: BookieId) -> Distance:
-        if self._ensembles is None or self._own is None:
-            return Distance.SAME_RACK
-        there = self._ensembles.location(bookie)
-        if there.region != self._own.region:
-            return Distance.ELSEWHERE
-        return Distance.SAME_RACK if there.rack == self._own.rack else Distance.SAME_REGION
+
+def _unknown(_bookie: BookieId) -> NetworkLocation:
+    return DEFAULT_LOCATION

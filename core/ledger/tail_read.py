@@ -35,7 +35,7 @@ class TailRead:
     ) -> None:
         """`deadline_s`: loop time until which bookies may hold their answers back."""
         order = context.order(entry_id)
-        others = (bookie for bookie in schedule.ensemble if bookie not in order)
+        others = context.replicas.order(tuple(b for b in schedule.ensemble if b not in order))
         self._context = context
         self._deadline_s = deadline_s
         self._poll = LongPoll(schedule, entry_id, (*order, *others))

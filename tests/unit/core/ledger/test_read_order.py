@@ -1,30 +1,47 @@
+from collections import Counter
+from collections.abc import Callable
 from itertools import permutations
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ledger.read_order import BOOKIES_MAX, Distance, ReadHistory, Standing, reorder
+from core.ledger.read_order import BOOKIES_MAX, ReadHistory, Standing, Surroundings, reorder
+from core.metadata.network_location import NetworkLocation, parse_location
 from protocol.ids import BookieId
 
 BOOKIES = tuple(BookieId(f"b{i}") for i in range(5))
 B0, B1, B2, B3, B4 = BOOKIES
 
 
-def near(bookie: BookieId) -> Distance:
-    return Distance.SAME_RACK
+OWN = parse_location("/eu/1")
+
+
+def place(bookie: BookieId) -> NetworkLocation:
+    return OWN
 
 
 def there(bookie: BookieId) -> Standing:
     return Standing.AVAILABLE
 
 
+def blind(standing: Callable[[BookieId], Standing] = there) -> Surroundings:
+    """Of a reader that does not know where it stands."""
+    return Surroundings(None, place, standing, Random(7).random)
+
+
+def around(places: dict[BookieId, str], seed: int = 7) -> Surroundings:
+    where = {bookie: parse_location(path) for bookie, path in places.items()}
+    return Surroundings(OWN, where.__getitem__, there, Random(seed).random)
+
+
 def order(history: ReadHistory, now_s: float, bookies: tuple[BookieId, ...] = BOOKIES) -> str:
-    return " ".join(reorder(bookies, history, near, there, now_s))
+    return " ".join(reorder(bookies, history, blind(), now_s))
 
 
 def test_order_stays_when_nothing_is_known() -> None:
     for bookies in permutations(BOOKIES[:3]):
-        assert reorder(bookies, ReadHistory(60), near, there, 0) == bookies
+        assert reorder(bookies, ReadHistory(60), blind(), 0) == bookies
 
 
 def test_failed_ones_come_later_the_longest_ago_first_and_are_forgiven() -> None:
@@ -50,14 +67,79 @@ def test_registration_counts() -> None:
     history.on_failure(B1, 0)
     history.on_slow(B2, 0)
     standings = {B0: Standing.GONE, B3: Standing.READ_ONLY}
-    found = reorder(BOOKIES, history, near, lambda b: standings.get(b, there(b)), 1)
+    found = reorder(BOOKIES, history, blind(lambda b: standings.get(b, there(b))), 1)
     assert found == (B4, B1, B3, B2, B0)
 
 
-def test_near_ones_come_first_and_one_of_another_region_is_third() -> None:
-    where = {B0: Distance.ELSEWHERE, B1: Distance.ELSEWHERE, B2: Distance.SAME_REGION}
-    found = reorder(BOOKIES, ReadHistory(60), lambda b: where.get(b, near(b)), there, 0)
-    assert found == (B3, B4, B0, B2, B1)
+def test_near_ones_come_first_the_second_of_another_rack_the_third_of_another_region() -> None:
+    places = {B0: "/us/1", B1: "/eu/1", B2: "/eu/2", B3: "/eu/1", B4: "/us/2"}
+    firsts = set()
+    for seed in range(40):
+        found = reorder(BOOKIES, ReadHistory(60), around(places, seed), 0)
+        assert found[0] in (B1, B3), "the own rack"
+        assert found[1] == B2, "another rack of the own region"
+        assert found[2] in (B0, B4), "another region"
+        assert found[3] in (B1, B3)
+        firsts.add((found[0], found[2]))
+    assert len(firsts) == 4, "chance among those that are equally near"
+
+
+def test_load_of_few_near_replicas_is_even() -> None:
+    """By the write set's own order the last one of two neighbours would get four fifths."""
+    places = dict.fromkeys((B0, B4), "/eu/1") | dict.fromkeys((B1, B2, B3), "/us/1")
+    surroundings = around(places)
+    counts = Counter(
+        reorder((*BOOKIES[i % 5 :], *BOOKIES[: i % 5]), ReadHistory(60), surroundings, 0)[0]
+        for i in range(1000)
+    )
+    assert set(counts) == {B0, B4}
+    assert 400 < counts[B0] < 600
+
+
+def test_without_a_near_replica_the_quickest_region_is_near() -> None:
+    places = {B0: "/us/1", B1: "/asia/1", B2: "/asia/2", B3: "/us/2", B4: "/af/1"}
+    history = ReadHistory(60, "eu")
+    for bookie, latency_s in ((B0, 0.2), (B1, 0.09), (B4, 0.3)):
+        history.on_latency(bookie, latency_s, 0, places[bookie].split("/")[1])
+    for seed in range(10):
+        found = reorder(BOOKIES, history, around(places, seed), 1)
+        assert set(found[:2]) == {B1, B2}
+        assert set(found[2:4]) == {B0, B3}
+        assert found[4] == B4
+
+
+def test_region_that_nobody_knows_is_tried_and_a_known_one_again_after_a_while() -> None:
+    places = {B0: "/us/1", B1: "/asia/1"}
+    history = ReadHistory(60, "eu")
+    history.on_latency(B0, 0.1, 0, "us")
+    version = history.version
+    assert reorder((B0, B1), history, around(places), 1) == (B1, B0)
+    history.on_latency(B1, 0.3, 1, "asia")
+    assert history.version > version, "orders must be made anew"
+    assert reorder((B0, B1), history, around(places), 2) == (B0, B1)
+    assert reorder((B0, B1), history, around(places), 600 - 1) == (B0, B1)
+    assert reorder((B0, B1), history, around(places), 600.5) == (B0, B1), "now us is tried again"
+    history.on_latency(B0, 0.1, 600.5, "us")
+    assert reorder((B0, B1), history, around(places), 602) == (B1, B0), "and then asia"
+
+
+def test_far_is_not_slow() -> None:
+    """A region a hundred milliseconds away, beside a reader's own at one millisecond."""
+    history = ReadHistory(60, "eu")
+    for now in range(5):
+        history.on_latency(B0, 0.001, now, "eu")
+        history.on_latency(B1, 0.1, now, "us")
+        history.on_latency(B2, 0.12, now, "us")
+        history.on_latency(B3, 0.9, now, "us")
+        history.on_latency(B4, 0.3, now, "eu")
+    assert [history.is_slow(b, 5) for b in BOOKIES] == [False, False, False, True, True]
+
+
+def test_near_bookie_that_is_slower_than_far_ones_is_slow() -> None:
+    history = ReadHistory(60, "eu")
+    history.on_latency(B1, 0.1, 0, "us")
+    history.on_latency(B0, 0.9, 0, "eu")
+    assert history.is_slow(B0, 1)
 
 
 def test_latency_far_above_the_fastest_is_slow() -> None:
@@ -109,26 +191,35 @@ def test_no_history_at_all() -> None:
     assert order(history, 0) == "b0 b1 b2 b3 b4"
 
 
+REGIONS = ("eu", "us", "asia")
+
+
 @given(
     st.permutations(BOOKIES),
     st.lists(st.tuples(st.sampled_from(BOOKIES), st.booleans(), st.integers(0, 200)), max_size=8),
-    st.lists(st.sampled_from(Distance), min_size=5, max_size=5),
+    st.lists(st.tuples(st.sampled_from(REGIONS), st.sampled_from("12")), min_size=5, max_size=5),
     st.lists(st.sampled_from(Standing), min_size=5, max_size=5),
+    st.dictionaries(st.sampled_from(REGIONS), st.sampled_from((0.01, 0.05, 0.3))),
+    st.randoms(use_true_random=False),
 )
-def test_against_sorting_by_what_is_known(
+def test_against_what_the_seed_says(
     write_set: list[BookieId],
     marks: list[tuple[BookieId, bool, int]],
-    distances: list[Distance],
+    places: list[tuple[str, str]],
     standings: list[Standing],
+    paces: dict[str, float],
+    rng: Random,
 ) -> None:
-    distance = dict(zip(BOOKIES, distances, strict=True))
+    where = {b: parse_location("/".join(at)) for b, at in zip(BOOKIES, places, strict=True)}
     standing = dict(zip(BOOKIES, standings, strict=True))
-    history, now = ReadHistory(60), 200
+    history, now = ReadHistory(60, "eu"), 200
     failed: dict[BookieId, int] = {}
     slow: dict[BookieId, int] = {}
     for bookie, is_slow, at in sorted(marks, key=lambda mark: mark[2]):
         (history.on_slow if is_slow else history.on_failure)(bookie, at)
         (slow if is_slow else failed)[bookie] = at
+    for region, latency_s in paces.items():
+        history.on_latency(BookieId(f"of {region}"), latency_s, now, region)
 
     def trouble(bookie: BookieId) -> tuple[int, int]:
         if standing[bookie] is Standing.GONE:
@@ -137,18 +228,29 @@ def test_against_sorting_by_what_is_known(
             return (3, 0)
         if standing[bookie] is Standing.READ_ONLY:
             return (2, 0)
-        if failed.get(bookie, -999) > now - 60:
-            return (1, failed[bookie])
-        return (0, 0)
+        failed_at = failed.get(bookie, -999)
+        return (1, failed_at) if failed_at > now - 60 else (0, 0)
 
-    found = reorder(write_set, history, distance.__getitem__, standing.__getitem__, now)
+    surroundings = Surroundings(OWN, where.__getitem__, standing.__getitem__, rng.random)
+    found = reorder(write_set, history, surroundings, now)
     assert sorted(found) == sorted(write_set)
     assert [trouble(b) for b in found] == sorted(trouble(b) for b in found)
-    fine = [b for b in found if trouble(b) == (0, 0)]
-    local = [b for b in fine if distance[b] is not Distance.ELSEWHERE]
-    remote = [b for b in fine if distance[b] is Distance.ELSEWHERE]
-    assert local == sorted(local, key=lambda b: (distance[b], write_set.index(b)))
-    assert remote == sorted(remote, key=write_set.index)
-    if remote:
-        assert fine.index(remote[0]) == min(2, len(local))
-    assert remote[1:] == fine[len(fine) - len(remote[1:]) :]
+    check_nearness([b for b in found if trouble(b) == (0, 0)], where, paces)
+
+
+def check_nearness(
+    fine: list[BookieId], where: dict[BookieId, NetworkLocation], paces: dict[str, float]
+) -> None:
+    """The seed's three sentences, and what follows from them for the rest."""
+
+    def distance(bookie: BookieId) -> tuple[bool, float, bool]:
+        at = where[bookie]
+        return (at.region != "eu", paces.get(at.region, 0), at.rack != OWN.rack)
+
+    near = [b for b in fine if where[b].region == where[fine[0]].region]
+    far = [b for b in fine if b not in near]
+    assert fine == [*near[:2], *far[:1], *near[2:], *far[1:]]
+    assert not fine or distance(fine[0]) == min(map(distance, fine))
+    if len({where[b].rack for b in near}) > 1:
+        assert where[fine[1]].rack != where[fine[0]].rack
+    assert [distance(b)[:2] for b in far] == sorted(distance(b)[:2] for b in far)

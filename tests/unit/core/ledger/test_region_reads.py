@@ -1,0 +1,235 @@
+"""Reads over regions, in virtual time: who is asked, in which order, and how often."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from core.errors import Unavailable
+from core.ledger.bookie_registry import LocalBookies
+from core.ledger.client import LedgerClient
+from core.ledger.config import LedgerClientConfig, LedgerConfig, ReadConfig
+from core.ledger.placement_config import PlacementConfig
+from core.ledger.reader import LedgerReader
+from core.ledger.writer import LedgerWriter
+from core.metadata.ledger_tree import initialize_layout
+from protocol.bookkeeper.messages import LAST_ENTRY, ReadRequest, Request, Response
+from protocol.ids import BookieId
+from tests.unit.core.ledger.fake_bookie import FakeBookie
+from tests.unit.core.ledger.fast_world import FastWorld, run_fast
+from tests.unit.core.ledger.world import Listener
+
+PLACES = ("/eu/1", "/eu/2", "/us/1", "/us/2", "/asia/1", "/asia/2")
+LOCATIONS = tuple(f"b{i}={place}" for i, place in enumerate(PLACES))
+EVERYWHERE = LedgerConfig(ensemble_size=6, write_quorum=6, ack_quorum=4, regions_min=2)
+
+
+class FarBookie(FakeBookie):
+    """Its answers to reads take what `delay_s` says."""
+
+    delay_s: Callable[[], float] = staticmethod(lambda: 0.0)
+
+    @override
+    def submit(self, request: Request, reply: Callable[[Response], None]) -> None:
+        if not isinstance(request, ReadRequest):
+            super().submit(request, reply)
+            return
+        self.requests.append(request)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.delay_s(), self._arrive, request, reply)
+
+
+class Globe(FastWorld):
+    """Two racks in each of three regions."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.far = [FarBookie(f"b{i}") for i in range(len(PLACES))]
+        self.bookies += self.far
+        self.client = self.regional("/eu/1")
+
+    def regional(self, own: str, **read: Any) -> LedgerClient:
+        config = LedgerClientConfig(
+            read=ReadConfig(**read),
+            placement=PlacementConfig(locations=LOCATIONS, own_location=own),
+        )
+        return LedgerClient(self.store, LocalBookies(self.bookies), config, Random(7))
+
+    def slow_down(self, region: str, delay_s: float) -> None:
+        for bookie, place in zip(self.far, PLACES, strict=True):
+            if place.startswith(f"/{region}/"):
+                bookie.delay_s = lambda: delay_s
+
+    def asked(self) -> list[str]:
+        """Regions that reads of entries went to since this was called last, sorted."""
+        regions = []
+        for bookie, place in zip(self.far, PLACES, strict=True):
+            regions += [place.split("/")[1] for r in bookie.requests if isinstance(r, ReadRequest)]
+            bookie.requests.clear()
+        return sorted(regions)
+
+    async def written(self, count: int = 10) -> LedgerWriter:
+        writer = await self.client.create_ledger(EVERYWHERE, Listener())
+        for i in range(count):
+            writer.add((b"%d" % i,))
+        await writer.close()
+        self.asked()
+        return writer
+
+
+async def opened(globe: Globe, writer: LedgerWriter, own: str, **read: Any) -> LedgerReader:
+    client = globe.regional(own, **read)
+    return await client.open_ledger(writer.ledger_id, recover=False)
+
+
+def run(story: Callable[[Globe], Any]) -> None:
+    async def with_globe(_: FastWorld) -> None:
+        globe = Globe()
+        await initialize_layout(globe.store, instance_id="globe")
+        await story(globe)
+
+    run_fast(with_globe)
+
+
+def test_probability_of_the_nth_request_decays_exponentially() -> None:
+    """Each replica is silent with probability p: so the nth one is asked with p ** (n - 1)."""
+    reads, p = 3000, 0.2
+
+    async def story(globe: Globe) -> None:
+        rng = Random(2026)
+        writer = await globe.written(1)
+        for bookie in globe.far:
+            bookie.delay_s = lambda: 30 if rng.random() < p else 0.001
+        reader = await opened(
+            globe, writer, "/eu/1", failure_history_ms=0, speculative_timeout_ms=20
+        )
+        nth: Counter[int] = Counter()
+        crossing = 0
+        while nth[1] < reads:
+            await reader.read(0, 0)
+            asked = globe.asked()
+            nth.update(range(1, len(asked) + 1))
+            crossing += asked.count("eu") < len(asked)
+        for n in range(2, 6):
+            expected = reads * p ** (n - 1)
+            assert abs(nth[n] - expected) < 4 * expected**0.5 + 1, f"{n}: {nth[n]}, {expected}"
+        assert nth[3] == crossing, "the third one is the first of another region"
+
+    run(story)
+
+
+def test_each_pause_is_longer_so_the_decay_is_at_least_exponential() -> None:
+    """With answers that take an exponential time every further request is rarer than by p."""
+
+    async def story(globe: Globe) -> None:
+        rng = Random(2026)
+        writer = await globe.written(1)
+        for bookie in globe.far:
+            bookie.delay_s = lambda: rng.expovariate(1.0)
+        reader = await opened(
+            globe, writer, "/eu/1", failure_history_ms=0, speculative_timeout_ms=500
+        )
+        nth: Counter[int] = Counter()
+        for _ in range(2000):
+            await reader.read(0, 0)
+            nth.update(range(1, len(globe.asked()) + 1))
+        shares = [nth[n + 1] / nth[n] for n in range(1, 4) if nth[n]]
+        assert shares[0] == pytest.approx(0.61, abs=0.05)  # exp(-0.5)
+        assert shares == sorted(shares, reverse=True)
+        assert shares[1] < shares[0] ** 3
+
+    run(story)
+
+
+def test_reads_stay_in_the_own_region() -> None:
+    async def story(globe: Globe) -> None:
+        writer = await globe.written()
+        for region in ("eu", "us", "asia"):
+            reader = await opened(globe, writer, f"/{region}/2")
+            for _ in range(5):
+                await reader.read(0, 9)
+            assert globe.asked() == [region] * 50
+
+    run(story)
+
+
+def test_lost_region_is_read_elsewhere_and_not_asked_again_for_a_while() -> None:
+    async def story(globe: Globe) -> None:
+        writer = await globe.written()
+        reader = await opened(globe, writer, "/eu/1")
+        globe.slow_down("eu", 1e6)
+        await reader.read(0, 0)
+        first = Counter(globe.asked())
+        assert (first["eu"], first.total()) == (2, 3), "two racks, then another region"
+        await reader.read(0, 9)
+        assert "eu" not in globe.asked()
+        globe.slow_down("eu", 0.001)
+        await asyncio.sleep(61)
+        await reader.read(0, 9)
+        assert globe.asked() == ["eu"] * 10
+
+    run(story)
+
+
+def test_reader_without_replicas_nearby_goes_to_the_quickest_region() -> None:
+    async def story(globe: Globe) -> None:
+        writer = await globe.written()
+        for region, delay_s in (("eu", 0.3), ("us", 0.15), ("asia", 0.04)):
+            globe.slow_down(region, delay_s)
+        reader = await opened(globe, writer, "/africa/1")
+        for _ in range(4):  # each region is tried once
+            await reader.read(0, 9)
+        globe.asked()
+        for _ in range(5):
+            await reader.read(0, 9)
+        assert globe.asked() == ["asia"] * 50
+
+    run(story)
+
+
+def test_long_polls_ask_near_bookies_first() -> None:
+    async def story(globe: Globe) -> None:
+        writer = await globe.client.create_ledger(EVERYWHERE, Listener())
+        writer.add((b"0",))
+        await writer._adder.drained()
+        writer.add((b"1",))
+        await writer._adder.drained()
+        reader = await opened(globe, writer, "/us/1")
+        await reader.read_last_confirmed()
+        globe.asked()
+        tail = reader.last_confirmed + 1
+        waiting = asyncio.get_running_loop().create_task(
+            reader.read_last_confirmed_and_entry(tail, 1000)
+        )
+        await asyncio.sleep(0.5)
+        polled = [
+            place
+            for bookie, place in zip(globe.far, PLACES, strict=True)
+            for r in bookie.requests
+            if isinstance(r, ReadRequest) and r.entry_id == LAST_ENTRY
+        ]
+        assert polled == ["/us/1"]
+        await waiting
+        await writer.close()
+
+    run(story)
+
+
+def test_places_that_cannot_be_learnt_keep_nobody_from_reading() -> None:
+    async def story(globe: Globe) -> None:
+        writer = await globe.written()
+        client = globe.regional("/eu/1")
+        bookies = client._bookies
+
+        async def down() -> list[BookieId]:
+            raise Unavailable("the metadata cannot be reached")
+
+        bookies.available = down  # type: ignore[method-assign]
+        reader = await client.open_ledger(writer.ledger_id, recover=False)
+        assert len(await reader.read(0, 9)) == 10
+
+    run(story)
