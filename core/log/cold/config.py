@@ -49,7 +49,7 @@ class ColdConfig:
     def __post_init__(self) -> None:
         for name in _POSITIVE:
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} of cold storage must be at least 1")
+                raise ValueError(f"{name} in cold.* must be at least 1")
         if min(self.upload_bytes_per_s, self.retry_pause_ms) < 0:
             raise ValueError("cold.upload.bytes.per.second and cold.retry.pause.ms: at least 0")
         if self.part_bytes < 5 * 1024 * 1024:

@@ -1,0 +1,120 @@
+"""Copying a log's completed segments to cold storage, and saying so in the metadata.
+
+Invariant: oldest first and none left out, so that what is in cold storage and what is on bookies
+follow each other without a hole. A segment counts as copied when its cold node is there: made by
+one multi under the guard of `purged.py`, only while the segment itself is still in the metadata.
+"""
+
+import logging
+from typing import Final
+
+from core.errors import (
+    BadVersion,
+    ColdStorageDisabled,
+    ColdStorageUnavailable,
+    LedgerNotFound,
+    MetadataConflict,
+    NodeExists,
+    NoNode,
+)
+from core.log.cold.nodes import ColdSegment, encode_cold
+from core.log.cold.store import ColdStore
+from core.log.context import LogContext
+from core.log.purged import PurgedNodes
+from core.log.trimmer import SegmentHome
+from core.metadata.layout import LogPaths
+from core.metadata.segment_metadata import SegmentMetadata, decode_segment, segment_name
+from core.metadata.store import Create, Op
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 8
+
+
+class ColdCopier:
+    """Copies one log. Any process may, at any time; the writer's does."""
+
+    def __init__(self, home: SegmentHome, paths: LogPaths, context: LogContext) -> None:
+        self._home = home
+        self._paths = paths
+        self._context = context
+        self._store = context.store
+        self._purged = PurgedNodes(context.store, paths)
+        self._copied_below = -1  # unknown
+
+    async def copy_completed(self) -> list[int]:
+        """Copy what was completed and is not in cold storage yet; return the LSSNs.
+
+        Errors: ColdStorageDisabled; ColdStorageUnavailable, BookieUnavailable, ...: what was copied
+        before stays copied, the rest is for the next call. Cancel: likewise.
+        """
+        cold = self._context.cold
+        if cold is None:
+            raise ColdStorageDisabled(f"{self._paths.log}: cold.storage.url is not set")
+        await self._home.refresh()
+        if self._copied_below < 0:
+            self._copied_below = await self._read_copied_below()
+        copied: list[int] = []
+        for segment in list(self._home.segments):
+            if segment.in_progress:
+                break
+            if segment.lssn < self._copied_below:
+                continue
+            if await self._copy(segment, cold):
+                copied.append(segment.lssn)
+            self._copied_below = segment.lssn + 1
+        return copied
+
+    async def _read_copied_below(self) -> int:
+        try:
+            names = await self._store.children(self._paths.cold)
+        except NoNode:
+            return 0
+        return max((int(name) + 1 for name in names), default=0)
+
+    async def _copy(self, segment: SegmentMetadata, cold: ColdStore) -> bool:
+        """Copy one segment; False when another process did, or purged it."""
+        try:
+            ledger = await self._context.ledgers.open_ledger(segment.ledger_id, recover=False)
+        except LedgerNotFound:
+            if await self._store.exists(self._segment_path(segment)) is not None:
+                raise
+            return False
+        made = await cold.copy(self._paths.log, segment, ledger)
+        if not await self._publish(segment, made):
+            logger.info("cold_copy_not_needed name=%s", made.name)
+            await cold.objects.delete(made.name)
+            return False
+        logger.info("cold_copied name=%s size=%d", made.name, made.size_bytes)
+        try:
+            await cold.delete_others(made)
+        except ColdStorageUnavailable as error:
+            logger.warning("cold_leftovers_not_deleted prefix=%s error=%s", made.prefix, error)
+        return True
+
+    async def _publish(self, segment: SegmentMetadata, made: ColdSegment) -> bool:
+        """Make the cold node; False when it is there, or the segment is not, any more.
+
+        Errors: Unavailable: it may be there, so the object stays. MetadataConflict.
+        """
+        path = self._paths.cold_segment(segment.lssn)
+        for _ in range(_ATTEMPTS):
+            version = await self._purged.version()
+            node = await self._store.exists(self._segment_path(segment))
+            if node is None or await self._store.exists(path) is not None:
+                return False
+            now = decode_segment(node.data)  # it may have been truncated since
+            ops: list[Op] = [self._purged.guard(version)]
+            if await self._store.exists(self._paths.cold) is None:
+                ops.append(Create(self._paths.cold))
+            ops.append(Create(path, encode_cold(made.with_metadata(now))))
+            try:
+                await self._store.multi(ops)
+            except (BadVersion, NodeExists, NoNode) as error:
+                logger.info("cold_publish_raced log=%s error=%s", self._paths.log, error)
+            else:
+                return True
+        raise MetadataConflict(f"others kept changing the segments of {self._paths.log}")
+
+    def _segment_path(self, segment: SegmentMetadata) -> str:
+        return self._paths.segment(segment_name(segment))
