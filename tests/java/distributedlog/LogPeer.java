@@ -121,6 +121,7 @@ public final class LogPeer extends Peer {
         conf.setLogSegmentRollingConcurrency(-1);
         conf.setRetentionPeriodHours(0);
         conf.setLockTimeout(0);
+        conf.setLogSegmentCacheEnabled(false); // it does not notice what others rewrite
         conf.setPositionGapDetectionEnabled(true);
         conf.setReadAheadWaitTime(20); // the pace of attempts, in ms
         conf.setZKRetryBackoffStartMillis(100);
