@@ -21,11 +21,10 @@ from broker.cluster.paths import ClusterPaths
 from broker.running import Storage, running_broker
 from broker.until_signal import run_until_signal
 from core.errors import CoreError, NodeExists, NoNode, Unavailable
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.log.namespace import LogNamespace
+from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
+from core.metadata.bindings import bind_namespace, find_binding
 from core.metadata.cluster import check_cluster
-from core.metadata.namespace_binding import BKDLConfig, decode_binding
+from core.metadata.namespace_binding import BKDLConfig
 from core.metadata.store import MetadataStore
 from core.metadata.uri import parse_namespace_uri, parse_uri
 from core.metadata.zookeeper import ZookeeperStore
@@ -57,81 +56,65 @@ async def broker_process(
 ) -> AsyncIterator[Broker]:
     """Run a broker that is registered; sign off and close it at the end of the block.
 
-    Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (id in use), CorruptData,
-    OSError (address in use).
+    Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (the namespace belongs to
+    other ledgers), CorruptData, OSError (address in use).
     """
     async with AsyncExitStack() as stack:
-        hosts = parse_uri(config.metadata_uri).hosts
-        ledger_store = await _connect(config, hosts, "metadata", metrics, stack)
-        store = ledger_store
-        namespace_hosts = parse_namespace_uri(config.namespace_uri).hosts
-        if namespace_hosts != hosts:
-            store = await _connect(config, namespace_hosts, "namespace", metrics, stack)
-        ledgers = await _open_ledgers(config, ledger_store, metrics, stack)
-        namespace = await _open_namespace(config, clock, store, ledgers, metrics, stack)
-        paths = ClusterPaths.of_namespace(parse_namespace_uri(config.namespace_uri).root)
-        storage = Storage(store, namespace, paths)
+        await _bind(config)
+        options = NamespaceOptions(
+            log=config.log_config(),
+            ledgers=config.ledgers,
+            bookies=config.bookies,
+            session_timeout_ms=config.session_timeout_ms,
+            ledger_servers=parse_uri(config.metadata_uri).hosts,
+        )
+        opening = open_namespace(config.namespace_uri, options, clock)
+        opened = await stack.enter_async_context(opening)
+        await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
+        _register(opened, metrics)
+        paths = ClusterPaths.of_namespace(opened.uri.root)
+        storage = Storage(opened.store, opened.logs, paths)
         serving = running_broker(config.broker, storage, config.log.ack_quorum, clock, metrics)
         yield await stack.enter_async_context(serving)
 
 
-async def _connect(
-    config: BrokerProcessConfig, hosts: str, name: str, metrics: Metrics, stack: AsyncExitStack
-) -> ZookeeperStore:
+async def _bind(config: BrokerProcessConfig) -> None:
+    """Bind the namespace to the cluster's ledgers, unless it is bound to them already.
+
+    Errors: NoNode (no cluster), NodeExists (it is bound to others), CorruptData, Unavailable.
+    """
+    cluster, at = parse_uri(config.metadata_uri), parse_namespace_uri(config.namespace_uri)
+    async with AsyncExitStack() as stack:
+        store = await _connect(at.hosts, config, stack)
+        bound = await find_binding(store, at.root)
+        if bound is not None:
+            if bound.config.bk_ledgers_path != cluster.ledgers_root:
+                raise NodeExists(f"{bound.path} is bound to {bound.config.bk_ledgers_path}")
+            return
+        ledger_store = store
+        if cluster.hosts != at.hosts:
+            ledger_store = await _connect(cluster.hosts, config, stack)
+        await check_cluster(ledger_store, cluster.ledgers_root)
+        binding = BKDLConfig(
+            bk_zk_servers=cluster.hosts,
+            bk_ledgers_path=cluster.ledgers_root,
+            dl_zk_servers_for_writer=at.hosts,
+        )
+        await bind_namespace(store, at.root, binding)
+        sys.stdout.write(f"bound {config.namespace_uri} to the ledgers at {config.metadata_uri}\n")
+
+
+async def _connect(hosts: str, config: BrokerProcessConfig, stack: AsyncExitStack) -> MetadataStore:
     store = await ZookeeperStore.connect(hosts, session_timeout_ms=config.session_timeout_ms)
     stack.push_async_callback(store.close)
-    metrics.register(name, store.metrics)
     return store
 
 
-async def _open_ledgers(
-    config: BrokerProcessConfig, store: MetadataStore, metrics: Metrics, stack: AsyncExitStack
-) -> LedgerClient:
-    """Open the way to the bookies that are registered."""
-    settings = config.ledger_config()
-    await check_cluster(store, settings.root)
-    bookies = RegisteredBookies(store, config.bookies, root=settings.root)
-    stack.push_async_callback(bookies.close)
-    metrics.register("bookie_client", bookies.metrics)
-    ledgers = LedgerClient(store, bookies, settings)
-    metrics.register("ledger", ledgers.metrics)
-    return ledgers
-
-
-async def _open_namespace(
-    config: BrokerProcessConfig,
-    clock: Clock,
-    store: MetadataStore,
-    ledgers: LedgerClient,
-    metrics: Metrics,
-    stack: AsyncExitStack,
-) -> LogNamespace:
-    """Open the namespace, bound to the cluster's ledgers."""
-    at = parse_namespace_uri(config.namespace_uri)
-    cluster = parse_uri(config.metadata_uri)
-    binding = BKDLConfig(
-        bk_zk_servers=cluster.hosts,
-        bk_ledgers_path=cluster.ledgers_root,
-        dl_zk_servers_for_writer=at.hosts,
-    )
-    namespace = LogNamespace(store, ledgers, config.log_config(), clock, at.root, binding=binding)
-    metrics.register("log", namespace.metrics)
-    if not await _check_binding(store, at.root, binding):
-        await namespace.bind()
-        sys.stdout.write(f"bound {config.namespace_uri} to the ledgers at {config.metadata_uri}\n")
-    stack.push_async_callback(namespace.close)
-    return namespace
-
-
-async def _check_binding(store: MetadataStore, root: str, wanted: BKDLConfig) -> bool:
-    """Tell whether the namespace is bound. Errors: NodeExists when it is, to other ledgers."""
-    node = await store.exists(root)
-    if node is None or not node.data:
-        return False
-    found = decode_binding(node.data)
-    if found.bk_ledgers_path != wanted.bk_ledgers_path:
-        raise NodeExists(f"{root} is bound to the ledgers at {found.bk_ledgers_path}")
-    return True
+def _register(opened: OpenNamespace, metrics: Metrics) -> None:
+    """Show the numbers of everything below the broker."""
+    metrics.register("log", opened.logs.metrics)
+    metrics.register("ledger", opened.ledgers.metrics)
+    metrics.register("bookie_client", opened.bookies.metrics)
 
 
 async def _serve(broker: Broker, stop: asyncio.Event) -> int:

@@ -48,12 +48,8 @@ class BrokerProcessConfig:
             raise ValueError("namespaceUri must name a ZooKeeper: distributedlog://HOST:PORT/PATH")
         if self.session_timeout_ms < 1:
             raise ValueError("zkSessionTimeout must be positive")
-        if self.ledgers.root not in (LEDGERS_ROOT, parse_uri(self.metadata_uri).ledgers_root):
-            raise ValueError("ledgersPath is the path of metadataServiceUri: leave it unset")
-
-    def ledger_config(self) -> LedgerClientConfig:
-        """Return the settings of the ledger client, its root that of the cluster."""
-        return replace(self.ledgers, root=parse_uri(self.metadata_uri).ledgers_root)
+        if self.ledgers.root != LEDGERS_ROOT:
+            raise ValueError("ledgersPath is what the namespace is bound to: leave it unset")
 
     def log_config(self) -> LogConfig:
         """Return the settings of logs; in their locks this broker goes by its id and address.

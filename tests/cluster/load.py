@@ -32,7 +32,7 @@ class Load:
                 "queue.buffering.max.messages": 2000,
             }
         )
-        self._thread = threading.Thread(target=self._send)
+        self._thread = threading.Thread(target=self._send, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
