@@ -183,10 +183,13 @@ class PartitionLogs:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         stream = await self._namespace.open_log(stream_name(*partition))
-        log_start_offset = await read_log_start(stream)
         log = PartitionLog(partition, stream, topic.settings, self.shared)
         writer = await stream.open_writer(log, log.state)
-        log.start(writer, log_start_offset)
+        try:  # now that the former owner, who is fenced, has nothing to do with it any more
+            log.start(writer, await read_log_start(stream))
+        except BaseException:
+            await writer.abort()
+            raise
         log.on_dead = self._on_dead
         latest = self._topics.get(partition.topic)
         log.use_settings((latest or topic).settings)

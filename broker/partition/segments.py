@@ -34,6 +34,7 @@ class SegmentCatalog:
 
     async def totals(self) -> AsyncIterator[tuple[int, Totals]]:
         """Yield sequence number and totals of every segment that has batches. Errors: CoreError."""
+        await self._log.refresh()
         for segment in list(self._log.segments):
             known = self._state.indexes.get(segment.lssn)
             if known is not None:

@@ -14,7 +14,7 @@ import msgspec
 
 from broker.errors import KafkaError
 from broker.partition.partition_log import PartitionLog
-from core.errors import CorruptData, Unavailable
+from core.errors import BadVersion, CorruptData, Unavailable
 from core.log.log import Log
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
@@ -87,12 +87,21 @@ async def raise_log_start(log: PartitionLog, offset: Offset) -> None:
     _check_owned(log)
     offset = log.claim_start(offset)
     if offset > log.log_start_offset:
-        await log.log.set_data(msgspec.json.encode(LogNotes(log_start_offset=offset)))
+        await _note_start(log.log, offset)
         log.move_start(offset)
         position = await log.locate(log.log_start_offset)
         _check_owned(log)
         if position is not None:
             await log.log.truncate(position)
+
+
+async def _note_start(stream: Log, offset: Offset) -> None:
+    """Put the start on disk. Errors: BadVersion when it is not what we knew: try again."""
+    try:
+        await stream.set_data(msgspec.json.encode(LogNotes(log_start_offset=offset)))
+    except BadVersion:
+        await read_log_start(stream)  # the next attempt goes on from what is there
+        raise
 
 
 def _check_owned(log: PartitionLog) -> None:

@@ -16,7 +16,7 @@ from core.log.context import LogContext
 from core.log.owner import LogListener, NoState, SegmentState
 from core.log.ownership import Ownership
 from core.log.reader import LogReader
-from core.log.recovery import read_index, recover_segments, restore_state
+from core.log.recovery import find_state, read_index, recover_segments, restore_state
 from core.log.search import find_forward, find_in_segment
 from core.log.segment_chain import SegmentChain
 from core.log.segment_nodes import (
@@ -57,8 +57,13 @@ class Log:
         self._ledgers = context.ledgers
         self._config = context.config
         self._segments = SegmentList()
+        self._is_whole = True
+        """Whether no segment is missing before those of the list."""
+        self._is_owner = False
+        """Whether the list is our own: from the recovery to the end of the writer."""
         self._is_stale = True
         self._is_watched = False
+        self._data_version: int | None = None
         self._writer: LogWriter | None = None
         self._ownership: Ownership | None = None
         self._segment_writers: dict[int, SegmentWriter] = {}
@@ -69,7 +74,10 @@ class Log:
 
     @property
     def segments(self) -> SegmentList:
-        """All segments, oldest first."""
+        """The segments, oldest first; all of them after `refresh`.
+
+        Without it a writer knows only those from the last completed one on.
+        """
         return self._segments
 
     @property
@@ -81,11 +89,21 @@ class Log:
 
     async def get_data(self) -> bytes:
         """Return what the application keeps with the log. Errors: NoNode."""
-        return (await self._store.get(self._paths.log)).data
+        node = await self._store.get(self._paths.log)
+        self._data_version = node.version
+        return node.data
 
     async def set_data(self, data: bytes) -> None:
-        """Replace what the application keeps with the log. Errors: NoNode."""
-        await self._store.set(self._paths.log, data)
+        """Replace what `get_data`, or the last `set_data`, saw of the application's data.
+
+        Errors: BadVersion when somebody else replaced it since, or when an answer was lost: until
+        it is got again; NoNode.
+        """
+        if self._data_version is None:
+            await self.get_data()
+        version = self._data_version
+        assert version is not None, "get_data did not say which version there is"
+        self._data_version = await self._store.set(self._paths.log, data, version)
 
     # ------------------------------------------------------------------ writing
 
@@ -115,24 +133,36 @@ class Log:
     async def _give_up(self, ownership: Ownership) -> None:
         """End an opening that failed."""
         writer, self._ownership = self._writer, None
+        self._is_owner, self._is_stale = False, True
         if writer is not None:
             await writer.abort()
         await ownership.release()
 
     async def _take_over(self, listener: LogListener, state: SegmentState | None) -> LogWriter:
         nodes = SegmentNodes(self._store, self._paths)
-        known = await nodes.load()
+        known, is_whole = await nodes.load()
         segments = await recover_segments(known, nodes, self._context)
         if segments.last_txid == END_OF_STREAM_TXID:
             raise EndOfStream(f"{self.name} was sealed")
+        was_read = bool(self._segments)
         self._views.clear()
+        self._is_owner, self._is_whole = True, is_whole
         self._install(segments)
+        if was_read:  # by readers that may be anywhere
+            await self._load_older()
         if state is not None:
-            await restore_state(segments, self._open_ledger, state, self._context)
+            await self._restore(state)
         chain = SegmentChain(self, nodes, state or NoState(), self._context)
         last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
         self._context.metrics.writers += 1
         return LogWriter(self, chain, listener, self._context, last_txid=last_txid)
+
+    async def _restore(self, state: SegmentState) -> None:
+        found = await find_state(self._segments, self._open_ledger)
+        if found is None and not self._is_whole:
+            await self._load_older()
+            found = await find_state(self._segments, self._open_ledger)
+        await restore_state(found, self._segments, self._open_ledger, state, self._context)
 
     def _new_claim(self, on_refused: Callable[[OwnershipLost], None] | None = None) -> Ownership:
         config = self._config
@@ -153,6 +183,7 @@ class Log:
         if self._writer is not writer:
             return
         self._writer = None
+        self._is_owner = False
         self._context.metrics.writers -= 1
         self._segment_writers.clear()
         self._views.clear()
@@ -260,7 +291,10 @@ class Log:
 
     async def refresh(self) -> None:
         """Read the list of segments if it may have changed. Errors: LogNotFound."""
-        if self._writer is not None or not self._is_stale:
+        if self._is_owner:
+            await self._load_older()
+            return
+        if not self._is_stale:
             return
         self._is_stale = False
         watch = None if self._is_watched else self._on_segments_changed
@@ -270,8 +304,26 @@ class Log:
         except BaseException:
             self._is_stale = True
             raise
-        if self._writer is None:
+        self._adopt(segments)
+
+    def _adopt(self, segments: SegmentList) -> None:
+        """Take a list that was read, unless an owner of this process has its own by now."""
+        if not self._is_owner:
+            self._is_whole = True
             self._install(segments)
+
+    async def _load_older(self) -> None:
+        """Read the segments before those that an owner had to know."""
+        if not self._is_whole:
+            self._prepend(await read_segments(self._store, self._paths))
+
+    def _prepend(self, found: SegmentList) -> None:
+        if self._is_whole:  # somebody else was faster, and may have purged since
+            return
+        self._is_whole = True
+        first = self._segments.segments[0].lssn
+        older = (segment for segment in found if segment.lssn < first)
+        self._install(SegmentList.of((*older, *self._segments)))
 
     def _on_segments_changed(self, _path: str, _event: WatchEvent) -> None:
         self._is_stale = True

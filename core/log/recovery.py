@@ -6,8 +6,9 @@ harmless: the loser's multi fails.
 Source: reference DistributedLog 5.8; ARCHITECTURE D6.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from core.errors import CorruptData, LedgerNotFound
@@ -32,7 +33,7 @@ from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.record_set import count_records
 from protocol.errors import DecodeError
-from protocol.ids import NO_ENTRY, EntryId
+from protocol.ids import NO_ENTRY, EntryId, TxId
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ OpenSegment = Callable[[SegmentMetadata], Awaitable[LedgerReader]]
 
 _UNWRITTEN_ENTRIES_MAX: Final = 64
 """A segment with more entries is taken to hold records without looking at each of them."""
+
+_RECOVERIES_AT_ONCE: Final = 4
+"""More than two segments in progress are another library's."""
 
 _NEVER_WRITTEN: Final = SegmentEnd(INVALID_TXID, 0, NO_ENTRY, NO_ENTRY)
 
@@ -57,13 +61,16 @@ async def recover_segments(
 ) -> SegmentList:
     """Fence, recover and complete what is in progress; return the list as it then is.
 
-    A segment at the end without any record, confirmed or not, is deleted: it would only push the
-    highest txid to that of a record that was lost, and the next record would seem out of order.
+    Ledgers are recovered side by side: of two segments in progress, which a crash in the middle of
+    a roll leaves, the newer one got nothing before all of the older one was confirmed. Segments are
+    completed in their order. One at the end without an entry is deleted, and one without any user
+    record, confirmed or not, if its first txid is that of a record that was lost: completing it
+    would push the highest txid there, and the next record would seem out of order.
     Errors: BookieUnavailable (try again), CorruptData, OwnershipLost (somebody else recovers).
     """
     ledgers = context.ledgers
-    recovered = [await _recover(segment, ledgers) for segment in segments if segment.in_progress]
-    while recovered and not recovered[-1].has_records:
+    recovered = await _recover_all([s for s in segments if s.in_progress], ledgers)
+    while recovered and _is_to_be_deleted(recovered[-1], _txid_before(recovered, segments)):
         segment = recovered.pop().segment
         logger.info("segment_without_records_deleted lssn=%d", segment.lssn)
         await ledgers.delete_ledger(segment.ledger_id)
@@ -81,6 +88,34 @@ async def recover_segments(
         context.metrics.segments_recovered_total += 1
         logger.info("segment_recovered lssn=%d last_txid=%d", segment.lssn, last_txid)
     return segments
+
+
+async def _recover_all(
+    segments: Sequence[SegmentMetadata], ledgers: LedgerClient
+) -> list[_Recovered]:
+    recovered: list[_Recovered] = []
+    for at in range(0, len(segments), _RECOVERIES_AT_ONCE):
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(_recover(segment, ledgers))
+                    for segment in segments[at : at + _RECOVERIES_AT_ONCE]
+                ]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        recovered += [task.result() for task in tasks]
+    return recovered
+
+
+def _txid_before(recovered: Sequence[_Recovered], segments: SegmentList) -> TxId:
+    """Return the highest txid of the log without the last recovered segment."""
+    ends = [each.end.last_txid for each in recovered[:-1] if each.has_records]
+    return max([segments.last_txid, *ends])
+
+
+def _is_to_be_deleted(last: _Recovered, txid_before: TxId) -> bool:
+    is_empty = last.end is _NEVER_WRITTEN
+    return not last.has_records and (is_empty or last.segment.first_txid > txid_before)
 
 
 async def _recover(segment: SegmentMetadata, ledgers: LedgerClient) -> _Recovered:
@@ -125,29 +160,45 @@ async def _any_record(segment: SegmentMetadata, ledger: LedgerReader, last: Entr
     return False
 
 
-async def restore_state(
-    segments: SegmentList, open_segment: OpenSegment, state: SegmentState, context: LogContext
-) -> None:
-    """Give the state what it had at the end of the log; all segments are completed.
+class FoundState(NamedTuple):
+    """What the newest segment that tells says of the owner's state."""
 
-    Cost: one entry after a clean end; after a crash the newest segment; a log of another library
-    is read from its beginning.
+    snapshot: bytes
+    replay_from: int
+    """LSSN of the first segment whose records the snapshot does not know."""
+
+
+async def find_state(segments: SegmentList, open_segment: OpenSegment) -> FoundState | None:
+    """Return the newest state that the owners of these segments left; None when there is none.
+
+    Cost: one entry after a clean end, two or more per segment that does not tell.
     """
-    replay_from = segments.segments[0].lssn if segments.segments else 0
-    found: bytes | None = None
     for segment in reversed(segments.segments):
         ledger = await open_segment(segment)
         index = await read_index(segment, ledger)
         if index is not None:
-            found, replay_from = index.end_snapshot, segment.lssn + 1
-            break
-        found = await _read_snapshot(segment, ledger)
-        if found is not None:
-            replay_from = segment.lssn
-            break
-    state.restore(found or None)
+            return FoundState(index.end_snapshot, segment.lssn + 1)
+        snapshot = await _read_snapshot(segment, ledger)
+        if snapshot is not None:
+            return FoundState(snapshot, segment.lssn)
+    return None
+
+
+async def restore_state(
+    found: FoundState | None,
+    segments: SegmentList,
+    open_segment: OpenSegment,
+    state: SegmentState,
+    context: LogContext,
+) -> None:
+    """Give the state what it had at the end of the log; all segments are completed.
+
+    Cost: nothing after a clean end; after a crash the newest segment is read; a log of another
+    library from its beginning (`found` is None, `segments` the whole list).
+    """
+    state.restore(None if found is None else found.snapshot or None)
     for segment in segments:
-        if segment.lssn >= replay_from:
+        if found is None or segment.lssn >= found.replay_from:
             await _replay(segment, await open_segment(segment), state, context)
 
 

@@ -8,7 +8,8 @@ Source: reference DistributedLog 4.4, 4.5, 4.6, 5.7.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from core.errors import (
@@ -27,11 +28,10 @@ from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
 from core.metadata.segment_metadata import (
     INVALID_TXID,
     SegmentMetadata,
-    completed_name,
     decode_segment,
     encode_segment,
-    in_progress_name,
     is_segment_name,
+    read_segment_name,
     segment_name,
 )
 from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 _LIST_ATTEMPTS: Final = 16
 
+_READS_AT_ONCE: Final = 128
+"""Nodes that are read at the same time: enough to hide the way to the metadata and back."""
+
 
 async def read_segments(
     store: MetadataStore, paths: LogPaths, watch: Watch | None = None
@@ -49,27 +52,70 @@ async def read_segments(
     """Read the list of segments. The watch fires once, when it changes.
 
     Errors: LogNotFound, CorruptData, MetadataConflict when it changes faster than it can be read.
+    Cost: one read per segment, 128 at a time.
     """
+    return (await _read_list(store, paths, lambda names: names, watch)).segments
+
+
+class Listing(NamedTuple):
+    """Segments as they were read."""
+
+    segments: SegmentList
+    is_whole: bool
+    """Whether there are none before them."""
+
+
+async def _read_list(
+    store: MetadataStore,
+    paths: LogPaths,
+    choose: Callable[[list[str]], list[str]],
+    watch: Watch | None = None,
+) -> Listing:
     for attempt in range(_LIST_ATTEMPTS):
         try:
-            names = await store.children(paths.segments, watch if attempt == 0 else None)
+            children = await store.children(paths.segments, watch if attempt == 0 else None)
         except NoNode:
             raise LogNotFound(paths.log) from None
-        wanted = [paths.segment(name) for name in names if is_segment_name(name)]
-        nodes = await _read_all(store, wanted)
-        found = [decode_segment(node.data) for node in nodes if node is not None]
+        names = [name for name in children if is_segment_name(name)]
+        wanted = choose(names)
+        nodes = await _read_all(store, [paths.segment(name) for name in wanted])
+        found = [
+            replace(decode_segment(node.data), node_name=name)
+            for name, node in zip(wanted, nodes, strict=True)
+            if node is not None
+        ]
         if len(found) == len(wanted):  # else one was completed or purged meanwhile
-            return SegmentList.of(found)
+            return Listing(SegmentList.of(found), is_whole=len(wanted) == len(names))
     raise MetadataConflict(f"{paths.segments} kept changing while it was read")
 
 
+def recent_names(names: list[str]) -> list[str]:
+    """Return the segments that an owner must know: from the last completed one on.
+
+    From the one before the oldest in progress, if that is older. With names of older writers, which
+    have no number, all of them. Source: reference DistributedLog 4.4.
+    """
+    said = [read_segment_name(name) for name in names]
+    numbered = [each for each in said if each is not None]
+    if len(numbered) != len(said):
+        return names
+    last_completed = max((each.lssn for each in numbered if not each.in_progress), default=0)
+    before_open = [each.lssn - 1 for each in numbered if each.in_progress]
+    first = min([last_completed, *before_open])
+    return [name for name, each in zip(names, numbered, strict=True) if each.lssn >= first]
+
+
 async def _read_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(store.exists(path)) for path in paths]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
+    found: list[Node | None] = []
+    for at in range(0, len(paths), _READS_AT_ONCE):
+        some = paths[at : at + _READS_AT_ONCE]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(store.exists(path)) for path in some]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        found += [task.result() for task in tasks]
+    return found
 
 
 class _Counter(NamedTuple):
@@ -100,12 +146,14 @@ class SegmentNodes:
         """Highest LSSN ever started, as the metadata keeps it."""
         return self._lssn.value
 
-    async def load(self) -> SegmentList:
-        """Read everything; versions before the list, so that a change in between is found out.
+    async def load(self) -> Listing:
+        """Read the counters and the recent segments: in progress, and the last completed one.
 
+        Versions before the list, so that a change in between is found out.
         Errors: LogNotFound, CorruptData, EndOfStream.
         """
         paths = self._paths
+        await self._store.sync()
         nodes = await _read_all(
             self._store, (paths.segments, paths.max_txid, paths.allocation, paths.version)
         )
@@ -121,7 +169,7 @@ class SegmentNodes:
         if allocation is None:
             await self._store.create(paths.allocation)
         self.allocation = AllocationNode(self._store, paths.allocation, allocation)
-        return await read_segments(self._store, paths)
+        return await _read_list(self._store, paths, recent_names)
 
     async def start(self, segment: SegmentMetadata, handover: SetData) -> None:
         """Make a segment in progress of a ledger; `handover` takes it from its allocator.
@@ -129,7 +177,7 @@ class SegmentNodes:
         Errors: OwnershipLost: another writer was faster.
         """
         paths = self._paths
-        path, data = paths.segment(in_progress_name(segment.lssn)), encode_segment(segment)
+        path, data = paths.segment(segment_name(segment)), encode_segment(segment)
         ops: list[Op] = [
             handover,
             Create(path, data),
@@ -144,12 +192,12 @@ class SegmentNodes:
         Errors: OwnershipLost: another writer recovered the segment.
         """
         paths = self._paths
-        path, data = paths.segment(completed_name(segment.lssn)), encode_segment(segment)
+        path, data = paths.segment(segment_name(segment)), encode_segment(segment)
         lssn = max(segment.lssn, self._lssn.value)
         max_txid = max(segment.last_txid, self._max_txid.value)
         ops: list[Op] = [
             Create(path, data),
-            Delete(paths.segment(in_progress_name(segment.lssn))),
+            Delete(paths.segment(segment_name(replace(segment, in_progress=True)))),
             SetData(paths.segments, str(lssn).encode(), self._lssn.version),
             SetData(paths.max_txid, str(max_txid).encode(), self._max_txid.version),
         ]

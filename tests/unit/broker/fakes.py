@@ -61,6 +61,9 @@ class FakeLog:
         self.reads = 0
         self.truncated: DLSN | None = None
 
+    async def refresh(self) -> None:
+        pass
+
     async def get_data(self) -> bytes:
         return self.data
 

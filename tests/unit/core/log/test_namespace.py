@@ -2,7 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import InvalidStreamName, LogExists, LogNotFound, NoNode, OwnershipLost
+from core.errors import (
+    BadVersion,
+    InvalidStreamName,
+    LogExists,
+    LogNotFound,
+    NoNode,
+    OwnershipLost,
+)
 from core.ledger.config import LedgerConfig
 from core.metadata.ledger_tree import ledger_ranges
 from core.metadata.namespace_binding import decode_binding
@@ -70,6 +77,14 @@ def test_a_log_that_was_begun_is_finished(tmp_path: Path) -> None:
         assert await log.get_data() == b"mine"
         await log.set_data(b"other")
         assert await log.get_data() == b"other"
+        another = await world.namespace().open_log("s")
+        await another.set_data(b"theirs")
+        for _ in range(2):
+            with pytest.raises(BadVersion):
+                await log.set_data(b"mine again")
+        assert await log.get_data() == b"theirs"
+        await log.set_data(b"on top of theirs")
+        assert await another.get_data() == b"on top of theirs"
 
     run_world(tmp_path, story)
 

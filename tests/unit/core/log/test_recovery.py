@@ -272,3 +272,73 @@ def test_two_segments_in_progress_whose_records_are_lost(tmp_path: Path) -> None
         assert await txids_of(log) == [0, 1]
 
     run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("controls", [1, 3])
+def test_a_segment_without_records_stays_if_it_claims_none(tmp_path: Path, controls: int) -> None:
+    """Behind a log's records it is completed as Java does: its readers may stand in it."""
+
+    async def story(world: World) -> None:
+        log = await foreign_segment(world, [[user(1, 1)]])
+        await (await log.open_writer(Listener())).close()
+        await foreign_segment(world, [[control_record(1, 0)]] * controls, lssn=2)
+        again = await world.log()
+        writer = await again.open_writer(Listener(), RecordState())
+        assert (writer.last_txid, writer.lssn) == (1, 3)
+        last = again.segments.last
+        assert last is not None
+        assert (last.last_txid, last.record_count, last.in_progress) == (1, 0, False)
+        await write(writer, 1, 2)
+        await writer.close()
+        assert await txids_of(again) == [1, 1, 2]
+        assert (await world.store.get(PATHS.max_txid)).data == b"2"
+
+    run_world(tmp_path, story)
+
+
+def test_an_owner_reads_the_recent_segments_only(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener(), RecordState())
+        for txid in range(6):
+            await write(writer, txid)
+            await writer.roll()
+        await write(writer, 6)
+        await writer.abort()
+        again = await world.log()
+        state = RecordState()
+        writer = await again.open_writer(Listener(), state)
+        assert [s.lssn for s in again.segments] == [6, 7]
+        assert (state.txids, state.replayed) == (list(range(7)), 1)
+        await write(writer, 7)
+        assert await txids_of(again) == list(range(8))
+        assert [s.lssn for s in again.segments] == list(range(1, 9))
+        await writer.close()
+        reader = await again.open_reader(INITIAL)
+        assert [r.txid for _, r in await reader.read(1)] == [0]
+        writer = await again.open_writer(Listener(), RecordState())
+        rest = []
+        while found := await reader.read(1000):
+            rest += [r.txid for _, r in found]
+        assert rest == list(range(1, 8))
+        await reader.close()
+        await writer.close()
+
+    run_world(tmp_path, story)
+
+
+def test_state_is_looked_for_in_all_segments_at_last(tmp_path: Path) -> None:
+    """Those of another library tell nothing of ours."""
+
+    async def story(world: World) -> None:
+        log = await foreign_segment(world, [[user(1, 1)]])
+        await (await log.open_writer(Listener())).close()
+        for lssn in (2, 3):
+            await foreign_segment(world, [[user(lssn, 1)]], lssn=lssn)
+            await (await (await world.log()).open_writer(Listener())).close()
+        state = RecordState()
+        again = await world.log()
+        await (await again.open_writer(Listener(), state)).close()
+        assert (state.txids, state.restored) == ([1, 2, 3], [None])
+
+    run_world(tmp_path, story)

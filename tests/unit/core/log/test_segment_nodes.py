@@ -12,9 +12,16 @@ from core.errors import (
     OwnershipLost,
     Unavailable,
 )
-from core.log.segment_nodes import SegmentNodes, read_segments, rewrite_segments
+from core.log.segment_nodes import (
+    SegmentNodes,
+    delete_segment_node,
+    read_segments,
+    recent_names,
+    rewrite_segments,
+)
+from core.log.segments import SegmentEnd
 from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
+from core.metadata.segment_metadata import SegmentMetadata, Truncation
 from core.metadata.store import Create, Delete
 from protocol.ids import LedgerId
 from tests.unit.core.log.faulty_store import FaultyStore
@@ -203,5 +210,59 @@ def test_rewrite_is_all_or_nothing(tmp_path: Path) -> None:
         await world.store.multi([Delete(path), Create(path, b"rubbish")])
         with pytest.raises(CorruptData):
             await read_segments(world.store, PATHS)
+
+    run_world(tmp_path, story)
+
+
+def test_recent_segments() -> None:
+    def done_names(*lssns: int) -> list[str]:
+        return [f"logrecs_{lssn:018d}" for lssn in lssns]
+
+    def open_names(*lssns: int) -> list[str]:
+        return [f"inprogress_{lssn:018d}" for lssn in lssns]
+
+    assert recent_names([]) == []
+    assert recent_names(done_names(1, 2, 3)) == done_names(3)
+    assert recent_names([*open_names(4), *done_names(1, 2, 3)]) == [
+        *open_names(4),
+        *done_names(3),
+    ]
+    assert recent_names([*open_names(3, 4), *done_names(1, 2, 3)]) == [
+        *open_names(3, 4),
+        *done_names(2, 3),
+    ]
+    assert recent_names(open_names(1, 2)) == open_names(1, 2)
+    older = ["logrecs_000000000000000001_000000000000000009", *done_names(2, 3)]
+    assert recent_names(older) == older
+
+
+def test_nodes_keep_the_names_of_older_writers(tmp_path: Path) -> None:
+    """Names of nameVersion 0, and segments of version 1: found, completed, rewritten, deleted."""
+
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        old = PATHS.segment("logrecs_000000000000000001_000000000000000009")
+        await world.store.create(old, b"1;7;1;9;1500000000000")
+        await world.store.create(PATHS.segment("inprogress_a"), b"1;8;10")
+        nodes = SegmentNodes(world.store, PATHS)
+        segments, is_whole = await nodes.load()
+        assert [(s.lssn, s.first_txid, s.in_progress) for s in segments] == [
+            (-1, 1, False), (0, 10, True)
+        ]  # fmt: skip
+        assert is_whole
+        last = segments.segments[1]
+        end = SegmentEnd(12, 3, 2, 0)
+        await nodes.complete(segments.completed(last, end, now_ms=5))
+        truncated = replace(segments.segments[0], truncation=Truncation.TRUNCATED)
+        await rewrite_segments(world.store, PATHS, [truncated])
+        names = await world.store.children(PATHS.segments)
+        assert names == [
+            "logrecs_000000000000000001_000000000000000009",
+            "logrecs_000000000000000010_000000000000000012",
+        ]
+        assert (await world.store.get(old)).data == b"513;7;1;9;1500000000000"
+        assert segments.next_lssn(nodes.lssn_counter) == 1
+        await delete_segment_node(world.store, PATHS, truncated)
+        assert len(await world.store.children(PATHS.segments)) == 1
 
     run_world(tmp_path, story)
