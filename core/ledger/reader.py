@@ -77,6 +77,12 @@ class LedgerReader:
         """Whether the end was fixed when the metadata was last read."""
         return self._stored.metadata.is_closed
 
+    @property
+    def length(self) -> int:
+        """Payload bytes of a closed ledger; 0 of an open one."""
+        metadata = self._stored.metadata
+        return metadata.length if metadata.is_closed else 0
+
     def note_confirmed(self, lac: EntryId) -> None:
         """Take somebody's word for a LAC (the writer of the same process); it never moves back."""
         if lac > self._last_confirmed and not self.is_closed:

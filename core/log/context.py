@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from core.ledger.client import LedgerClient
 from core.log.config import LogConfig
+from core.log.entry_cache import EntryCache
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from core.runtime.metrics import counter, gauge
@@ -26,6 +27,9 @@ class LogMetrics:
     refused_appends_total: int = counter("appends refused because too much waited")
     failed_writers_total: int = counter("log writers that failed")
     replayed_records_total: int = counter("records read to restore an owner's state")
+    broken_entries_skipped_total: int = counter("entries that readers left out, unreadable")
+    position_gaps_total: int = counter("places where a reader missed records, by their positions")
+    idle_readers_total: int = counter("times that a reader heard nothing for suspiciously long")
 
 
 class LogContext(NamedTuple):
@@ -36,3 +40,5 @@ class LogContext(NamedTuple):
     config: LogConfig
     clock: Clock
     metrics: LogMetrics
+    entries: EntryCache
+    """What all readers of these logs hold."""

@@ -4,20 +4,17 @@ Invariant: a log has one `Log` in a process (its namespace sees to that), which 
 from the owner's own steps while this process writes it, else from the metadata and its watch.
 """
 
-import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
 
-from core.errors import EndOfStream, LogTruncated, OwnershipLost, Unavailable
+from core.errors import EndOfStream, OwnershipLost, Unavailable
 from core.ledger.reader import LedgerReader
 from core.log.context import LogContext
+from core.log.log_reading import LogReading
 from core.log.owner import LogListener, NoState, SegmentState
 from core.log.ownership import Ownership
 from core.log.reader import LogReader
 from core.log.recovery import find_state, read_index, recover_segments, restore_state
-from core.log.search import find_forward, find_in_segment
 from core.log.segment_chain import SegmentChain
 from core.log.segment_nodes import (
     SegmentNodes,
@@ -28,7 +25,6 @@ from core.log.segment_nodes import (
 from core.log.segment_view import SegmentView
 from core.log.segment_writer import SegmentWriter
 from core.log.segments import SegmentList
-from core.log.tail_follower import TailFollower
 from core.log.truncation import plan_purge, plan_truncation
 from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
@@ -39,11 +35,6 @@ from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
-
-_VIEWS_MAX: Final = 64
-"""Opened segments that a log keeps; more are opened again when they are needed."""
-
-_BEGINNING: Final = DLSN(0, 0, 0)
 
 
 class Log:
@@ -67,10 +58,7 @@ class Log:
         self._writer: LogWriter | None = None
         self._ownership: Ownership | None = None
         self._segment_writers: dict[int, SegmentWriter] = {}
-        self._views: OrderedDict[int, SegmentView] = OrderedDict()
-        self._tail_version = 0
-        self._waiting: list[asyncio.Future[None]] = []
-        self._follower = TailFollower(self.on_tail_moved)
+        self._reading = LogReading(self, self._open_ledger, context)
 
     @property
     def segments(self) -> SegmentList:
@@ -145,7 +133,7 @@ class Log:
         if segments.last_txid == END_OF_STREAM_TXID:
             raise EndOfStream(f"{self.name} was sealed")
         was_read = bool(self._segments)
-        self._views.clear()
+        self._reading.views.clear()
         self._is_owner, self._is_whole = True, is_whole
         self._install(segments)
         if was_read:  # by readers that may be anywhere
@@ -186,7 +174,7 @@ class Log:
         self._is_owner = False
         self._context.metrics.writers -= 1
         self._segment_writers.clear()
-        self._views.clear()
+        self._reading.views.clear()
         self._is_stale = True
         self.on_tail_moved()
         ownership, self._ownership = self._ownership, None
@@ -209,14 +197,13 @@ class Log:
 
     # ------------------------------------------------------------------ reading
 
-    async def open_reader(self, start: DLSN) -> LogReader:
-        """Return a reader of the records with DLSN >= `start`; close it after use.
+    async def open_reader(self, start: DLSN | TxId) -> LogReader:
+        """Return a reader of the records with DLSN >= `start`, or with txid >= `start`.
 
-        A position in a part that was truncated counts as the first one that is kept.
-        Errors: LogNotFound.
+        Close it after use. A position in a part that was truncated counts as the first one that is
+        kept; a txid above all is waited for. Errors: LogNotFound; for a txid as `locate`.
         """
-        await self.refresh()
-        return LogReader(self, start, self._config)
+        return await self._reading.open_reader(start)
 
     async def locate(self, txid: TxId, hint: DLSN | None = None) -> DLSN | None:
         """Return the first confirmed record with txid >= `txid`; None when there is none.
@@ -224,34 +211,7 @@ class Log:
         `hint`: a position at or before the record, not far from it, from a caller's own index.
         Errors: LogTruncated, when the log is purged meanwhile; BookieUnavailable, CorruptData.
         """
-        await self.refresh()
-        floor = self._segments.readable_from(_BEGINNING)
-        segment = self._segments.first_not_less(txid)
-        lssn = max(floor.lssn, 0 if segment is None else segment.lssn)
-        if hint is not None and self._segments.find(hint.lssn) is not None:
-            floor = max(floor, hint)
-            lssn = max(lssn, floor.lssn)
-        while (segment := self._segments.at_or_after(lssn)) is not None:
-            found = await self._locate_in(segment, txid, floor, is_near=floor == hint)
-            if found is not None:
-                return found
-            lssn = segment.lssn + 1
-        return None
-
-    async def _locate_in(
-        self, segment: SegmentMetadata, txid: TxId, floor: DLSN, *, is_near: bool
-    ) -> DLSN | None:
-        if not segment.in_progress and segment.last_txid < txid:
-            return None
-        view = await self.view(segment.lssn)
-        last = (await view.readable()).last
-        starts_here = floor.lssn == segment.lssn
-        low = max(floor.entry_id, 0) if starts_here else 0
-        find = find_forward if is_near and starts_here else find_in_segment
-        found = await find(view, txid, low, last)
-        if found is not None and found < floor:  # a slot of the floor's own entry
-            return floor
-        return found
+        return await self._reading.locate(txid, hint)
 
     async def read_index(self, lssn: int) -> bytes | None:
         """Return what `SegmentState.index` said when a segment ended; None when it has none.
@@ -265,19 +225,8 @@ class Log:
         return None if found is None else found.segment_index
 
     async def view(self, lssn: int) -> SegmentView:
-        """Open a segment for reading (ReadableLog). Errors: LogTruncated, LedgerNotFound."""
-        segment = self._segments.find(lssn)
-        if segment is None:
-            raise LogTruncated(f"{self.name} has no segment {lssn}")
-        view = self._views.get(lssn)
-        if view is not None and view.metadata.ledger_id == segment.ledger_id:
-            self._views.move_to_end(lssn)
-            return view
-        view = SegmentView(segment, await self._open_ledger(segment), self)
-        self._views[lssn] = view
-        if len(self._views) > _VIEWS_MAX:
-            self._views.popitem(last=False)
-        return view
+        """Open a segment for reading. Errors: LogTruncated, LedgerNotFound."""
+        return await self._reading.view(lssn)
 
     async def _open_ledger(self, segment: SegmentMetadata) -> LedgerReader:
         return await self._ledgers.open_ledger(segment.ledger_id, recover=False)
@@ -285,19 +234,27 @@ class Log:
     # ------------------------------------------------------------------ the list of segments
 
     @property
-    def tail_version(self) -> int:
-        """Rises with everything that may have made more readable (ReadableLog)."""
-        return self._tail_version
+    def is_owned_here(self) -> bool:
+        """Whether this process writes the log (ReadingHome)."""
+        return self._writer is not None
 
-    async def refresh(self) -> None:
-        """Read the list of segments if it may have changed. Errors: LogNotFound."""
+    @property
+    def tail_version(self) -> int:
+        """Rises with everything that may have made more readable."""
+        return self._reading.tail_version
+
+    async def refresh(self, *, is_forced: bool = False) -> None:
+        """Read the list of segments if it may have changed, or if a notification may be lost.
+
+        Errors: LogNotFound.
+        """
         if self._is_owner:
             await self._load_older()
             return
         if not self._is_stale:
             return
         self._is_stale = False
-        watch = None if self._is_watched else self._on_segments_changed
+        watch = None if self._is_watched and not is_forced else self._on_segments_changed
         self._is_watched = True
         try:
             segments = await read_segments(self._store, self._paths, watch)
@@ -336,35 +293,11 @@ class Log:
 
     def on_tail_moved(self) -> None:
         """Wake up who waits at the tail (WriterHome)."""
-        self._tail_version += 1
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for waiter in waiting:
-                if not waiter.done():
-                    waiter.set_result(None)
+        self._reading.on_tail_moved()
 
     async def tail_moved(self, seen_version: int) -> None:
-        """Wait until there may be more (ReadableLog), or for a while if others write the log."""
-        if self._tail_version != seen_version:
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        timeout = None
-        if self._writer is None:
-            timeout = self._config.lac_poll_ms / 1000
-            self._follow_other_writer()
-        try:
-            await asyncio.wait([waiter], timeout=timeout)
-        finally:
-            if not waiter.done():
-                self._waiting.remove(waiter)
-
-    def _follow_other_writer(self) -> None:
-        """Let the bookies say when the segment in writing moves, if one is open here."""
-        open_ledgers = (view.ledger for view in reversed(self._views.values()))
-        ledger = next((each for each in open_ledgers if not each.is_closed), None)
-        if ledger is not None:
-            self._follower.follow(ledger, self._config.lac_poll_ms)
+        """Wait until `tail_version` is another, or for a while if others write the log."""
+        await self._reading.tail_moved(seen_version)
 
     # ------------------------------------------------------------------ truncation
 
@@ -390,7 +323,7 @@ class Log:
         purged = plan_purge(self._segments, before_lssn)
         for segment in purged:
             self._install(self._segments.without(segment.lssn))
-            self._views.pop(segment.lssn, None)
+            self._reading.views.forget(segment.ledger_id)
             await self._ledgers.delete_ledger(segment.ledger_id)
             await delete_segment_node(self._store, self._paths, segment)
         return purged
@@ -399,8 +332,7 @@ class Log:
         """Give up the writer, if there is one, without completing anything. Idempotent."""
         if self._writer is not None:
             await self._writer.abort()
-        await self._follower.stop()
-        self.on_tail_moved()
+        await self._reading.close()
 
     async def delete(self) -> None:
         """Delete the log with all its ledgers. Errors: OwnershipLost: another process has it."""
@@ -411,7 +343,7 @@ class Log:
             for segment in await read_segments(self._store, self._paths):
                 await self._ledgers.delete_ledger(segment.ledger_id)
                 await delete_segment_node(self._store, self._paths, segment)
-            self._views.clear()
+            self._reading.views.clear()
             self._install(SegmentList())
         finally:
             await ownership.release()

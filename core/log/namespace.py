@@ -10,6 +10,7 @@ from core.errors import LogExists, LogNotFound, NodeExists, NoNode, NotEmpty, Ow
 from core.ledger.client import LedgerClient
 from core.log.config import LogConfig
 from core.log.context import LogContext, LogMetrics
+from core.log.entry_cache import EntryCache
 from core.log.log import Log
 from core.log.names import check_log_name, is_reserved
 from core.metadata.bindings import bind_namespace, is_bound
@@ -39,7 +40,8 @@ class LogNamespace:
         """`binding`: what `bind` writes; the servers that other libraries would find it by."""
         self.metrics = LogMetrics()
         self._store = store
-        self._context = LogContext(store, ledgers, config, clock, self.metrics)
+        entries = EntryCache(config.read_cache_bytes)
+        self._context = LogContext(store, ledgers, config, clock, self.metrics, entries)
         self._root = root
         self._binding = binding or BKDLConfig(
             bk_zk_servers="embedded", bk_ledgers_path=LEDGERS_ROOT

@@ -1,88 +1,169 @@
 """Reading a ledger's entries in order while the next ones are on their way.
 
-Invariant: entries come in order, each once. At most one chunk is on its way beside the one that was
-given out, and a chunk has at most `read_ahead_entries`, and bytes about `read_ahead_bytes`.
+Invariant: entries come in order, each once; one piece is with the caller and at most one more is
+asked for. A piece ends at the LAC, and holds `read_ahead_entries` and about `read_ahead_bytes` at
+most. It may come from, and go to, other readers of the log (`SharedEntries`).
 """
 
 import asyncio
+import logging
+from functools import partial
 from typing import Final
 
-from core.errors import CoreError, Unavailable
-from core.ledger.reader import LedgerReader
+from core.errors import CoreError, CorruptData, EntryNotFound
 from core.log.config import LogConfig
+from core.log.entry_cache import Chunk
+from core.log.read_pace import ReadPace
+from core.log.segment_ledger import SegmentLedger
+from core.log.shared_entries import SharedEntries
 from core.runtime.tasks import Tasks
 from protocol.bookkeeper.entry import Entry
-from protocol.ids import EntryId
+from protocol.ids import NO_ENTRY, EntryId
+
+logger = logging.getLogger(__name__)
 
 _UNKNOWN_SIZE_ENTRIES: Final = 4
-"""Entries of the first chunk when nobody knows how large they are."""
+"""Entries of the first piece when nobody knows how large they are."""
 
 
 class ReadAhead:
-    """One ledger, from one entry on."""
+    """One reader in one ledger, from one entry on."""
 
     def __init__(
-        self, ledger: LedgerReader, first: EntryId, config: LogConfig, tasks: Tasks
+        self,
+        lssn: int,
+        ledger: SegmentLedger,
+        first: EntryId,
+        config: LogConfig,
+        shared: SharedEntries,
+        pace: ReadPace | None = None,
     ) -> None:
-        self._ledger = ledger
+        """`pace`: what the reader learnt in the ledger before."""
         self.next_entry = first
         """The first entry that was not given out."""
+        self._lssn = lssn
+        self._ledger = ledger
+        self._config = config
+        self._shared = shared
+        self.pace = pace or ReadPace(config.read_ahead_bytes)
         self._entries_max = config.read_ahead_entries
-        self._bytes_max = config.read_ahead_bytes
-        self._tasks = tasks
+        self._held: Chunk | None = None
+        self._asked_to = self._suspect = NO_ENTRY
         self._entry_bytes = 0
-        self._coming: asyncio.Future[list[Entry]] | None = None
-        metadata = ledger.metadata
-        if metadata.is_closed and metadata.last_entry_id >= 0:
-            self._entry_bytes = metadata.length // (metadata.last_entry_id + 1) + 1
+        if ledger.is_closed and ledger.last_confirmed >= 0:
+            self._entry_bytes = ledger.length // (ledger.last_confirmed + 1) + 1
 
     async def read(self, last: EntryId, max_bytes: int) -> list[Entry]:
         """Return the next entries, up to `last`; [] when all were given out.
 
-        `max_bytes` bounds what is read only if nothing is on its way yet.
-        Errors: as LedgerReader.read. Cancel: nothing is lost.
+        `max_bytes` bounds what is read only if nothing is on its way yet. What was returned before
+        may be given up now.
+        Errors: as SegmentLedger.read; CorruptData and EntryNotFound are about `next_entry`.
+        Cancel: nothing is lost.
         """
-        coming = self._coming
-        if coming is None:
-            if self.next_entry > last:
-                return []
-            end = self._end_of_chunk(self.next_entry, last, min(max_bytes, self._bytes_max))
-            entries = await self._ledger.read(self.next_entry, end)
-        else:
-            if not coming.done():
-                await asyncio.wait([coming])
-            self._coming = None
-            entries = coming.result()
-        self.next_entry = entries[-1].entry_id + 1
+        self.let_go()
+        self.pace.on_asked(max_bytes)
+        while self.next_entry <= last:
+            known = self._shared.find(self._ledger.ledger_id, self.next_entry)
+            chunk = known or self._new_chunk(self._end(last, max_bytes))
+            waited = chunk.entries is None
+            try:
+                await self._wait_for(chunk, is_new=known is None)
+            except (CorruptData, EntryNotFound):
+                if not self._narrow(chunk):
+                    raise
+                continue
+            if chunk.entries is not None:
+                return self._take(chunk, chunk.entries, waited=waited and known is not None)
+        return []
+
+    def ask_ahead(self, last: EntryId, tasks: Tasks) -> None:
+        """Ask for the entries behind those that were given out, unless the process is full."""
+        first = self.next_entry
+        if first > last:
+            return
+        chunk = self._shared.find(self._ledger.ledger_id, first)
+        if chunk is None:
+            end = self._end(last, self.pace.bytes)
+            if not self._shared.has_room((end - first + 1) * self._entry_bytes):
+                return
+            chunk = self._new_chunk(end)
+            task = tasks.spawn(self._fetch_ahead(chunk), "read_ahead")
+            # A task that is cancelled before its first step would never tell who waits.
+            task.add_done_callback(partial(self._on_fetched, chunk))
+        self._asked_to = chunk.last
+
+    def has_asked_for(self, entry_id: EntryId) -> bool:
+        """Tell whether everything up to an entry was given out or is on its way."""
+        return entry_id < self.next_entry or entry_id <= self._asked_to
+
+    def skip(self) -> None:
+        """Go on behind the next entry."""
+        self.next_entry += 1
+        self._trust_again()
+
+    def let_go(self) -> None:
+        """Give up what was returned last: the caller is done with it. Idempotent."""
+        if self._held is not None:
+            self._shared.let_go(self._held)
+            self._held = None
+
+    async def _wait_for(self, chunk: Chunk, *, is_new: bool) -> None:
+        if is_new:
+            await self._shared.fetch(chunk, self._ledger)
+        elif chunk.entries is None:
+            await asyncio.wait([chunk.arrival])
+            if chunk.error is not None:
+                raise chunk.error
+
+    def _take(self, chunk: Chunk, entries: list[Entry], *, waited: bool) -> list[Entry]:
+        now_s = asyncio.get_running_loop().time()
+        self.pace.on_taken(
+            waited=waited,
+            came_in_s=chunk.ready_s - chunk.asked_s,
+            lay_s=now_s - chunk.ready_s,
+        )
+        self._held = chunk
+        self._shared.hold(chunk)
+        if chunk.first < self.next_entry:
+            entries = entries[self.next_entry - chunk.first :]
+        self.next_entry = chunk.last + 1
+        if self.next_entry > self._suspect:
+            self._trust_again()
         self._entry_bytes = entries[-1].length // self.next_entry + 1
-        if self.next_entry <= last:
-            self._ask_for(self.next_entry, last)
         return entries
 
-    def _end_of_chunk(self, first: EntryId, last: EntryId, max_bytes: int) -> EntryId:
-        entries = _UNKNOWN_SIZE_ENTRIES
+    def _new_chunk(self, end: EntryId) -> Chunk:
+        first = self.next_entry
+        estimate = (end - first + 1) * self._entry_bytes
+        return self._shared.add(self._lssn, self._ledger.ledger_id, first, end, estimate)
+
+    def _end(self, last: EntryId, max_bytes: int) -> EntryId:
+        """Return the last entry of a piece of about `max_bytes`."""
+        entries = min(_UNKNOWN_SIZE_ENTRIES, self._entries_max)
         if self._entry_bytes:
+            max_bytes = min(max_bytes, self._config.read_ahead_bytes)
             entries = max(1, min(self._entries_max, max_bytes // self._entry_bytes))
-        return min(last, first + entries - 1)
+        return min(last, self.next_entry + entries - 1)
 
-    def _ask_for(self, first: EntryId, last: EntryId) -> None:
-        self._coming = asyncio.get_running_loop().create_future()
-        end = self._end_of_chunk(first, last, self._bytes_max)
-        _ = self._tasks.spawn(self._fetch(self._coming, first, end), "read_ahead")
+    def _narrow(self, chunk: Chunk) -> bool:
+        """Ask for fewer entries, to find the one that cannot be read; False if that is known."""
+        if chunk.first == chunk.last == self.next_entry:
+            return False
+        self._entries_max = max(1, (chunk.last - self.next_entry + 1) // 2)
+        self._suspect = max(self._suspect, chunk.last)
+        return True
 
-    async def _fetch(
-        self, coming: "asyncio.Future[list[Entry]]", first: EntryId, last: EntryId
-    ) -> None:
+    def _trust_again(self) -> None:
+        self._entries_max = self._config.read_ahead_entries
+        self._suspect = NO_ENTRY
+
+    def _on_fetched(self, chunk: Chunk, _: "asyncio.Task[None]") -> None:
+        self._shared.abandon(chunk)
+
+    async def _fetch_ahead(self, chunk: Chunk) -> None:
         try:
-            entries = await self._ledger.read(first, last)
+            await self._shared.fetch(chunk, self._ledger)
         except CoreError as error:
-            if not coming.done():
-                coming.set_exception(error)
-                coming.exception()  # retrieved: nobody may ever read on
-        else:
-            if not coming.done():
-                coming.set_result(entries)
-        finally:
-            if not coming.done():
-                coming.set_exception(Unavailable("the reader was closed"))
-                coming.exception()
+            # Who waits for it hears of it; else it comes again with the next read.
+            logger.debug("read_ahead_failed ledger=%d error=%s", chunk.ledger_id, error)

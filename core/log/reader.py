@@ -1,65 +1,135 @@
-"""Reading a log in order: entries into records, one segment after the other, never past the LAC.
+"""Reading a log in order: one segment after the other, never past the LAC.
 
 Invariant: every confirmed record from the start position on is given out once, in order; control
 records never. A segment is left only when its end is fixed and everything up to it was given out.
-Source: reference DistributedLog 7.3, 7.4.
+Only the reader's own call moves it on: what reads ahead, opens the next segment or hears of the
+tail puts its result where that call finds it, and a result that came too late is not looked at.
+Source: reference DistributedLog 7.3, 7.4; issues 1973, 2898 and 3064 of apache/bookkeeper.
 """
 
 import asyncio
+import logging
+from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple, Protocol
 
-from core.errors import CoreError, EndOfStream, LedgerNotFound, LogTruncated, Unavailable
+from core.errors import (
+    CoreError,
+    EndOfStream,
+    IdleReader,
+    LedgerNotFound,
+    LogTruncated,
+    ReadCancelled,
+)
 from core.log.config import LogConfig
-from core.log.entries import EntryRecords, LogRecordWithDLSN, visible_records
-from core.log.read_ahead import ReadAhead
+from core.log.context import LogMetrics
+from core.log.entries import EntryRecords, LogRecordWithDLSN
+from core.log.idleness import Idleness, Silence
+from core.log.positioning import first_readable
+from core.log.read_pace import ReadPace
+from core.log.segment_cursor import ReaderContext, SegmentCursor, Step
 from core.log.segment_view import SegmentView
 from core.log.segments import SegmentList
+from core.log.shared_entries import SharedEntries
+from core.metadata.segment_metadata import SegmentMetadata
+from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import HEADER_SIZE
+from protocol.ids import EntryId, TxId
 
-if TYPE_CHECKING:
-    from protocol.bookkeeper.entry import Entry
+logger = logging.getLogger(__name__)
 
 
 class ReadableLog(Protocol):
     """The log that a reader reads."""
 
     @property
+    def name(self) -> str:
+        """The log's name, for errors."""
+
+    @property
     def segments(self) -> SegmentList:
         """All segments, as far as this process knows."""
+
+    @property
+    def shared(self) -> SharedEntries:
+        """What the readers of this log share."""
 
     @property
     def tail_version(self) -> int:
         """Rises with everything that may have made more readable."""
 
-    async def refresh(self) -> None:
-        """Read the list of segments again if it may have changed."""
+    async def refresh(self, *, is_forced: bool = False) -> None:
+        """Read the list of segments again if it may have changed, or anyway."""
 
     async def view(self, lssn: int) -> SegmentView:
         """Open a segment for reading. Errors: LogTruncated, LedgerNotFound."""
 
-    async def tail_moved(self, seen_version: int) -> None:
-        """Wait until `tail_version` is another, or for a while if others write the log."""
+    def forget_view(self, view: SegmentView) -> None:
+        """Open the segment anew the next time: its ledger is gone."""
+
+    async def tail_moved(
+        self, seen_version: int, view: SegmentView | None, within_s: float | None
+    ) -> bool:
+        """Wait until `tail_version` is another; False after a while, if others write the log.
+
+        `view`: the segment at whose end the reader waits.
+        """
+
+    def on_tail_moved(self) -> None:
+        """Wake up whoever waits."""
+
+
+class ReaderSettings(NamedTuple):
+    """What a reader is made with besides its log and position."""
+
+    config: LogConfig
+    metrics: LogMetrics
+    clock: Clock
+    from_txid: TxId | None = None
+    """Leave out what comes first and has a lower txid."""
 
 
 class LogReader:
     """Reads from one position on. One call at a time."""
 
-    def __init__(self, log: ReadableLog, start: DLSN, config: LogConfig) -> None:
+    def __init__(self, log: ReadableLog, start: DLSN, settings: ReaderSettings) -> None:
+        config = settings.config
         self._log = log
-        self._config = config
+        self._settings = settings
         self._tasks = Tasks("log.reader")
+        self._context = ReaderContext(
+            log.name,
+            config,
+            settings.metrics,
+            log.shared,
+            ReadPace(config.read_ahead_bytes),
+            self._tasks,
+        )
+        self._place = log.shared.join((start.lssn, start.entry_id))
         self._start = start
+        self._from_txid = settings.from_txid
         self._is_positioned = False
-        self._view: SegmentView | None = None
-        self._ahead: ReadAhead | None = None
-        self._entries: deque[Entry] = deque()  # read, in the segment of the view
-        self._ready: deque[EntryRecords] = deque()  # taken apart, before those
+        self._cursor: SegmentCursor | None = None
+        self._following: SegmentCursor | None = None
+        """A place at the beginning of the segment that comes next."""
+        self._opening: tuple[int, int] | None = None
+        """(lssn, ledger id) of the segment that is being opened for that."""
+        self._gone_at: tuple[int, EntryId] | None = None
+        """Where a ledger that was gone was opened again."""
+        self._ready: deque[EntryRecords] = deque()  # taken apart, before the cursor's entries
         self._is_sealed = False  # behind what is ready
+        self._idleness = Idleness(config.reader_idle_warn_ms, config.reader_idle_error_ms)
         self._seen_version = -1
+        self._is_awake = False
+        """Whether somebody told of what is new: no need to ask who else may know."""
         self._is_closed = False
+
+    @property
+    def log(self) -> ReadableLog:
+        """The log that it reads."""
+        return self._log
 
     async def read(self, max_bytes: int) -> list[LogRecordWithDLSN]:
         """Return the next confirmed records, of `max_bytes` at most, or one that is larger.
@@ -73,8 +143,7 @@ class LogReader:
             for index, found in enumerate(entry.records()):
                 left -= HEADER_SIZE + len(found.record.payload)
                 if left < 0 and taken:
-                    rest = (entry.behind(index), *entries[number + 1 :])
-                    self._ready.extendleft(reversed(rest))
+                    self.give_back([entry.behind(index), *entries[number + 1 :]])
                     return taken
                 taken.append(found)
         return taken
@@ -83,116 +152,232 @@ class LogReader:
         """Return the next confirmed records by entry: whole entries, until `max_bytes` are reached.
 
         [] at the tail; no entry is empty. Payloads are views, valid as long as they are held.
-        Errors: LogTruncated when the segment was purged under the reader; EndOfStream after the
-        last record of a sealed log; BookieUnavailable, CorruptData. After an error the same read
-        may be tried again. Cancel: nothing is lost.
+        Errors: LogTruncated when the segment was purged under the reader, AlreadyTruncated-
+        Transaction when it cannot begin; EndOfStream after the last record of a sealed log;
+        BookieUnavailable; CorruptData with its place, and its kinds InvalidEnvelopedEntry and
+        DLIllegalState (a position is missing); IdleReader; ReadCancelled after close. After any
+        but the last the same read may be tried again. Cancel: nothing is lost.
         """
-        if self._is_closed:
-            raise Unavailable("the reader is closed")
+        self._check_open()
         self._seen_version = self._log.tail_version
         taken: list[EntryRecords] = []
         try:
             await self._take(taken, max_bytes)
+            self._check_open()
         except CoreError:
-            if not taken:
+            if not taken or self._is_closed:
                 raise  # else it comes again with the next read
         except asyncio.CancelledError:
-            self._ready.extendleft(reversed(taken))
+            self.give_back(taken)
             raise
+        if not taken and max_bytes > 0:
+            await self._on_nothing()
+        self._is_awake = False
         return taken
 
     async def wait_for_more(self) -> None:
         """Return when a read may give more than the last one did, sooner if in doubt."""
-        await self._log.tail_moved(self._seen_version)
+        self._check_open()
+        within_s = self._idleness.left_s(self._settings.clock.monotonic_s())
+        view = None if self._cursor is None else self._cursor.view
+        self._is_awake = await self._log.tail_moved(self._seen_version, view, within_s)
+        self._check_open()
+
+    def give_back(self, entries: list[EntryRecords]) -> None:
+        """Let these be the next ones that are read: what the caller took last and did not use."""
+        self._ready.extendleft(reversed(entries))
 
     async def close(self) -> None:
-        """End what is on its way. Idempotent."""
+        """End what is on its way; who still reads or waits gets ReadCancelled. Idempotent."""
         self._is_closed = True
+        self._log.on_tail_moved()
         await self._tasks.close()
+        for cursor in (self._cursor, self._following):
+            if cursor is not None:
+                cursor.let_go()
+        self._log.shared.leave(self._place)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ReadCancelled(f"the reader of {self._log.name} is closed")
 
     async def _take(self, taken: list[EntryRecords], left: int) -> None:
         ready = self._ready
-        while left > 0 and (ready or await self._fill(left)):
+        while left > 0 and (ready or await self._fill(left, asks=not taken)):
             taken.append(ready.popleft())
             left -= taken[-1].size_bytes
 
-    async def _fill(self, max_bytes: int) -> bool:
-        """Get records ready; False at the tail."""
+    async def _fill(self, max_bytes: int, *, asks: bool) -> bool:
+        """Get records ready; False at the tail. `asks`: as SegmentCursor.read."""
         while not self._ready:
             if self._is_sealed:
-                raise EndOfStream(f"the log was sealed in segment {self._start.lssn}")
-            if self._entries:
-                self._take_apart()
-            elif not await self._read_on(max_bytes):
+                raise EndOfStream(f"{self._log.name} was sealed in segment {self._start.lssn}")
+            cursor = self._cursor
+            if cursor is not None and cursor.has_entries:
+                self._take_apart(cursor)
+            elif not await self._read_on(max_bytes, asks=asks):
                 return False
         return True
 
-    async def _read_on(self, max_bytes: int) -> bool:
-        """Get entries, or to the next segment; False at the tail."""
-        if self._view is None and not await self._enter_segment():
-            return False
-        assert self._view is not None
-        try:
-            return await self._read_entries(self._view, max_bytes)
-        except LedgerNotFound as error:
-            await self._on_ledger_gone(self._view, error)
-            return True
-
-    def _take_apart(self) -> None:
-        """Make the next entry's records ready. Errors: CorruptData: the entry stays the next."""
-        assert self._view is not None, "entries of a segment that was left"
-        entry = self._entries[0]
-        records = visible_records(self._view.metadata, entry)
-        self._entries.popleft()
-        if entry.entry_id == self._start.entry_id:
-            records = records.from_slot(self._start.slot)
-        self._is_sealed = records.is_last
-        if records.slots:
+    def _take_apart(self, cursor: SegmentCursor) -> None:
+        """Make the next entry's records ready."""
+        records = cursor.take()
+        self._is_sealed = cursor.is_sealed
+        if records is not None and self._from_txid is not None:
+            records = records.behind(bisect_left(records.columns.txids, self._from_txid))
+            if records.slots:
+                self._from_txid = None
+        if records is not None and records.slots:
             self._ready.append(records)
 
+    # ------------------------------------------------------------------ segments
+
+    async def _read_on(self, max_bytes: int, *, asks: bool) -> bool:
+        """Get entries, or to the next segment; False at the tail."""
+        cursor = self._cursor
+        if cursor is None:
+            return await self._enter_segment()
+        lssn = cursor.view.metadata.lssn
+        current = self._log.segments.find(lssn)
+        is_current = current is not None and cursor.is_in(lssn, current.ledger_id)
+        if current is not None and not is_current and not cursor.has_given:
+            self._leave(cursor, self._start)  # it was deleted, and began again
+            return True
+        is_told = self._is_awake and is_current and current is not None and current.in_progress
+        try:
+            step = await cursor.read(max_bytes, asks=asks and not is_told)
+        except LedgerNotFound as error:
+            return await self._on_ledger_gone(cursor, error)
+        self._check_open()
+        if step is Step.ENTRIES:
+            self._idleness.on_entry()
+            self._move(cursor)
+        elif step is Step.END:
+            self._leave(cursor, DLSN(lssn + 1, 0, 0))
+        return step is not Step.TAIL
+
+    def _move(self, cursor: SegmentCursor) -> None:
+        """Tell the others where this reader is, and look ahead."""
+        lssn = cursor.view.metadata.lssn
+        self._log.shared.move(self._place, (lssn, cursor.next_entry))
+        cursor.ask_ahead()
+        following = self._log.segments.find(lssn + 1)
+        if following is not None and self._following is None and cursor.is_near_end():
+            expected = (following.lssn, following.ledger_id)
+            if self._opening != expected:
+                self._opening = expected
+                self._tasks.start(self._open_following(following), "open_following")
+
+    async def _open_following(self, segment: SegmentMetadata) -> None:
+        """Open the segment that comes next, and ask for its beginning."""
+        try:
+            view = await self._log.view(segment.lssn)
+        except CoreError as error:
+            # The reader opens it again when it gets there, and tells its caller then.
+            logger.debug("open_following_failed lssn=%d error=%s", segment.lssn, error)
+            return
+        if self._opening == (view.metadata.lssn, view.metadata.ledger_id) and not self._is_closed:
+            self._following = SegmentCursor(view, DLSN(segment.lssn, 0, 0), self._context)
+            self._following.ask_ahead()
+
+    def _leave(self, cursor: SegmentCursor, start: DLSN) -> None:
+        cursor.let_go()
+        self._start = start
+        self._cursor = None
+
     async def _enter_segment(self) -> bool:
-        """Open the segment of the position; False when it does not exist yet."""
+        """Go to the segment of the position; False when it does not exist yet."""
+        segment = await self._find_segment()
+        if segment is None:
+            return False
+        following, self._following, self._opening = self._following, None, None
+        is_beginning = self._start == (segment.lssn, 0, 0)
+        if following is not None:
+            if is_beginning and following.is_in(segment.lssn, segment.ledger_id):
+                self._cursor = following
+            else:
+                following.let_go()
+        if self._cursor is None:
+            try:
+                view = await self._log.view(segment.lssn)
+            except LedgerNotFound as error:
+                raise self._purged(segment.lssn) from error
+            self._cursor = SegmentCursor(view, self._start, self._context)
+        self._is_positioned = True
+        self._log.shared.move(self._place, (segment.lssn, max(self._start.entry_id, 0)))
+        return True
+
+    async def _find_segment(self) -> SegmentMetadata | None:
+        """Return the segment to read in, and let the position lie in it."""
         log = self._log
         if not self._is_positioned:
             await log.refresh()
-            self._start = log.segments.readable_from(self._start)
+            self._begin()
         segment = log.segments.at_or_after(self._start.lssn)
         if segment is None:
             await log.refresh()
             segment = log.segments.at_or_after(self._start.lssn)
-            if segment is None:
-                return False
-        if segment.lssn != self._start.lssn:
+        if segment is not None and segment.lssn != self._start.lssn:
             if self._is_positioned:
-                raise LogTruncated(f"segment {self._start.lssn} was purged under the reader")
+                raise self._purged(self._start.lssn)
             self._start = DLSN(segment.lssn, 0, 0)
-        self._view = await log.view(segment.lssn)
-        first = max(self._start.entry_id, 0)
-        self._ahead = ReadAhead(self._view.ledger, first, self._config, self._tasks)
-        self._is_positioned = True
+        return segment
+
+    def _begin(self) -> None:
+        """Take the truncation into account, as it is when the reader begins."""
+        config = self._settings.config
+        begin = first_readable(
+            self._log.segments, self._start, ignores_truncation=config.ignores_truncation
+        )
+        if begin.lssn == self._start.lssn and begin != self._start and config.alerts_on_truncated:
+            logger.warning(
+                "position_truncated log=%s asked=%s begins=%s", self._log.name, self._start, begin
+            )
+        self._start = begin
+
+    # ------------------------------------------------------------------ what others do to the log
+
+    async def _on_ledger_gone(self, cursor: SegmentCursor, error: LedgerNotFound) -> bool:
+        """Go on where the segment is now; False when it is nowhere yet.
+
+        A segment without records is deleted by recovery and comes again, with another ledger. One
+        with records may lie somewhere else by now. Errors: LogTruncated.
+        """
+        lssn = cursor.view.metadata.lssn
+        self._log.forget_view(cursor.view)
+        await self._log.refresh(is_forced=True)
+        segments = self._log.segments
+        segment = segments.find(lssn)
+        if segment is None:
+            newest = segments.last
+            if cursor.has_given or (newest is not None and newest.lssn > lssn):
+                raise self._purged(lssn) from error
+            self._leave(cursor, self._start)
+            return False
+        is_same = cursor.is_in(lssn, segment.ledger_id)
+        if is_same and self._gone_at != (lssn, cursor.next_entry):
+            self._gone_at = (lssn, cursor.next_entry)
+            self._leave(cursor, max(self._start, DLSN(lssn, cursor.next_entry, 0)))
+            return True
+        if is_same:
+            raise error  # it is there and no bookie has it: lost is not purged
+        if cursor.has_given:
+            raise self._purged(lssn) from error
+        self._leave(cursor, self._start)
         return True
 
-    async def _read_entries(self, view: SegmentView, max_bytes: int) -> bool:
-        """Read on in the segment, or leave it at its end; False at the tail."""
-        assert self._ahead is not None
-        last, is_final = await view.readable(self._ahead.next_entry)
-        entries = await self._ahead.read(last, max_bytes)
-        self._entries.extend(entries)
-        if entries:
-            return True
-        if is_final:
-            self._leave(DLSN(view.metadata.lssn + 1, 0, 0))
-        return is_final
+    def _purged(self, lssn: int) -> LogTruncated:
+        return LogTruncated(f"segment {lssn} of {self._log.name} was purged under the reader")
 
-    async def _on_ledger_gone(self, view: SegmentView, error: LedgerNotFound) -> None:
-        """Go on in another ledger: a segment without records may come again with a new one."""
-        lssn = view.metadata.lssn
-        await self._log.refresh()
-        segment = self._log.segments.find(lssn)
-        if segment is None or segment.ledger_id == view.metadata.ledger_id:
-            raise LogTruncated(f"segment {lssn} was purged under the reader") from error
-        self._leave(DLSN(lssn, 0, 0))
-
-    def _leave(self, start: DLSN) -> None:
-        self._start = start
-        self._view = self._ahead = None
+    async def _on_nothing(self) -> None:
+        """Count a read that found nothing. Errors: IdleReader."""
+        silence = self._idleness.on_nothing(self._settings.clock.monotonic_s())
+        if silence is Silence.NORMAL:
+            return
+        log, at = self._log, self._start if self._cursor is None else self._cursor.position
+        self._settings.metrics.idle_readers_total += 1
+        if silence is Silence.TOO_LONG:
+            within_ms = self._settings.config.reader_idle_error_ms
+            raise IdleReader(f"no entry of {log.name} for {within_ms} ms at {at}")
+        logger.info("reader_idle log=%s at=%s", log.name, at)
+        await log.refresh(is_forced=True)

@@ -9,13 +9,14 @@ Source: reference DistributedLog 5.8; ARCHITECTURE D6.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from core.errors import CorruptData, LedgerNotFound
 from core.ledger.client import LedgerClient
-from core.ledger.reader import LedgerReader
 from core.log.context import LogContext
 from core.log.entries import read_slots, visible_records
+from core.log.ledger_scan import scan_ledger
 from core.log.owner import SegmentState
 from core.log.owner_records import (
     INDEX_MAGIC,
@@ -26,18 +27,17 @@ from core.log.owner_records import (
     join_snapshot,
     read_part,
 )
-from core.log.read_ahead import ReadAhead
+from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import SegmentNodes
 from core.log.segments import SegmentEnd, SegmentList
 from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata
-from core.runtime.tasks import Tasks
 from protocol.distributedlog.record_set import count_records
 from protocol.errors import DecodeError
 from protocol.ids import NO_ENTRY, EntryId, TxId
 
 logger = logging.getLogger(__name__)
 
-OpenSegment = Callable[[SegmentMetadata], Awaitable[LedgerReader]]
+OpenSegment = Callable[[SegmentMetadata], Awaitable[SegmentLedger]]
 
 _UNWRITTEN_ENTRIES_MAX: Final = 64
 """A segment with more entries is taken to hold records without looking at each of them."""
@@ -135,7 +135,7 @@ async def _recover(segment: SegmentMetadata, ledgers: LedgerClient) -> _Recovere
 
 
 async def _read_end(
-    segment: SegmentMetadata, ledger: LedgerReader, last: EntryId
+    segment: SegmentMetadata, ledger: SegmentLedger, last: EntryId
 ) -> tuple[SegmentEnd, bool]:
     entry = (await ledger.read(last, last))[0]
     slots = read_slots(segment, entry)
@@ -150,7 +150,7 @@ async def _read_end(
     return end, record.is_control
 
 
-async def _any_record(segment: SegmentMetadata, ledger: LedgerReader, last: EntryId) -> bool:
+async def _any_record(segment: SegmentMetadata, ledger: SegmentLedger, last: EntryId) -> bool:
     if last >= _UNWRITTEN_ENTRIES_MAX:
         return True
     for entry_id in range(last + 1):
@@ -202,7 +202,7 @@ async def restore_state(
             await _replay(segment, await open_segment(segment), state, context)
 
 
-async def read_index(segment: SegmentMetadata, ledger: LedgerReader) -> SegmentIndex | None:
+async def read_index(segment: SegmentMetadata, ledger: SegmentLedger) -> SegmentIndex | None:
     """Return what the last control records of a completed segment say; None without any.
 
     Errors: CorruptData. Cost: one read, more only for an index above a megabyte.
@@ -220,7 +220,7 @@ async def read_index(segment: SegmentMetadata, ledger: LedgerReader) -> SegmentI
         raise CorruptData(f"index of ledger {segment.ledger_id}: {error}") from error
 
 
-async def _read_snapshot(segment: SegmentMetadata, ledger: LedgerReader) -> bytes | None:
+async def _read_snapshot(segment: SegmentMetadata, ledger: SegmentLedger) -> bytes | None:
     last = ledger.last_confirmed
     part = await _read_part(segment, ledger, 0) if last >= 0 else None
     if part is None or part.magic != SNAPSHOT_MAGIC or part.total - 1 > last:
@@ -235,7 +235,7 @@ async def _read_snapshot(segment: SegmentMetadata, ledger: LedgerReader) -> byte
 
 
 async def _read_parts(
-    segment: SegmentMetadata, ledger: LedgerReader, first: EntryId, last: EntryId
+    segment: SegmentMetadata, ledger: SegmentLedger, first: EntryId, last: EntryId
 ) -> list[OwnerPart] | None:
     """Return the parts in these entries; None when one of them is something else."""
     if first < 0:
@@ -246,7 +246,7 @@ async def _read_parts(
 
 
 async def _read_part(
-    segment: SegmentMetadata, ledger: LedgerReader, entry_id: EntryId
+    segment: SegmentMetadata, ledger: SegmentLedger, entry_id: EntryId
 ) -> OwnerPart | None:
     entry = (await ledger.read(entry_id, entry_id))[0]
     slots = read_slots(segment, entry)
@@ -259,16 +259,12 @@ async def _read_part(
 
 
 async def _replay(
-    segment: SegmentMetadata, ledger: LedgerReader, state: SegmentState, context: LogContext
+    segment: SegmentMetadata, ledger: SegmentLedger, state: SegmentState, context: LogContext
 ) -> None:
     state.begin_segment(segment.lssn, segment.ledger_id)
-    tasks = Tasks("log.replay")
-    try:
-        ahead = ReadAhead(ledger, 0, context.config, tasks)
-        while entries := await ahead.read(ledger.last_confirmed, context.config.read_ahead_bytes):
+    async with aclosing(scan_ledger(ledger, 0, context)) as scan:
+        async for entries in scan:
             for entry in entries:
                 for dlsn, record in visible_records(segment, entry).records():
                     context.metrics.replayed_records_total += 1
                     state.replay(dlsn, record)
-    finally:
-        await tasks.close()

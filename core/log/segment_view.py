@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from core.ledger.reader import LedgerReader
+from core.log.segment_ledger import SegmentLedger
 from core.log.segment_writer import SegmentWriter
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.bookkeeper.entry import Entry
@@ -31,30 +31,38 @@ class SegmentView:
     __slots__ = ("_writers", "ledger", "metadata")
 
     def __init__(
-        self, metadata: SegmentMetadata, ledger: LedgerReader, writers: WriterLookup
+        self, metadata: SegmentMetadata, ledger: SegmentLedger, writers: WriterLookup
     ) -> None:
         self.metadata = metadata
         self.ledger = ledger
         self._writers = writers
 
-    async def readable(self, beyond: EntryId | None = None) -> Readable:
-        """Return how far one may read; an open ledger of another process is asked each time.
-
-        `beyond`: if that entry is known to be readable, nobody is asked how far it goes now.
-        Errors: LedgerNotFound when the segment was purged; BookieUnavailable.
-        """
+    def known(self) -> Readable:
+        """Return how far one may read as far as this process knows, without asking anybody."""
         ledger = self.ledger
         if ledger.is_closed:
             return Readable(ledger.last_confirmed, is_final=True)
-        writer = self._writers.writer_of(self.metadata.lssn)
-        if writer is not None and writer.metadata.ledger_id == ledger.ledger_id:
+        writer = self._own_writer()
+        if writer is not None:
             ledger.note_confirmed(writer.lac)
-            return Readable(writer.lac, is_final=False)
-        if beyond is not None and beyond <= ledger.last_confirmed:
-            return Readable(ledger.last_confirmed, is_final=False)
-        last = await ledger.read_last_confirmed()
-        return Readable(last, ledger.is_closed)
+        return Readable(ledger.last_confirmed, is_final=False)
+
+    async def readable(self) -> Readable:
+        """Return how far one may read; an open ledger of another process is asked each time.
+
+        Errors: LedgerNotFound when the segment was purged; BookieUnavailable.
+        """
+        if self.ledger.is_closed or self._own_writer() is not None:
+            return self.known()
+        last = await self.ledger.read_last_confirmed()
+        return Readable(last, self.ledger.is_closed)
 
     async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
-        """Return entries that are readable. Errors: as LedgerReader.read."""
+        """Return entries that are readable. Errors: as SegmentLedger.read."""
         return await self.ledger.read(first, last)
+
+    def _own_writer(self) -> SegmentWriter | None:
+        writer = self._writers.writer_of(self.metadata.lssn)
+        if writer is not None and writer.metadata.ledger_id == self.ledger.ledger_id:
+            return writer
+        return None

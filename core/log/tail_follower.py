@@ -1,43 +1,60 @@
-"""Hears of what another process writes: one long poll at a time for all readers of a log."""
+"""Hears of what another process writes: one long poll at a time for all readers of a segment."""
 
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from core.errors import CoreError
-from core.ledger.reader import LedgerReader
+from core.log.segment_view import SegmentView
+from core.log.shared_entries import SharedEntries
 from core.runtime.tasks import Tasks
+
+if TYPE_CHECKING:
+    from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 
 
 class TailFollower:
-    """Follows a ledger while somebody waits at its tail."""
+    """Follows the segments of a log at whose ends somebody waits: one, two while it rolls."""
 
-    def __init__(self, on_moved: Callable[[], None]) -> None:
-        """`on_moved` is called when there is more to read, or the ledger was closed."""
+    def __init__(self, on_moved: Callable[[], None], shared: SharedEntries) -> None:
+        """`on_moved` is called when there is more to read, or a ledger was closed.
+
+        `shared`: gets the entries that come with the answers.
+        """
         self._on_moved = on_moved
+        self._shared = shared
         self._tasks = Tasks("log.tail")
-        self._waiting: asyncio.Task[None] | None = None
+        self._waiting: dict[LedgerId, asyncio.Task[None]] = {}
 
-    def follow(self, ledger: LedgerReader, timeout_ms: int) -> None:
-        """Begin to wait, for `timeout_ms`, unless a wait is on its way."""
-        if self._waiting is None or self._waiting.done():
-            self._waiting = self._tasks.spawn(self._wait(ledger, timeout_ms), "long_poll")
+    def follow(self, view: SegmentView, timeout_ms: int) -> None:
+        """Begin to wait at the end of a segment, for `timeout_ms`, unless somebody does."""
+        ledger_id = view.ledger.ledger_id
+        if ledger_id not in self._waiting:
+            task = self._tasks.spawn(self._wait(view, timeout_ms), "long_poll")
+            self._waiting[ledger_id] = task
+            task.add_done_callback(lambda _: self._waiting.pop(ledger_id, None))
 
     async def stop(self) -> None:
-        """End the wait that is on its way, if any."""
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.cancel()
-            await asyncio.wait([self._waiting])
+        """End the waits that are on their way, if any."""
+        waiting = list(self._waiting.values())
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
 
-    async def _wait(self, ledger: LedgerReader, timeout_ms: int) -> None:
+    async def _wait(self, view: SegmentView, timeout_ms: int) -> None:
+        ledger = view.ledger
         known = ledger.last_confirmed
         try:
-            await ledger.read_last_confirmed_and_entry(known + 1, timeout_ms)
+            _, entry = await ledger.read_last_confirmed_and_entry(known + 1, timeout_ms)
         except CoreError as error:
             # Whoever waits asks again after its own time-out, and hears of the error then.
             logger.info("tail_lost ledger=%d error=%s", ledger.ledger_id, error)
-        else:
-            if ledger.last_confirmed > known or ledger.is_closed:
-                self._on_moved()
+            return
+        if entry is not None:
+            self._shared.put(view.metadata.lssn, entry)
+        if ledger.last_confirmed > known or ledger.is_closed:
+            self._on_moved()

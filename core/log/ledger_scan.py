@@ -1,0 +1,33 @@
+"""Reading a ledger through once, by nobody else's pace: what recovery and tools do."""
+
+from collections.abc import AsyncGenerator
+
+from core.log.context import LogContext
+from core.log.read_ahead import ReadAhead
+from core.log.segment_ledger import SegmentLedger
+from core.log.shared_entries import SharedEntries
+from core.runtime.tasks import Tasks
+from protocol.bookkeeper.entry import Entry
+from protocol.ids import EntryId
+
+
+async def scan_ledger(
+    ledger: SegmentLedger, first: EntryId, context: LogContext
+) -> AsyncGenerator[list[Entry], None]:
+    """Yield the confirmed entries from `first` on, in order, some at a time, the next on their way.
+
+    Close it (`aclosing`) when it is left early. Errors: as SegmentLedger.read.
+    """
+    config = context.config
+    last = ledger.last_confirmed
+    tasks = Tasks("log.scan")
+    shared = SharedEntries(context.entries)
+    place = shared.join((0, last + 1))  # keeps nothing behind the scan
+    try:
+        ahead = ReadAhead(0, ledger, first, config, shared)
+        while entries := await ahead.read(last, config.read_ahead_bytes):
+            ahead.ask_ahead(last, tasks)
+            yield entries
+    finally:
+        await tasks.close()
+        shared.leave(place)

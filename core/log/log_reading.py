@@ -1,0 +1,159 @@
+"""Reading one log: where readers begin, what they share, and how they hear of more.
+
+Nothing is held for a log that nobody reads but the segments that were opened last.
+"""
+
+from typing import Final, Protocol
+
+from core.errors import LogTruncated
+from core.log.context import LogContext
+from core.log.log_tail import LogTail
+from core.log.positioning import first_readable
+from core.log.reader import LogReader, ReaderSettings
+from core.log.search import find_forward, find_in_segment
+from core.log.segment_view import SegmentView, WriterLookup
+from core.log.segment_views import OpenLedger, SegmentViews
+from core.log.segments import SegmentList
+from core.log.shared_entries import SharedEntries
+from core.metadata.segment_metadata import SegmentMetadata
+from protocol.distributedlog.dlsn import DLSN, INITIAL
+from protocol.ids import TxId
+
+_BEGINNING: Final = DLSN(0, 0, 0)
+
+
+class ReadingHome(WriterLookup, Protocol):
+    """The log as its readers need it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def segments(self) -> SegmentList:
+        """All segments, as far as this process knows."""
+
+    @property
+    def is_owned_here(self) -> bool:
+        """Whether this process writes the log."""
+
+    async def refresh(self, *, is_forced: bool = False) -> None:
+        """Read the list of segments again if it may have changed, or anyway."""
+
+
+class LogReading:
+    """The readers' side of one log (ReadableLog)."""
+
+    def __init__(self, home: ReadingHome, open_ledger: OpenLedger, context: LogContext) -> None:
+        """`open_ledger` opens what a segment lies in. Errors: LedgerNotFound, BookieUnavailable."""
+        self.shared = SharedEntries(context.entries)
+        self.views = SegmentViews(open_ledger, home)
+        self._home = home
+        self._context = context
+        self._tail = LogTail(self.shared, context.config.lac_poll_ms)
+
+    @property
+    def name(self) -> str:
+        """The log's name."""
+        return self._home.name
+
+    @property
+    def segments(self) -> SegmentList:
+        """All segments, as far as this process knows."""
+        return self._home.segments
+
+    async def refresh(self, *, is_forced: bool = False) -> None:
+        """Read the list of segments again if it may have changed, or anyway."""
+        await self._home.refresh(is_forced=is_forced)
+
+    # ------------------------------------------------------------------ positions
+
+    async def open_reader(self, start: DLSN | TxId) -> LogReader:
+        """Return a reader of the records with DLSN >= `start`, or with that txid or a higher one.
+
+        Errors: as `Log.open_reader`.
+        """
+        await self.refresh()
+        context = self._context
+        settings = ReaderSettings(context.config, context.metrics, context.clock)
+        if isinstance(start, DLSN):
+            return LogReader(self, start, settings)
+        end = await self._end()  # before the search: what comes after it may be what is wanted
+        found = await self.locate(start)
+        if found is not None:
+            return LogReader(self, found, settings)
+        return LogReader(self, end, settings._replace(from_txid=start))
+
+    async def locate(self, txid: TxId, hint: DLSN | None = None) -> DLSN | None:
+        """Return the first confirmed record with txid >= `txid`, as `Log.locate`."""
+        await self.refresh()
+        ignores_truncation = self._context.config.ignores_truncation
+        floor = first_readable(self.segments, _BEGINNING, ignores_truncation=ignores_truncation)
+        segment = self.segments.first_not_less(txid)
+        lssn = max(floor.lssn, 0 if segment is None else segment.lssn)
+        if hint is not None and self.segments.find(hint.lssn) is not None:
+            floor = max(floor, hint)
+            lssn = max(lssn, floor.lssn)
+        while (segment := self.segments.at_or_after(lssn)) is not None:
+            found = await self._locate_in(segment, txid, floor, is_near=floor == hint)
+            if found is not None:
+                return found
+            lssn = segment.lssn + 1
+        return None
+
+    async def _locate_in(
+        self, segment: SegmentMetadata, txid: TxId, floor: DLSN, *, is_near: bool
+    ) -> DLSN | None:
+        if not segment.in_progress and segment.last_txid < txid:
+            return None
+        view = await self.view(segment.lssn)
+        last = (await view.readable()).last
+        starts_here = floor.lssn == segment.lssn
+        low = max(floor.entry_id, 0) if starts_here else 0
+        find = find_forward if is_near and starts_here else find_in_segment
+        found = await find(view, txid, low, last)
+        if found is not None and found < floor:  # a slot of the floor's own entry
+            return floor
+        return found
+
+    async def _end(self) -> DLSN:
+        """Return the position behind everything that is confirmed now."""
+        newest = self.segments.last
+        if newest is None:
+            return INITIAL
+        view = await self.view(newest.lssn)
+        return DLSN(newest.lssn, (await view.readable()).last + 1, 0)
+
+    # ------------------------------------------------------------------ segments and the tail
+
+    async def view(self, lssn: int) -> SegmentView:
+        """Open a segment for reading. Errors: LogTruncated, LedgerNotFound."""
+        segment = self.segments.find(lssn)
+        if segment is None:
+            raise LogTruncated(f"{self.name} has no segment {lssn}")
+        return await self.views.open(segment)
+
+    def forget_view(self, view: SegmentView) -> None:
+        """Open the segment anew the next time: its ledger is gone."""
+        self.views.forget(view.ledger.ledger_id)
+
+    @property
+    def tail_version(self) -> int:
+        """Rises with everything that may have made more readable."""
+        return self._tail.version
+
+    def on_tail_moved(self) -> None:
+        """Wake up who waits at the tail."""
+        self._tail.moved()
+
+    async def tail_moved(
+        self, seen_version: int, view: SegmentView | None = None, within_s: float | None = None
+    ) -> bool:
+        """Wait until there may be more, or for a while if others write the log."""
+        is_own = self._home.is_owned_here
+        return await self._tail.wait(seen_version, view, within_s, is_own=is_own)
+
+    async def close(self) -> None:
+        """End what is asked in the background. Idempotent."""
+        await self._tail.stop()
+        self._tail.moved()

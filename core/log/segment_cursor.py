@@ -1,0 +1,172 @@
+"""A reader's place in one segment: from the ledger's entries to what readers see of them.
+
+Invariant: an entry leaves the queue only when its records were given out, or when it was skipped
+because the reader's settings say so; an error leaves everything as it was.
+"""
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from core.errors import CorruptData, DLIllegalState, EntryNotFound, InvalidEnvelopedEntry
+from core.log.config import LogConfig
+from core.log.context import LogMetrics
+from core.log.entries import EntryRecords, visible_records
+from core.log.position_check import PositionCheck
+from core.log.read_ahead import ReadAhead
+from core.log.read_pace import ReadPace
+from core.log.segment_view import SegmentView
+from core.log.shared_entries import SharedEntries
+from core.runtime.tasks import Tasks
+from protocol.distributedlog.dlsn import DLSN
+from protocol.ids import EntryId
+
+if TYPE_CHECKING:
+    from protocol.bookkeeper.entry import Entry
+
+logger = logging.getLogger(__name__)
+
+
+class Step(Enum):
+    """What reading on in a segment came to."""
+
+    ENTRIES = "entries"
+    TAIL = "nothing more is confirmed yet"
+    END = "the segment is over"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderContext:
+    """What the cursors of one reader share."""
+
+    log: str
+    config: LogConfig
+    metrics: LogMetrics
+    shared: SharedEntries
+    pace: ReadPace
+    tasks: Tasks
+
+
+class SegmentCursor:
+    """One reader in one segment."""
+
+    def __init__(self, view: SegmentView, start: DLSN, context: ReaderContext) -> None:
+        """`start`: the first position in this segment whose record is wanted."""
+        self.view = view
+        self.is_sealed = False
+        """Whether the log ends behind what was taken last."""
+        self.has_given = False
+        """Whether records of this segment were taken."""
+        self._start = start
+        self._context = context
+        lssn, first = view.metadata.lssn, max(start.entry_id, 0)
+        self._ahead = ReadAhead(
+            lssn, view.ledger, first, context.config, context.shared, context.pace
+        )
+        self._positions = PositionCheck(from_beginning=first == 0 and start.slot <= 0)
+        self._entries: deque[Entry] = deque()
+
+    @property
+    def position(self) -> DLSN:
+        """Where the reader goes on, as far as entries tell."""
+        return max(self._start, DLSN(self.view.metadata.lssn, self.next_entry, 0))
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether `take` gives something without reading."""
+        return bool(self._entries)
+
+    @property
+    def next_entry(self) -> EntryId:
+        """The first entry whose records were not given out."""
+        return self._entries[0].entry_id if self._entries else self._ahead.next_entry
+
+    def is_in(self, lssn: int, ledger_id: int) -> bool:
+        """Tell whether this is a place in that segment, in the ledger that it has now."""
+        metadata = self.view.metadata
+        return (metadata.lssn, metadata.ledger_id) == (lssn, ledger_id)
+
+    async def read(self, max_bytes: int, *, asks: bool) -> Step:
+        """Get the next entries. `asks`: at the known end, ask bookies whether there is more.
+
+        Errors: as SegmentLedger.read; CorruptData, EntryNotFound say where. Cancel: nothing is
+        lost.
+        """
+        ahead = self._ahead
+        readable = self.view.known()
+        if asks and not readable.is_final and ahead.next_entry > readable.last:
+            readable = await self.view.readable()
+        while ahead.next_entry <= readable.last:
+            try:
+                entries = await ahead.read(readable.last, max_bytes)
+            except (CorruptData, EntryNotFound) as error:
+                if isinstance(error, EntryNotFound) or not self._skips(ahead.next_entry, error):
+                    raise type(error)(f"{self._where(ahead.next_entry)}: {error}") from error
+                ahead.skip()
+            else:
+                self._entries.extend(entries)
+                return Step.ENTRIES
+        return Step.END if readable.is_final else Step.TAIL
+
+    def ask_ahead(self) -> None:
+        """Ask for the entries that come next."""
+        self._ahead.ask_ahead(self.view.known().last, self._context.tasks)
+
+    def is_near_end(self) -> bool:
+        """Tell whether everything that is confirmed was given out or asked for."""
+        return self._ahead.has_asked_for(self.view.known().last)
+
+    def take(self) -> EntryRecords | None:
+        """Return what readers see of the next entry; None if that is nothing.
+
+        Errors: InvalidEnvelopedEntry, DLIllegalState: the entry stays the next one.
+        """
+        entry = self._entries[0]
+        records: EntryRecords | None = None
+        try:
+            records = self._visible(entry)
+        except InvalidEnvelopedEntry as error:
+            if not self._skips(entry.entry_id, error):
+                raise InvalidEnvelopedEntry(f"{self._where(entry.entry_id)}: {error}") from error
+        if records is not None and records.slots:
+            self._check_positions(records)
+        self._entries.popleft()
+        if records is None:
+            return None
+        self.is_sealed = records.is_last
+        self.has_given = self.has_given or bool(records.slots)
+        return records if records.slots else None
+
+    def let_go(self) -> None:
+        """Give up what is held: the reader leaves the segment."""
+        self._ahead.let_go()
+
+    def _visible(self, entry: "Entry") -> EntryRecords:
+        expands = self._context.config.expands_record_sets
+        records = visible_records(self.view.metadata, entry, expands_sets=expands)
+        if entry.entry_id == self._start.entry_id:
+            return records.from_slot(self._start.slot)
+        return records
+
+    def _check_positions(self, records: EntryRecords) -> None:
+        gap = self._positions.gap(records)
+        if gap is not None:
+            what = f"position {gap.found} where {gap.expected} comes next"
+            if self._context.config.detects_position_gaps:
+                raise DLIllegalState(f"{self._where(records.entry_id)}: {what}")
+            self._context.metrics.position_gaps_total += 1
+            logger.warning("position_gap %s: %s", self._where(records.entry_id), what)
+        self._positions.passed(records)
+
+    def _skips(self, entry_id: EntryId, error: CorruptData) -> bool:
+        if not self._context.config.skips_broken_entries:
+            return False
+        self._context.metrics.broken_entries_skipped_total += 1
+        logger.warning("entry_skipped %s: %s", self._where(entry_id), error)
+        return True
+
+    def _where(self, entry_id: EntryId) -> str:
+        lssn, ledger_id = self.view.metadata.lssn, self.view.metadata.ledger_id
+        return f"log {self._context.log} segment {lssn} ledger {ledger_id} entry {entry_id}"

@@ -1,0 +1,163 @@
+"""The entries that the readers of one log share: each is read from the bookies once.
+
+Invariant: chunks of a ledger do not overlap; one that is on its way is found like one that is
+there. A chunk stays until every reader of the log has passed it, or its room is needed.
+
+    reader A: ask(7..) -> new chunk 7..20, fetched by A          reader B: ask(12..) -> the same one
+"""
+
+import asyncio
+from bisect import bisect_right
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+from core.errors import CoreError
+from core.log.entry_cache import ENTRY_OVERHEAD_BYTES, Chunk, EntryCache
+from core.log.segment_ledger import SegmentLedger
+from protocol.bookkeeper.entry import Entry
+from protocol.ids import EntryId, LedgerId
+
+Position: TypeAlias = tuple[int, EntryId]
+"""(lssn, entry id)."""
+
+_FIRST: Final = attrgetter("first")
+_BEYOND: Final[Position] = (2**63, 0)
+
+
+class ReaderPlace:
+    """Where a reader is: the first entry that it may still ask for."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: Position) -> None:
+        self.at = at
+
+
+class SharedEntries:
+    """What the readers of one log hold and keep for each other."""
+
+    def __init__(self, cache: EntryCache) -> None:
+        self._cache = cache
+        self._chunks: dict[LedgerId, list[Chunk]] = {}
+        self._places: list[ReaderPlace] = []
+
+    def join(self, at: Position) -> ReaderPlace:
+        """Keep what lies at `at` or behind it for a new reader; it leaves at its end."""
+        place = ReaderPlace(at)
+        self._places.append(place)
+        return place
+
+    def leave(self, place: ReaderPlace) -> None:
+        """Keep nothing for a reader any more. Idempotent."""
+        if place in self._places:
+            self._places.remove(place)
+            self._drop_passed()
+
+    def move(self, place: ReaderPlace, at: Position) -> None:
+        """Keep nothing before `at` for this reader any more."""
+        place.at = at
+        self._drop_passed()
+
+    def find(self, ledger_id: LedgerId, entry_id: EntryId) -> Chunk | None:
+        """Return the chunk with an entry, there or on its way."""
+        chunks = self._chunks.get(ledger_id)
+        if chunks:
+            index = bisect_right(chunks, entry_id, key=_FIRST) - 1
+            if index >= 0 and chunks[index].last >= entry_id:
+                return chunks[index]
+        return None
+
+    def add(
+        self, lssn: int, ledger_id: LedgerId, first: EntryId, last: EntryId, size_bytes: int
+    ) -> Chunk:
+        """Return a new chunk for the caller to fetch, up to `last` or the next one that is known.
+
+        `first` is in no chunk; `size_bytes` is an estimate.
+        """
+        chunks = self._chunks.setdefault(ledger_id, [])
+        index = bisect_right(chunks, first, key=_FIRST)
+        if index < len(chunks):
+            last = min(last, chunks[index].first - 1)
+        chunk = Chunk(self, lssn, ledger_id, first, last)
+        chunk.asked_s = asyncio.get_running_loop().time()
+        chunks.insert(index, chunk)
+        self._cache.count(chunk, size_bytes)
+        return chunk
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether so much may be read ahead."""
+        return self._cache.has_room(size_bytes, asyncio.get_running_loop().time())
+
+    async def fetch(self, chunk: Chunk, ledger: SegmentLedger) -> None:
+        """Read a new chunk's entries. Errors: as SegmentLedger.read, for all who wait for it.
+
+        Cancel: others who wait ask for another chunk.
+        """
+        try:
+            entries = await ledger.read(chunk.first, chunk.last)
+            self._arrived(chunk, entries)
+        except CoreError as error:
+            chunk.error = error
+            raise
+        finally:
+            self.abandon(chunk)
+
+    def abandon(self, chunk: Chunk) -> None:
+        """End a chunk that nobody fetches any more, if its entries are not there. Idempotent."""
+        if chunk.entries is None:
+            self.drop(chunk)
+        chunk.settle()
+
+    def put(self, lssn: int, entry: Entry) -> None:
+        """Take an entry that came by itself, unless it is here already or nobody needs it."""
+        is_needed = any(place.at <= (lssn, entry.entry_id) for place in self._places)
+        if is_needed and self.find(entry.ledger_id, entry.entry_id) is None:
+            at = entry.entry_id
+            chunk = self.add(lssn, entry.ledger_id, at, at, 0)
+            self._arrived(chunk, [entry])
+
+    def hold(self, chunk: Chunk) -> None:
+        """Give a reader the entries of a chunk; it lets go of them."""
+        chunk.holders += 1
+        self._cache.hold(chunk)
+
+    def let_go(self, chunk: Chunk) -> None:
+        """Take a reader's entries back: kept while another may ask for them and there is room."""
+        chunk.holders -= 1
+        if chunk.holders == 0 and chunk.size_bytes:  # else it was dropped meanwhile
+            now_s = asyncio.get_running_loop().time()
+            is_needed = any(place.at <= (chunk.lssn, chunk.last) for place in self._places)
+            if is_needed and self._cache.has_room(0, now_s):
+                self._cache.keep(chunk, now_s)
+            else:
+                self.drop(chunk)
+
+    def drop(self, chunk: Chunk) -> None:
+        """Find a chunk for nobody any more (ChunkHome). Idempotent."""
+        chunks = self._chunks.get(chunk.ledger_id, [])
+        if chunk in chunks:
+            chunks.remove(chunk)
+            if not chunks:
+                del self._chunks[chunk.ledger_id]
+        self._cache.forget(chunk)
+
+    def _arrived(self, chunk: Chunk, entries: list[Entry]) -> None:
+        now_s = asyncio.get_running_loop().time()
+        chunk.entries = entries
+        chunk.ready_s = now_s
+        payloads = entries[-1].length - entries[0].length + len(entries[0].payload)
+        size_bytes = payloads + ENTRY_OVERHEAD_BYTES * len(entries)
+        self._cache.count(chunk, size_bytes)
+        self._cache.keep(chunk, now_s)
+
+    def _drop_passed(self) -> None:
+        """Drop what lies before every reader."""
+        floor = min((place.at for place in self._places), default=_BEYOND)
+        for chunks in list(self._chunks.values()):
+            while chunks and self._is_passed(chunks[0], floor):
+                self.drop(chunks[0])
+
+    @staticmethod
+    def _is_passed(chunk: Chunk, floor: Position) -> bool:
+        is_behind = (chunk.lssn, chunk.last) < floor
+        return is_behind and chunk.entries is not None and not chunk.holders
