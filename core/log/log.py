@@ -251,7 +251,7 @@ class Log:
         if self._is_owner:
             await self._load_older()
             return
-        if not self._is_stale:
+        if not (self._is_stale or is_forced):
             return
         self._is_stale = False
         watch = None if self._is_watched and not is_forced else self._on_segments_changed
