@@ -15,10 +15,10 @@ from typing import Protocol
 
 from core.errors import CoreError, MetadataConflict, OwnershipLost
 from core.ledger.adder import LedgerListener
-from core.ledger.config import LedgerConfig
+from core.ledger.client import LedgerClient
 from core.ledger.writer import LedgerWriter
 from core.log.allocation_node import AllocationNode
-from core.log.context import LogContext
+from core.log.config import LogConfig
 from core.metadata.store import SetData
 
 logger = logging.getLogger(__name__)
@@ -53,18 +53,10 @@ class Allocator(Protocol):
 class LedgerAllocator:
     """Makes the ledgers of one log, for its owner, with a node of the log's own."""
 
-    def __init__(self, node: AllocationNode, context: LogContext) -> None:
-        config = context.config
-        self._ledgers = context.ledgers
+    def __init__(self, node: AllocationNode, ledgers: LedgerClient, config: LogConfig) -> None:
+        self._ledgers = ledgers
         self._node = node
-        self._config = LedgerConfig(
-            ensemble_size=config.ensemble_size,
-            write_quorum=config.write_quorum,
-            ack_quorum=config.ack_quorum,
-            delay_ensemble_change=config.delay_ensemble_change,
-            opportunistic_striping=config.opportunistic_striping,
-            add_entry_quorum_timeout_ms=config.add_quorum_timeout_ms,
-        )
+        self._config = config.ledger_config()
         self._allocated: LedgerWriter | None = None
 
     async def allocate(self, listener: LedgerListener) -> LedgerWriter:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from core.ledger.client import LedgerClient
+from core.log.allocation import Allocator, LedgerAllocator
+from core.log.allocation_node import AllocationNode
+from core.log.allocator_pool import AllocatorPool
 from core.log.config import LogConfig
 from core.log.entry_cache import EntryCache
 from core.metadata.store import MetadataStore
@@ -42,3 +45,11 @@ class LogContext(NamedTuple):
     metrics: LogMetrics
     entries: EntryCache
     """What all readers of these logs hold."""
+    pool: AllocatorPool | None = None
+    """Where all logs get their ledgers; None: each makes its own."""
+
+    def allocator(self, node: AllocationNode) -> Allocator:
+        """Return who makes a log's ledgers; `node`: the log's own."""
+        if self.pool is not None:
+            return self.pool.allocator(self.config)
+        return LedgerAllocator(node, self.ledgers, self.config)

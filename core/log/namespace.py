@@ -1,23 +1,36 @@
-"""The logs of one DistributedLog namespace: create, open, list, delete.
+"""The logs of one DistributedLog namespace: create, open, list, rename, delete.
 
-Invariant: a log's nodes are made all at once, and `Log` objects are shared: one per log.
-Source: reference DistributedLog 3.
+Invariant: a log's nodes are made, moved and removed all at once, and `Log` objects are shared: one
+per log. Source: reference DistributedLog 3.
 """
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 
-from core.errors import LogExists, LogNotFound, NodeExists, NoNode, NotEmpty, OwnershipLost
+from core.errors import LogExists, LogNotFound, NodeExists, NoNode
 from core.ledger.client import LedgerClient
+from core.log.allocator_pool import AllocatorPool
 from core.log.config import LogConfig
 from core.log.context import LogContext, LogMetrics
 from core.log.entry_cache import EntryCache
 from core.log.log import Log
+from core.log.log_list_watch import LogListListener, LogListWatch
 from core.log.names import check_log_name, is_reserved
+from core.log.overrides import with_overrides
+from core.log.stream_nodes import (
+    delete_stream,
+    make_stream,
+    mend_stream,
+    move_stream,
+    stream_exists,
+)
 from core.metadata.bindings import bind_namespace, is_bound
 from core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT, LogPaths
 from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.store import Create, Delete, MetadataStore
+from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
+from core.runtime.config import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -37,16 +50,23 @@ class LogNamespace:
         *,
         binding: BKDLConfig | None = None,
     ) -> None:
-        """`binding`: what `bind` writes; the servers that other libraries would find it by."""
+        """`binding`: what the namespace is bound to, or what `bind` binds it to."""
         self.metrics = LogMetrics()
         self._store = store
-        entries = EntryCache(config.read_cache_bytes)
-        self._context = LogContext(store, ledgers, config, clock, self.metrics, entries)
         self._root = root
         self._binding = binding or BKDLConfig(
             bk_zk_servers="embedded", bk_ledgers_path=LEDGERS_ROOT
         )
+        config = _as_bound(config, self._binding)
+        pool = None
+        if config.uses_allocator_pool:
+            path = f"{root}/{config.allocator_pool_path}/{config.allocator_pool_name}"
+            pool = AllocatorPool(store, ledgers, path, config.allocator_pool_size)
+        entries = EntryCache(config.read_cache_bytes)
+        self._context = LogContext(store, ledgers, config, clock, self.metrics, entries, pool=pool)
         self._open: dict[str, Log] = {}
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        self._watches: list[LogListWatch] = []
 
     async def bind(self) -> None:
         """Make the namespace unless it is there; one that nothing binds gets its binding.
@@ -62,43 +82,79 @@ class LogNamespace:
             logger.info("namespace_bound_by_another root=%s", self._root)
 
     async def create_log(self, name: str) -> None:
-        """Make a log. Errors: LogExists, InvalidStreamName.
+        """Make a log, or finish one that was begun.
 
-        Cost: one commit, two more for the first log.
+        Errors: LogExists, InvalidStreamName; InvalidQuorums when its ledgers could not keep what
+        their placement promises. Cost: one commit, up to two more for the first log.
+        """
+        paths = self._paths(check_log_name(name))
+        self._context.ledgers.check(self._context.config.ledger_config())
+        if await self._store.exists(paths.log) is None:
+            await self.bind()
+        await make_stream(self._store, paths)
+
+    async def open_log(self, name: str, overrides: Mapping[str, str] | None = None) -> Log:
+        """Return the log; one that was begun and left so is made whole.
+
+        `overrides`: settings of this log alone, by name (`overrides.OVERRIDABLE`). They stay with
+        the log as long as it is open; None takes it as it is.
+        Errors: LogNotFound, unless createStreamIfNotExists makes it; InvalidStreamName; CorruptData
+        when its layout is unknown; ConfigError for overrides that are wrong, or not those that the
+        log is open with; InvalidQuorums as `create_log`.
         """
         name = check_log_name(name)
-        paths = self._paths(name)
-        nodes = paths.initial_nodes()
-        missing = [node for node in nodes if await self._store.exists(node[0]) is None]
-        if len(missing) == len(nodes):
-            await self._make_parents(name)
-        if paths.segments not in dict(missing):
-            raise LogExists(name)
-        try:
-            await self._store.multi([Create(path, data) for path, data in missing])
-        except NodeExists:
-            raise LogExists(name) from None
-
-    async def open_log(self, name: str) -> Log:
-        """Return the log. Errors: LogNotFound, InvalidStreamName."""
-        name = check_log_name(name)
-        if name not in self._open:
-            if not await self.log_exists(name):
-                raise LogNotFound(name)
-            self._open.setdefault(name, Log(name, self._paths(name), self._context))
-        return self._open[name]
+        log = self._open.get(name)
+        if log is None:
+            config = with_overrides(self._context.config, overrides or {}, name)
+            self._context.ledgers.check(config.ledger_config())
+            await self._ensure(self._paths(name))
+            log = Log(name, self._paths(name), self._context._replace(config=config))
+            log = self._open.setdefault(name, log)
+            self._overrides.setdefault(name, dict(overrides or {}))
+        if overrides is not None and overrides != self._overrides[name]:
+            raise ConfigError(f"log {name} is open with other settings: {self._overrides[name]}")
+        return log
 
     async def log_exists(self, name: str) -> bool:
-        """Tell whether there is such a log."""
-        return await self._store.exists(self._paths(check_log_name(name)).segments) is not None
+        """Tell whether there is such a log. Errors: InvalidStreamName."""
+        return await stream_exists(self._store, self._paths(check_log_name(name)))
 
-    async def list_logs(self) -> list[str]:
-        """Return the names of all logs at the top of the namespace, sorted."""
+    async def list_logs(self, prefix: str = "") -> list[str]:
+        """Return the names of all logs at the top of the namespace, or below `prefix`, sorted.
+
+        Names between a prefix and logs below it are listed too. Logs that others made before are
+        seen. Errors: InvalidStreamName.
+        """
+        path, before = self._level(prefix)
+        await self._store.sync()
         try:
-            names = await self._store.children(self._root)
+            names = await self._store.children(path)
         except NoNode:
             return []
-        return [name for name in names if not is_reserved(name)]
+        return [before + name for name in names if not is_reserved(name)]
+
+    def watch_logs(self, listener: LogListListener, prefix: str = "") -> LogListWatch:
+        """Tell `listener` of the names that `list_logs` gives, now and whenever they change.
+
+        Close the watch to end it; `close` of the namespace does so too. Errors: InvalidStreamName.
+        """
+        watch = LogListWatch(self._store, *self._level(prefix), listener)
+        self._watches.append(watch)
+        watch.start()
+        return watch
+
+    async def rename_log(self, old: str, new: str) -> None:
+        """Give a log another name; readers of this process end with the old one.
+
+        Errors: LogNotFound, LogExists, InvalidStreamName; OwnershipAcquireFailed when somebody
+        writes it; MetadataConflict: it changed meanwhile, try again; OverCapacity: too many
+        segments for one multi; Unavailable: either name may have it.
+        """
+        source, target = self._paths(check_log_name(old)), self._paths(check_log_name(new))
+        if source.log == target.log:
+            raise LogExists(new)
+        await move_stream(self._store, source, target)
+        await self._forget(check_log_name(old))
 
     async def delete_log(self, name: str) -> None:
         """Delete a log with its ledgers; a writer of this process is given up.
@@ -108,38 +164,50 @@ class LogNamespace:
         """
         log = await self.open_log(name)
         await log.delete()
-        self._open.pop(log.name, None)
-        paths = self._paths(log.name)
-        below = await self._tree(paths.partition)
-        has_siblings = len(await self._store.children(paths.log)) > 1
-        try:
-            await self._store.multi(
-                [Delete(path) for path in (below if has_siblings else [*below, paths.log])]
-            )
-        except NotEmpty as error:
-            raise OwnershipLost(f"{name} was opened while it was deleted") from error
+        await self._forget(log.name)
+        await delete_stream(self._store, self._paths(log.name))
 
     async def close(self) -> None:
         """Give up all logs as they are; close their writers first to complete them."""
-        for log in list(self._open.values()):
+        for watch in self._watches:
+            await watch.close()
+        for name in list(self._open):
+            await self._forget(name)
+
+    async def _ensure(self, paths: LogPaths) -> None:
+        """See to it that a log can be opened. Errors: LogNotFound, CorruptData."""
+        try:
+            await mend_stream(self._store, paths)
+        except LogNotFound:
+            if not self._context.config.creates_logs:
+                raise
+            try:
+                await self.create_log(paths.log.removeprefix(f"{self._root}/"))
+            except LogExists:
+                logger.info("log_made_by_another path=%s", paths.log)
+
+    async def _forget(self, name: str) -> None:
+        log = self._open.pop(name, None)
+        self._overrides.pop(name, None)
+        if log is not None:
             await log.close()
-        self._open.clear()
+
+    def _level(self, prefix: str) -> tuple[str, str]:
+        """Return a node whose children are logs, and what the names of these begin with."""
+        if not prefix:
+            return self._root, ""
+        name = check_log_name(prefix)
+        return f"{self._root}/{name}", f"{name}/"
 
     def _paths(self, name: str) -> LogPaths:
         return LogPaths(self._root, name)
 
-    async def _make_parents(self, name: str) -> None:
-        await self.bind()
-        parent = f"{self._root}/{name}".rpartition("/")[0]
-        if await self._store.exists(parent) is None:
-            try:
-                await self._store.create(parent, parents=True)
-            except NodeExists:
-                logger.debug("parent_made_by_another path=%s", parent)
 
-    async def _tree(self, path: str) -> list[str]:
-        """Return the paths of a subtree, children before parents."""
-        below: list[str] = []
-        for child in await self._store.children(path):
-            below += await self._tree(f"{path}/{child}")
-        return [*below, path]
+def _as_bound(config: LogConfig, binding: BKDLConfig) -> LogConfig:
+    """Return the settings with what the binding of a namespace decides."""
+    first = binding.first_log_segment_seq_no
+    return replace(
+        config,
+        encodes_region=binding.encode_region_id,
+        first_lssn=config.first_lssn if first is None else first,
+    )

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from core.errors import CoreError, OwnershipLost, Unavailable
 from core.ledger.writer import LedgerWriter
-from core.log.allocation import Allocator, LedgerAllocator
 from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
@@ -64,7 +63,7 @@ class SegmentChain:
     ) -> None:
         self._book = book
         self._nodes = nodes
-        self._allocator: Allocator = LedgerAllocator(nodes.allocation, context)
+        self._allocator = context.allocator(nodes.allocation)
         self._state = state
         self._context = context
         self._tasks = Tasks("log.segments")
@@ -78,7 +77,7 @@ class SegmentChain:
         """The current segment while it takes records; None while they must wait."""
         self.records_before = 0
         """User records that this owner put into segments before the current one."""
-        self.next_lssn = book.segments.next_lssn(nodes.lssn_counter)
+        self.next_lssn = book.segments.next_lssn(nodes.lssn_counter, context.config.first_lssn)
 
     def bind(self, user: ChainUser) -> None:
         """Tell who uses the chain; once, before anything else."""
@@ -166,8 +165,12 @@ class SegmentChain:
             return None
 
     async def _start(self, new: SegmentWriter, ledger: LedgerWriter, first_txid: TxId) -> None:
+        config = self._context.config
         metadata = SegmentMetadata(
-            lssn=self.next_lssn, ledger_id=ledger.ledger_id, first_txid=first_txid
+            lssn=self.next_lssn,
+            ledger_id=ledger.ledger_id,
+            first_txid=first_txid,
+            region_id=config.region_id if config.encodes_region else 0,
         )
         await self._nodes.start(metadata, self._allocator.hand_over())
         self._allocator.handed_over()

@@ -10,7 +10,7 @@ configuration can be printed with its sources.
 import dataclasses
 import re
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -137,8 +137,8 @@ def from_environment(
         if name in by_name:
             assignments.append(Assignment(by_name[name], environ[name], f"environment {name}"))
         elif not _SERVICE_LINK.search(name):
-            nearest = _nearest(name, by_name)
-            raise ConfigError(f"unknown setting {name} in the environment{nearest}")
+            hint = nearest(name, by_name)
+            raise ConfigError(f"unknown setting {name} in the environment{hint}")
     return assignments
 
 
@@ -165,8 +165,8 @@ def load(config: type[T], assignments: Sequence[Assignment]) -> Loaded[T]:
     for given in assignments:
         leaf = leaves.get(given.key)
         if leaf is None:
-            nearest = _nearest(given.key, leaves)
-            raise ConfigError(f"unknown setting {given.key} ({given.origin}){nearest}")
+            hint = nearest(given.key, leaves)
+            raise ConfigError(f"unknown setting {given.key} ({given.origin}){hint}")
         values[leaf.owner, leaf.field] = _convert(leaf, given)
         origins[given.key] = given.origin
     return Loaded(_build(config, values, origins), origins)
@@ -181,6 +181,14 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple | list | frozenset):
         return ",".join(shown(item) for item in value)
     return str(getattr(value, "value", value))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the known name that is most like `name`; "" without one."""
+    import difflib  # only a typo pays for it
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _leaves(config: type) -> Iterator[Setting]:
@@ -282,10 +290,3 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 def _is_service_address(name: str, value: str) -> bool:
     """Tell TAILRACE_PORT=tcp://10.0.0.1:9092 of Kubernetes from a port that somebody set."""
     return name.endswith("_PORT") and value.startswith(("tcp://", "udp://", "sctp://"))
-
-
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    import difflib  # only a typo pays for it
-
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else ""

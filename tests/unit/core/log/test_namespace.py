@@ -1,19 +1,25 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from core.errors import (
     BadVersion,
+    CorruptData,
     InvalidStreamName,
     LogExists,
     LogNotFound,
     NoNode,
+    OwnershipAcquireFailed,
     OwnershipLost,
 )
 from core.ledger.config import LedgerConfig
+from core.log.namespace import LogNamespace
+from core.metadata.bindings import resolve_binding
 from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.namespace_binding import decode_binding
-from tests.unit.core.log.world import Listener, World, put, run_world, write
+from core.metadata.namespace_binding import BKDLConfig, decode_binding
+from tests.unit.core.log.test_log_list_watch import Heard
+from tests.unit.core.log.world import Listener, World, put, run_world, txids_of, write
 
 ROOT = "/distributedlog/tailrace"
 
@@ -166,3 +172,105 @@ class Nobody:
     def on_confirmed(self, lac: int) -> None: ...
 
     def on_failed(self, error: Exception) -> None: ...
+
+
+def test_logs_are_listed_by_prefix(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        for name in ("a", "p/x", "p/q/y", "p/z"):
+            await namespace.create_log(name)
+        assert await namespace.list_logs() == ["a", "p"]
+        assert await namespace.list_logs("p") == ["p/q", "p/x", "p/z"]
+        assert await namespace.list_logs("/p/q") == ["p/q/y"]
+        assert await namespace.list_logs("nothing") == []
+        with pytest.raises(InvalidStreamName):
+            await namespace.list_logs("p/")
+        heard = Heard()
+        namespace.watch_logs(heard, "p/q")
+        await heard.until(["p/q/y"])
+        await world.namespace().create_log("p/q/z")
+        await heard.until(["p/q/y", "p/q/z"])
+        await namespace.close()
+        await world.namespace().create_log("p/q/zz")
+        assert await world.namespace().list_logs("p/q") == ["p/q/y", "p/q/z", "p/q/zz"]
+        assert heard.lists == [["p/q/y"], ["p/q/y", "p/q/z"]]
+
+    run_world(tmp_path, story)
+
+
+def test_a_renamed_log_is_the_same_log(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        await namespace.create_log("old")
+        log = await namespace.open_log("old")
+        writer = await log.open_writer(Listener())
+        await write(writer, 1, 2)
+        with pytest.raises(OwnershipAcquireFailed):
+            await namespace.rename_log("old", "deep/er/new")
+        await writer.close()
+        with pytest.raises(LogExists):
+            await namespace.rename_log("old", "/old")
+        await namespace.rename_log("old", "deep/er/new")
+        with pytest.raises(LogNotFound):
+            await namespace.open_log("old")
+        log = await namespace.open_log("deep/er/new")
+        writer = await log.open_writer(Listener())
+        await write(writer, 3)
+        await writer.close()
+        assert await txids_of(log) == [1, 2, 3]
+        await namespace.create_log("old")
+        with pytest.raises(LogExists):
+            await namespace.rename_log("old", "deep/er/new")
+
+    run_world(tmp_path, story)
+
+
+def test_a_missing_log_is_made_if_that_is_wanted(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace(creates_logs=True)
+        log = await namespace.open_log("a/b")
+        assert await txids_of(log) == []
+        assert await world.namespace().log_exists("a/b")
+        with pytest.raises(LogNotFound):
+            await world.namespace().open_log("c")
+
+    run_world(tmp_path, story)
+
+
+def test_the_binding_numbers_segments(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        binding = BKDLConfig(
+            bk_zk_servers="embedded",
+            bk_ledgers_path="/ledgers",
+            encode_region_id=True,
+            first_log_segment_seq_no=7,
+        )
+        config = replace(world.config, region_id=9)
+        namespace = LogNamespace(
+            world.store, world.ledgers(), config, world.clock, "/ns", binding=binding
+        )
+        await namespace.create_log("s")
+        log = await namespace.open_log("s")
+        writer = await log.open_writer(Listener())
+        await write(writer, 1)
+        await writer.roll()
+        await write(writer, 2)
+        await writer.close()
+        assert [(s.lssn, s.region_id) for s in log.segments] == [(7, 9), (8, 9)]
+        assert await txids_of(log) == [1, 2]
+        segments = "/ns/s/<default>/ledgers"
+        assert (await world.store.get(segments)).data == b"8"
+        bound = await resolve_binding(world.store, "/ns")
+        assert (bound.encode_region_id, bound.first_log_segment_seq_no) == (True, 7)
+
+    run_world(tmp_path, story)
+
+
+def test_an_unknown_layout_is_refused(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        await world.store.set(f"{ROOT}/s/<default>/version", b"\0\0\0\1")
+        with pytest.raises(CorruptData, match="00000001"):
+            await world.namespace().open_log("s")
+
+    run_world(tmp_path, story)
