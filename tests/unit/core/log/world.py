@@ -11,16 +11,18 @@ from typing import Any
 from core.errors import CoreError
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
+from core.log.cold.store import ColdStore
 from core.log.config import LogConfig
 from core.log.entries import LogRecordWithDLSN
 from core.log.log import Log
 from core.log.namespace import LogNamespace
 from core.log.writer import LogWriter
-from core.metadata.ledger_tree import initialize_layout
+from core.metadata.ledger_tree import initialize_layout, ledger_ranges
 from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
 from core.runtime.clock import ManualClock
 from protocol.distributedlog.dlsn import DLSN, INITIAL
+from protocol.distributedlog.envelope import unpack_envelope
 from protocol.distributedlog.record import LogRecord, RecordParts
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.world import hear_assertions
@@ -103,6 +105,7 @@ class World:
         self.config = config
         self.store = self._open_store()
         self.bookies = [FakeBookie(f"b{i}") for i in range(bookies)]
+        self.cold: ColdStore | None = None
 
     def _open_store(self) -> SqliteStore:
         return SqliteStore(self.path / "metadata", self.clock)
@@ -126,6 +129,10 @@ class World:
         if not await namespace.log_exists(name):
             await namespace.create_log(name)
         return await namespace.open_log(name)
+
+    async def ledger_ids(self) -> set[int]:
+        """Return the ledgers that the metadata has."""
+        return {each async for ids in ledger_ranges(self.store, "/ledgers") for each in ids}
 
     async def restart_store(self) -> None:
         """End the session: what is ephemeral goes."""
@@ -152,6 +159,15 @@ async def write(writer: LogWriter, *txids: int) -> None:
     for txid in txids:
         put(writer, txid)
     await writer.flush()
+
+
+async def entries_of(world: World, log: Log, lssn: int) -> list[list[LogRecord]]:
+    """Return the records of every entry of a segment that is readable, control records too."""
+    segment = log.segments.find(lssn)
+    assert segment is not None
+    ledger = await world.ledgers().open_ledger(segment.ledger_id, recover=False)
+    entries = await ledger.read(0, ledger.last_confirmed)
+    return [[record for _, record in unpack_envelope(e.payload)] for e in entries]
 
 
 async def read_all(
