@@ -91,6 +91,9 @@ class Checker:
         self.recoveries = 0
         """Ledgers that were closed out of recovery."""
         self.bookies: dict[BookieId, BookieChecker] = {}
+        self.regions: dict[BookieId, str] = {}
+        self.regions_min = 0
+        """Regions that hold what is confirmed."""
         self._now_s = now_s
 
     def fail(self, what: str) -> None:
@@ -197,6 +200,11 @@ class Checker:
             len(holders) >= metadata.ack_quorum,
             f"ledger {model.ledger_id} entry {entry_id} is confirmed and lies on {holders} of"
             f" {bookies}",
+        )
+        self.expect(
+            len({self.regions.get(b) for b in holders}) >= self.regions_min,
+            f"ledger {model.ledger_id} entry {entry_id} is confirmed and lies on {holders}, in"
+            f" fewer than {self.regions_min} regions",
         )
 
     def on_reader_lac(self, model: LedgerModel, reader: str, lac: EntryId) -> None:

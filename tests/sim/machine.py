@@ -178,12 +178,18 @@ class Client:
     """A process that uses ledgers."""
 
     def __init__(
-        self, world: "World", number: int, timeout_ms: int, connect_timeout_ms: int
+        self,
+        world: "World",
+        number: int,
+        timeout_ms: int,
+        connect_timeout_ms: int,
+        settings: LedgerClientConfig | None = None,
     ) -> None:
         self.name = f"c{number}"
         self.world = world
         self.process = SimProcess(self.name, f"10.0.1.{number}")
         self.clock = SimClock(world.loop)
+        self.settings = settings
         self.process.call(self._build, timeout_ms, connect_timeout_ms)
 
     ledgers: LedgerClient
@@ -199,7 +205,7 @@ class Client:
         self.ledgers = LedgerClient(
             self.store,
             self.bookies,
-            draw_client(Random(f"{world.seed}/{self.name}/settings")),
+            self.settings or draw_client(Random(f"{world.seed}/{self.name}/settings")),
             Random(f"{world.seed}/{self.name}"),
         )
 

@@ -7,6 +7,7 @@ that break with a reset, and connections that break and tell nobody (half-open).
 
 import asyncio
 import contextvars
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -68,6 +69,12 @@ class SimNetwork:
         self.faults = NetworkFaults()
         self.spread_s = 0.0
         """By how much the ways of different connections differ."""
+        self.regions: dict[str, str] = {}
+        """Where hosts stand; others are everywhere near."""
+        self.ways_s: dict[tuple[str, str], float] = {}
+        """What a packet takes longer from one region to another, or inside one."""
+        self.crossed: Counter[tuple[str, str]] = Counter()
+        """Packets by the regions that they came from and went to."""
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.hosts_down: set[str] = set()
         self.transports: dict[int, SimTransport] = {}
@@ -83,10 +90,14 @@ class SimNetwork:
 
     # What transports ask
 
-    def delay_s(self) -> float:
+    def delay_s(self, source: str, target: str) -> float:
         """Draw how long one packet takes."""
         faults, rng = self.faults, self.rng
         delay = faults.latency_s + rng.random() * faults.jitter_s
+        if self.regions:
+            way = (self.regions.get(source, ""), self.regions.get(target, ""))
+            self.crossed[way] += 1
+            delay += self.ways_s.get(way, 0.0)
         if faults.lost_share and rng.random() < faults.lost_share:
             delay += faults.retransmit_s * (1 + rng.random())
         return delay
@@ -120,7 +131,7 @@ class SimNetwork:
         listener = await self._reach(source, host, port)
         end = connect_pair(self, (source, self._next_port()), listener.address, listener)
         try:
-            await asyncio.sleep(self.delay_s())
+            await asyncio.sleep(self.delay_s(host, source))
         except BaseException:
             end.abort()
             raise
@@ -132,7 +143,7 @@ class SimNetwork:
     async def _reach(self, source: str, host: str, port: int) -> SimListener:
         pause_s = 1.0
         while True:
-            await asyncio.sleep(self.delay_s())
+            await asyncio.sleep(self.delay_s(source, host))
             passes = self.passes(source, host) and self.passes(host, source)
             if passes and host not in self.hosts_down:
                 break
@@ -140,7 +151,7 @@ class SimNetwork:
             pause_s = min(2 * pause_s, 8.0)
         listener = self.listeners.get((host, port))
         if listener is None:
-            await asyncio.sleep(self.delay_s())
+            await asyncio.sleep(self.delay_s(host, source))
             raise ConnectionRefusedError(111, f"nobody listens at {host}:{port}")
         return listener
 
@@ -158,6 +169,20 @@ class SimNetwork:
         """Let pass in one direction again, also what waited."""
         self._blocked.discard((source, target))
         self._pump_stuck()
+
+    def set_way(self, one: str, other: str, delay_s: float) -> None:
+        """Say how far two regions are from each other, or a region from itself."""
+        self.ways_s[one, other] = self.ways_s[other, one] = delay_s
+
+    def hosts_of(self, region: str) -> list[str]:
+        return [host for host, at in self.regions.items() if at == region]
+
+    def part(self, region: str, others: list[str]) -> None:
+        """Let nothing pass between a region and these hosts until `heal`."""
+        for inside in self.hosts_of(region):
+            for outside in others:
+                self.block(inside, outside)
+                self.block(outside, inside)
 
     def break_some(self, clients: list[str], bookies: list[str], rng: Random) -> None:
         """Block some ways between these, and break some connections."""

@@ -180,7 +180,7 @@ class SimTransport(asyncio.Transport):
     def _send(self, item: Any) -> None:
         now_s = self._loop.time()
         earliest_s = self._last_arrival_s + TICK_S  # timers of one moment run in any order
-        usual_s = now_s + self._way_s + self._network.delay_s()
+        usual_s = now_s + self._way_s + self._network.delay_s(self.host, self.peer.host)
         self._last_arrival_s = max(earliest_s, usual_s)
         self._loop.call_at(self._last_arrival_s, self.peer._arrive, item, context=_NOBODY)
 
@@ -329,7 +329,7 @@ class SimTransport(asyncio.Transport):
     def _answered_by_stranger(self) -> None:
         """What is sent (again and again) to a machine that knows nothing of it is reset."""
         if self._is_unknown and (self._kernel or self._room < KERNEL_BYTES):
-            delay_s = self._network.delay_s() + self._network.rng.random()
+            delay_s = self._network.delay_s(self.host, self.peer.host) + self._network.rng.random()
             self._loop.call_later(delay_s, self._give_up, context=self._context)
 
     def _give_up(self) -> None:

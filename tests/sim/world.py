@@ -6,13 +6,16 @@ import gc
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from bookie.app import OpenBookie
+from core.ledger.config import LedgerClientConfig
 from core.metadata.ledger_tree import initialize_layout
+from core.metadata.network_location import parse_location
+from protocol.ids import BookieId
 from tests.sim.checkers import Checker
 from tests.sim.loop import SimLoop
 from tests.sim.machine import Client, Machine, listened_submit
@@ -43,18 +46,44 @@ class World:
         self.clients: list[Client] = []
         self._ticker = loop.create_task(self.metadata.tick())
 
-    async def start(self, bookies: int, settings: dict[str, Any] | None = None) -> None:
-        """Make the metadata tree and start bookies; return when all are up."""
+    async def start(
+        self, bookies: int, settings: dict[str, Any] | None = None, places: Sequence[str] = ()
+    ) -> None:
+        """Make the metadata tree and start bookies; return when all are up.
+
+        `places`: where they stand, as /region/rack, in turn; nobody says so otherwise.
+        """
         await initialize_layout(self.metadata.open(), instance_id="simulated")
-        for number in range(1, bookies + 1):
-            self.machines.append(Machine(self, number, settings or {}))
+        for number in range(bookies):
+            self.add_machine(settings or {}, places[number % len(places)] if places else "")
         async with asyncio.timeout(60):
             while not all(machine.up for machine in self.machines):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
-    def new_client(self, timeout_ms: int = 1_000, connect_timeout_ms: int | None = None) -> Client:
+    def add_machine(self, settings: dict[str, Any], place: str = "") -> Machine:
+        """Make a machine, whose bookie starts by itself."""
+        if place:
+            settings = {**settings, "network_location": place}
+        machine = Machine(self, len(self.machines) + 1, settings)
+        if place:
+            region = parse_location(place).region
+            self.network.regions[machine.host] = region
+            self.checker.regions[BookieId(machine.config.identity)] = region
+        self.machines.append(machine)
+        return machine
+
+    def new_client(
+        self,
+        timeout_ms: int = 1_000,
+        connect_timeout_ms: int | None = None,
+        config: LedgerClientConfig | None = None,
+    ) -> Client:
+        """`config`: its settings; drawn otherwise. It stands where they say."""
         number = len(self.clients) + 1
-        client = Client(self, number, timeout_ms, connect_timeout_ms or timeout_ms)
+        client = Client(self, number, timeout_ms, connect_timeout_ms or timeout_ms, config)
+        own = config.placement.own() if config is not None else None
+        if own is not None:
+            self.network.regions[client.process.host] = own.region
         self.clients.append(client)
         return client
 
