@@ -102,6 +102,7 @@ async def test_big_region_takes_no_more_than_the_promise_allows(stage: RegionSta
     await stage.until(lambda: ledger.model.confirmed == ledger.model.pushed)
     assert Counter(stage.spread(ledger)) == {"eu": 3, "us": 2, "asia": 1}
     await stage.bring_back("asia")
+    await ledger.client.process.run(ledger.writer.close(), "close")
     stage.lose("eu")
     assert await stage.read_all(stage.client("us"), ledger) == ledger.model.confirmed + 1
 
