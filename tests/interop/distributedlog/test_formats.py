@@ -15,6 +15,7 @@ from tests.interop.distributedlog.ours import (
     Listener,
     Place,
     our_logs,
+    our_namespace,
     put,
     read,
     read_on,
@@ -131,7 +132,6 @@ def test_we_read_compressed_entries_of_java(place: Place, opener: Opener, name: 
     run(story)
 
 
-@NOT_YET
 def test_java_reads_compressed_entries_of_ours(place: Place, opener: Opener, name: str) -> None:
     async def story() -> None:
         java = opener(name)
@@ -147,6 +147,10 @@ def test_java_reads_compressed_entries_of_ours(place: Place, opener: Opener, nam
             check(seen[:-1], 54, range(1, 20 * COUNT + 1))
             check_positions(seen)
             assert await read(log, 20 * COUNT + 1) == seen
+            (segment,) = await java.segments()
+            async with our_namespace(place.uri) as opened:
+                ledger = await opened.ledgers.open_ledger(segment["ledger"], recover=False)
+                assert ledger.metadata.length < 20 * COUNT * SIZE + len(noise)
             for txid in (1, 77, 20 * COUNT):
                 found = await java.ask("position", txid=txid)
                 assert DLSN(*found["dlsn"]) == seen[txid - 1].dlsn

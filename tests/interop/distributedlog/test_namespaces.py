@@ -31,7 +31,6 @@ def connect(java: JavaClient, uri: str, **conf: Any) -> str:
     return uri
 
 
-@pytest.mark.xfail(reason="the first number that a binding names is not heeded yet")
 def test_java_finds_the_binding_that_we_write(java: JavaClient, place: Place, name: str) -> None:
     uri = f"{place.uri}-{name}"
 
@@ -53,7 +52,6 @@ def test_java_finds_the_binding_that_we_write(java: JavaClient, place: Place, na
     run(story)
 
 
-@pytest.mark.xfail(reason="the first number that a binding names is not heeded yet")
 def test_we_find_the_binding_that_javas_tool_writes(
     java: JavaClient, place: Place, name: str
 ) -> None:
@@ -142,7 +140,6 @@ def test_names_that_java_refuses_we_refuse(place: Place, opener: Opener) -> None
     run(story)
 
 
-@pytest.mark.xfail(reason="there is no rename yet")
 def test_log_that_we_rename(place: Place, opener: Opener, name: str) -> None:
     async def story() -> None:
         async with our_logs(place) as logs:

@@ -38,7 +38,7 @@ import org.apache.distributedlog.io.CompressionCodec;
  * <p>"client" names a namespace that is open, made by "connect" with settings of its own; "handle" a
  * writer or a reader. Record t of seed s is SHA-256("s/t") over and over, cut to its size, t being its
  * txid; record i of a record set SHA-256("s/t/i"). What is read comes back as [LSSN, entry, slot,
- * txid, position, sequence id, size, SHA-256 in hex].
+ * txid, position, sequence id, size, SHA-256 in hex], and, if "payloads" are asked for, in base64.
  */
 public final class LogPeer extends Peer {
     private final Map<String, Namespace> namespaces = new ConcurrentHashMap<>();
@@ -78,7 +78,7 @@ public final class LogPeer extends Peer {
             case "truncate" -> object().put("done", held(c).writer().truncate(dlsn(c)).get());
             case "close", "abort" -> letGo(c, op);
             case "open_reader" -> openReader(c);
-            case "next" -> next(held(c).reader(), c.get("count").asInt());
+            case "next" -> next(held(c).reader(), c);
             case "read" -> read(c);
             case "segments", "numbers", "count_from", "position", "recover", "purge" -> ask(c, op);
             case "get_position", "set_position" -> subscriber(c, op);
@@ -288,20 +288,22 @@ public final class LogPeer extends Peer {
     private ObjectNode read(JsonNode c) throws Exception {
         ObjectNode opened = openReader(c);
         try {
-            return next(held(opened).reader(), c.get("count").asInt());
+            return next(held(opened).reader(), c);
         } finally {
             letGo(opened, "close");
         }
     }
 
-    /** Reads so many records; an error ends it and is said beside what came before. */
-    private ObjectNode next(AsyncLogReader reader, int count) throws Exception {
+    /** Reads `count` records; an error ends it and is said beside what came before. */
+    private ObjectNode next(AsyncLogReader reader, JsonNode c) throws Exception {
         ObjectNode answer = object();
         ArrayNode records = MAPPER.createArrayNode();
+        int count = c.get("count").asInt();
         try {
             while (records.size() < count) {
                 for (LogRecordWithDLSN record : reader.readBulk(count - records.size()).get()) {
-                    records.add(shown(record));
+                    ArrayNode shown = shown(record);
+                    records.add(c.path("payloads").asBoolean() ? shown.add(record.getPayload()) : shown);
                 }
             }
         } catch (ExecutionException error) {
