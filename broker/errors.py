@@ -33,6 +33,7 @@ _TABLE: dict[type[CoreError], ErrorCode] = {
     core_errors.InvalidStreamName: ErrorCode.INVALID_TOPIC_EXCEPTION,
     core_errors.TransactionIdOutOfOrder: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.EndOfStream: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.WriteCancelled: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     core_errors.OverCapacity: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.IdleReader: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.CorruptData: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -23,6 +23,7 @@
       InvalidStreamName     DistributedLog does not allow this name
       TransactionIdOutOfOrder  the record's txid is smaller than the one before
       EndOfStream           the log was sealed for good
+      WriteCancelled        a record before it failed: this one was never sent
       OverCapacity          a stated limit is reached; try again later
       IdleReader            a reader heard nothing for longer than it was told to accept
       CorruptData           bytes on disk or in metadata do not verify
@@ -146,6 +147,10 @@ class TransactionIdOutOfOrder(CoreError):
 
 class EndOfStream(CoreError):
     """The log was sealed for good: nothing can follow."""
+
+
+class WriteCancelled(CoreError):
+    """A record before it failed, so this one was never sent (DistributedLog's code 516)."""
 
 
 class OverCapacity(CoreError):

@@ -364,6 +364,9 @@ class LogConfig:
         if self.transmit_policy is TransmitMode.BUFFERED and not self.transmit_buffer_bytes:
             raise ValueError("log.transmit.policy=buffered needs writerOutputBufferSize above 0")
 
+        if 0 in (self.outstanding_writes_max, self.outstanding_writes_of_all_max):
+            raise ValueError("limits of outstanding writes must be -1 or above 0")
+
     def _check_places(self) -> None:
         if not 0 <= self.region_id <= REGION_ID_MAX:
             raise ValueError(f"log.region.id must be 0..{REGION_ID_MAX}")

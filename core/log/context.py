@@ -9,6 +9,8 @@ from core.log.allocation_node import AllocationNode
 from core.log.allocator_pool import AllocatorPool
 from core.log.config import LogConfig
 from core.log.entry_cache import EntryCache
+from core.log.rolling import RollPermits
+from core.log.write_limits import OutstandingWrites
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from core.runtime.metrics import counter, gauge
@@ -27,12 +29,29 @@ class LogMetrics:
     segments_completed_total: int = counter("log segments completed by their writer")
     segments_recovered_total: int = counter("log segments recovered at open")
     rolls_given_up_total: int = counter("rolls without a ledger; the old segment went on")
+    roll_retries_total: int = counter("steps of rolls tried again, the metadata store being away")
     refused_appends_total: int = counter("appends refused because too much waited")
+    write_limit_exceeded_total: int = counter("appends above the limits of outstanding writes")
     failed_writers_total: int = counter("log writers that failed")
     replayed_records_total: int = counter("records read to restore an owner's state")
     broken_entries_skipped_total: int = counter("entries that readers left out, unreadable")
     position_gaps_total: int = counter("places where a reader missed records, by their positions")
     idle_readers_total: int = counter("times that a reader heard nothing for suspiciously long")
+
+
+class NamespaceLimits(NamedTuple):
+    """What all writers of a namespace in this process may do together."""
+
+    writes: OutstandingWrites
+    rolls: RollPermits
+
+    @staticmethod
+    def of(config: LogConfig) -> "NamespaceLimits":
+        """Return the limits that the settings name, unused."""
+        return NamespaceLimits(
+            OutstandingWrites(config.outstanding_writes_of_all_max),
+            RollPermits(config.rolls_per_minute),
+        )
 
 
 class LogContext(NamedTuple):
@@ -45,6 +64,7 @@ class LogContext(NamedTuple):
     metrics: LogMetrics
     entries: EntryCache
     """What all readers of these logs hold."""
+    limits: NamespaceLimits
     pool: AllocatorPool | None = None
     """Where all logs get their ledgers; None: each makes its own."""
 

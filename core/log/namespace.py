@@ -12,7 +12,7 @@ from core.errors import LogExists, LogNotFound, NodeExists, NoNode
 from core.ledger.client import LedgerClient
 from core.log.allocator_pool import AllocatorPool
 from core.log.config import LogConfig
-from core.log.context import LogContext, LogMetrics
+from core.log.context import LogContext, LogMetrics, NamespaceLimits
 from core.log.entry_cache import EntryCache
 from core.log.log import Log
 from core.log.log_list_watch import LogListListener, LogListWatch
@@ -63,7 +63,16 @@ class LogNamespace:
             path = f"{root}/{config.allocator_pool_path}/{config.allocator_pool_name}"
             pool = AllocatorPool(store, ledgers, path, config.allocator_pool_size)
         entries = EntryCache(config.read_cache_bytes)
-        self._context = LogContext(store, ledgers, config, clock, self.metrics, entries, pool=pool)
+        self._context = LogContext(
+            store,
+            ledgers,
+            config,
+            clock,
+            self.metrics,
+            entries,
+            NamespaceLimits.of(config),
+            pool=pool,
+        )
         self._open: dict[str, Log] = {}
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._watches: list[LogListWatch] = []

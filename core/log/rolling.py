@@ -10,12 +10,49 @@ its snapshot must not know of a record that could still be lost.
 Source: reference DistributedLog 5.5.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
 ROLL_RETRY_MS: Final = 10_000
 """Pause after a roll that was given up."""
+
+STEP_RETRY_S: Final = 1.0
+"""Pause before a step is tried again for which the metadata store gave no answer."""
+
+START_ATTEMPTS: Final = 30
+"""Records wait for this step; then the writer fails, and reopening decides."""
+
+COMPLETE_ATTEMPTS: Final = 3600
+"""Records flow meanwhile, into a segment that is not rolled before this step is done."""
+
+PERMIT_MS: Final = 60_000
+"""A permit to roll is free again after so long, as in DistributedLog."""
+
+
+class RollPermits:
+    """How many segments a process may roll in a minute, so that not all of its logs do it at once.
+
+    DistributedLog allows one. Source: LimitedPermitManager.
+    """
+
+    def __init__(self, per_minute: int) -> None:
+        """`per_minute`: 0 for no limit."""
+        self._per_minute = per_minute
+        self._taken_ms: deque[int] = deque()
+
+    def take(self, now_ms: int) -> bool:
+        """Take one for a minute; False: there is none, the segment grows on."""
+        if not self._per_minute:
+            return True
+        taken = self._taken_ms
+        while taken and not 0 <= now_ms - taken[0] < PERMIT_MS:
+            taken.popleft()
+        if len(taken) >= self._per_minute:
+            return False
+        taken.append(now_ms)
+        return True
 
 
 class RollingPolicy(NamedTuple):

@@ -2,13 +2,15 @@
 
 Invariant: a new segment gets its first entry only when every record of the one before is confirmed,
 and records wait from the moment its first txid is fixed. So confirmations keep their order, first
-txids never fall, and a snapshot never knows of a record that could still be lost.
+txids never fall, and a snapshot never knows of a record that could still be lost. While the
+metadata store is away a roll that has not begun is put off, and one that has begun waits for it.
 Flow: `advance` from the writer -> ledger, multi, switch (the writer hears `on_switched`) -> index
 record, close and multi for the old segment in the background.
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from core.errors import CoreError, OwnershipLost, Unavailable
@@ -16,7 +18,7 @@ from core.ledger.writer import LedgerWriter
 from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
-from core.log.rolling import Roll
+from core.log.rolling import COMPLETE_ATTEMPTS, START_ATTEMPTS, STEP_RETRY_S, Roll
 from core.log.segment_nodes import SegmentNodes
 from core.log.segment_writer import SegmentListener, SegmentWriter
 from core.log.segments import SegmentList
@@ -47,6 +49,9 @@ class ChainUser(SegmentListener, Protocol):
     def on_switched(self, *, is_first_entry_free: bool) -> None:
         """Send records to `current` from now on; it is still empty if `is_first_entry_free`."""
 
+    def on_roll_ended(self) -> None:
+        """Hear that a roll is over, and did not fail."""
+
     def on_chain_failed(self, error: CoreError) -> None:
         """Hear that the chain cannot go on."""
 
@@ -69,6 +74,8 @@ class SegmentChain:
         self._tasks = Tasks("log.segments")
         self._advancing: asyncio.Task[None] | None = None
         self._confirmed: asyncio.Future[None] | None = None
+        self._hurry: asyncio.Future[None] | None = None
+        self._is_finishing = False
         self._user: ChainUser
         self._failed = False
         self.roll = Roll()
@@ -104,7 +111,13 @@ class SegmentChain:
             self._confirmed.set_result(None)
 
     async def finish(self) -> None:
-        """Complete the current segment; nothing is on its way. Errors: CoreError."""
+        """Complete the current segment; nothing is on its way. Errors: CoreError.
+
+        A roll that waits for the metadata store tries once more, then fails.
+        """
+        self._is_finishing = True
+        if self._hurry is not None and not self._hurry.done():
+            self._hurry.set_result(None)
         await self.settled()
         segment = self.current
         if segment is not None and not self._failed:
@@ -131,6 +144,12 @@ class SegmentChain:
             await self._replace_current(first_txid)
         except CoreError as error:
             self._user.on_chain_failed(error)
+        except Exception as error:  # our bug: it must not leave the log waiting for this roll
+            self._user.on_chain_failed(Unavailable(f"a roll failed: {error!r}"))
+            raise
+        else:
+            if not self._failed:
+                self._user.on_roll_ended()
 
     async def _replace_current(self, first_txid: TxId) -> None:
         old, new = self.current, SegmentWriter(self._user, self._state, self._context)
@@ -172,7 +191,8 @@ class SegmentChain:
             first_txid=first_txid,
             region_id=config.region_id if config.encodes_region else 0,
         )
-        await self._nodes.start(metadata, self._allocator.hand_over())
+        handover = self._allocator.hand_over()
+        await self._insist(lambda: self._nodes.start(metadata, handover), START_ATTEMPTS)
         self._allocator.handed_over()
         self.next_lssn += 1
         new.attach(ledger, metadata, self._context.clock.now_ms())
@@ -205,13 +225,31 @@ class SegmentChain:
             segment.add_control(part)
 
     async def _complete(self, segment: SegmentWriter) -> None:
-        await segment.close_ledger()
+        await self._insist(segment.close_ledger, COMPLETE_ATTEMPTS)
         if self._has_failed():
             raise Unavailable("the log writer has failed")
         completed = self._book.segments.completed(
             segment.metadata, segment.end, self._context.clock.now_ms()
         )
-        await self._nodes.complete(completed)
+        await self._insist(lambda: self._nodes.complete(completed), COMPLETE_ATTEMPTS)
         self._context.metrics.segments_completed_total += 1
         self._book.segment_completed(completed)
         logger.info("segment_completed lssn=%d records=%d", completed.lssn, segment.records)
+
+    async def _insist(self, step: Callable[[], Awaitable[None]], attempts: int) -> None:
+        """Do a step until the metadata store answers; the versions in it make that harmless.
+
+        Errors: the last attempt's; what no waiting mends, at once.
+        """
+        for attempt in range(1, attempts + 1):
+            try:
+                await step()
+            except Unavailable as error:
+                if self._failed or self._is_finishing or attempt == attempts:
+                    raise
+                self._context.metrics.roll_retries_total += 1
+                logger.warning("roll_waits lssn=%d attempt=%d error=%r", self.lssn, attempt, error)
+                self._hurry = asyncio.get_running_loop().create_future()
+                await asyncio.wait([self._hurry], timeout=STEP_RETRY_S)
+            else:
+                return

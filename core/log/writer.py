@@ -1,56 +1,50 @@
-"""Appending to a log: what waits is packed into entries, entries into segments, segments roll.
+"""Appending to a log, as its users see it.
 
-Invariant: records reach the log in the order of `append`, and are reported confirmed in that order;
-after the first failure nothing more is taken, so the caller's sequence never has a hole. A record
-is in exactly one of: waiting here, in flight in a segment, confirmed.
+The hot path is `RecordSender`; here is what some want besides: positions of records, bulk writes,
+record sets, waiting (flush, commit, room), the end of the stream, and policies that change.
 
-    append -> waiting -> (transmit policy) -> SegmentWriter -> ledger -> on_confirmed -> listener
+    append            no answer but the listener's: what a broker wants
+    write             the record's DLSN, when it is confirmed
+    flush   all is on disk at its ack quorum         commit   and readable by every process
+    close   and the segment is completed             abort    as a crash would leave it
 
 The first segment is started by the first record: an owner that writes nothing leaves nothing.
+Source: reference DistributedLog 5.2, 5.3, 5.6; BKAsyncLogWriter, BKLogSegmentWriter.
 """
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from core.errors import (
-    CoreError,
-    LogRecordTooLong,
-    OverCapacity,
-    TransactionIdOutOfOrder,
-    Unavailable,
-)
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, TransmitMode
+from core.errors import CoreError, EndOfStream, LogRecordTooLong, Unavailable, WriteCancelled
+from core.log.config import CompressionType
 from core.log.context import LogContext
 from core.log.owner import LogListener
-from core.log.rolling import RollingPolicy
+from core.log.receipts import Receipts, refuse
+from core.log.record_sender import RecordSender, TailWatcher
 from core.log.segment_chain import SegmentChain
-from core.log.segment_writer import SegmentWriter
-from protocol.distributedlog.record import (
-    END_OF_STREAM_TXID,
-    HEADER_SIZE,
-    INVALID_TXID,
-    RecordParts,
-)
+from core.log.transmit import ControlPolicy, TransmitPolicy
+from core.log.write_limits import WriteLimits
+from protocol.distributedlog.dlsn import DLSN
+from protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX
+from protocol.distributedlog.record import CONTROL_PAYLOAD, RecordParts
+from protocol.distributedlog.record_set import pack_record_set
 from protocol.ids import Buffer, TxId
 
-logger = logging.getLogger(__name__)
+_LENGTH_BYTES = 4
 
 
-class WriterHome(Protocol):
+class WriterHome(TailWatcher, Protocol):
     """The log that a writer belongs to, as the writer sees it."""
-
-    def on_tail_moved(self) -> None:
-        """Wake up whoever waits for records: some were confirmed."""
 
     async def on_writer_gone(self, writer: "LogWriter") -> None:
         """Give up the ownership: the writer has let go of everything. Idempotent."""
 
 
-class LogWriter:
+class LogWriter(RecordSender):
     """The only writer of a log; made by `Log.open_writer`. All calls come from the loop."""
+
+    __slots__ = ("_home", "_shared")
 
     def __init__(
         self,
@@ -61,102 +55,154 @@ class LogWriter:
         *,
         last_txid: TxId,
     ) -> None:
-        self.last_txid = last_txid
-        """Txid of the last appended record, at first of the log's last; -999 in an empty log."""
-        self.confirmed_txid = last_txid
-        """Txid of the last confirmed record."""
-        config = context.config
-        self.rolling = RollingPolicy(config.segment_bytes, config.segment_minutes * 60_000)
-        """May be replaced at any time; holds from the next entry on."""
+        super().__init__(home, chain, listener, context, last_txid=last_txid)
         self._home = home
-        self._chain = chain
-        self._listener = listener
-        self._config = config
-        self._clock = context.clock
-        self._metrics = context.metrics
-        self._loop = asyncio.get_running_loop()
-        self._is_immediate = config.transmit_policy in (None, TransmitMode.IMMEDIATE)
-        self._waiting: deque[RecordParts] = deque()
-        self._waiting_bytes = 0
-        self._is_blocked = False
-        """Records wait for room or for a new segment, not for the policy."""
-        self._error: CoreError | None = None
-        self._is_closing = False
-        self._transmit_handle: asyncio.Handle | None = None
-        self._control_handle: asyncio.TimerHandle | None = None
-        self._quiet_since = 0.0
-        self._appended = self._confirmed = 0
-        self._flushing: deque[tuple[int, asyncio.Future[None]]] = deque()
-        chain.bind(self)
+        self._shared = context.limits.writes
+        config = context.config
+        self.set_outstanding_limit(
+            config.outstanding_writes_max, is_dark=config.outstanding_writes_dark
+        )
 
-    @property
-    def lssn(self) -> int:
-        """Log segment sequence number of the current segment, or of the one to be started."""
-        return self._chain.lssn
+    # ------------------------------------------------------------------ records
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of records that were appended and not yet sent."""
-        return self._waiting_bytes
+    def write(self, txid: TxId, payload: Buffer, values: int = 0) -> "asyncio.Future[DLSN]":
+        """Append a record and return a future of its position, done when it is confirmed.
 
-    @property
-    def error(self) -> CoreError | None:
-        """Why nothing can be appended any more."""
-        return self._error
-
-    def append(self, txid: TxId, payload: Sequence[Buffer], length: int) -> None:
-        """Take a record of `length` bytes in parts; the listener hears when it is confirmed.
-
-        The parts must not change until then. Errors: TransactionIdOutOfOrder, LogRecordTooLong,
-        OverCapacity: nothing was taken, the writer lives. Any other CoreError: it is dead.
+        Order is the order of the calls. Errors: as `append`, at once; of the future: the writer's
+        failure, and WriteCancelled if the record was never sent. Cancel: the record stays.
         """
-        if self._error is not None or self._is_closing:
-            raise self._refusal()
-        if not self.last_txid <= txid < END_OF_STREAM_TXID or txid < 0:
-            raise TransactionIdOutOfOrder(f"txid {txid} after {self.last_txid}")
-        if length > self._config.record_bytes_max:
-            raise LogRecordTooLong(f"{length} bytes, {self._config.record_bytes_max} fit")
-        waiting_bytes = self._waiting_bytes + length
-        if waiting_bytes > self._config.waiting_bytes_max:
-            self._metrics.refused_appends_total += 1
-            raise OverCapacity(f"{self._waiting_bytes} bytes wait for the bookies already")
-        self._waiting_bytes = waiting_bytes
-        self._waiting.append(RecordParts(txid, payload, length))
-        self._appended += 1
-        self.last_txid = txid
-        if self._transmit_handle is None or not self._is_immediate:
-            self._plan_transmission()
+        receipts = self._take_receipts()
+        position = receipts.position_of(self._appended + 1)
+        try:
+            self.append(txid, (payload,), len(payload), values)
+        except CoreError:
+            receipts.withdraw(position)
+            raise
+        return position
 
-    def _refusal(self) -> CoreError:
-        if self._error is not None:
-            return self._error.with_traceback(None)
-        return Unavailable("the log writer is closed")
+    def append_set(
+        self,
+        txid: TxId,
+        values: Sequence[Buffer],
+        compression: CompressionType = CompressionType.NONE,
+    ) -> "asyncio.Future[DLSN]":
+        """Append a record set: values that share a txid; return the position of the first.
+
+        Each value has a slot and a position of its own, in order. Errors: as `write`;
+        LogRecordTooLong for more than readers would unpack; ValueError for no values.
+        Cost: one copy of the values.
+        """
+        if not values:
+            raise ValueError("a record set without a value")
+        size = sum(map(len, values)) + _LENGTH_BYTES * len(values)
+        if size > UNPACKED_BYTES_MAX:
+            raise LogRecordTooLong(f"a record set of {size} bytes, {UNPACKED_BYTES_MAX} fit")
+        return self.write(txid, pack_record_set(values, compression.codec), len(values))
+
+    def append_many(self, records: Sequence[RecordParts]) -> "list[asyncio.Future[DLSN]]":
+        """Append records in order; return a future of each one's position.
+
+        The first that is refused has its error in its future, all behind it WriteCancelled: they
+        were not taken. The transmit policy is asked once, at the end. Errors: none.
+        """
+        receipts = self._take_receipts()
+        futures: list[asyncio.Future[DLSN]] = []
+        error: CoreError | None = None
+        self._is_bulk = True
+        for record in records:
+            if error is None:
+                future = receipts.position_of(self._appended + 1)
+                try:
+                    self.append(*record)
+                except CoreError as refused:
+                    receipts.withdraw(future)
+                    refuse(future, refused)
+                    error = WriteCancelled(f"a record before it was refused: {refused}")
+            else:
+                future = self._loop.create_future()
+                refuse(future, error)
+            futures.append(future)
+        self._is_bulk = False
+        self._ask_policy()
+        return futures
+
+    async def mark_end_of_stream(self) -> DLSN:
+        """Seal the log for good; return the position of its end once that is confirmed.
+
+        From the call on appends raise EndOfStream; once the log is closed or recovered, so does
+        opening it for writing. Errors: EndOfStream when it was sealed before; the writer's failure:
+        then recovery finds whether it is sealed. Cancel: the log is sealed anyway.
+        """
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+        self._refusal = EndOfStream("the log was sealed")
+        self._end = self._loop.create_future()
+        self._transmit()
+        await asyncio.wait([self._end])
+        return self._end.result()
+
+    # ------------------------------------------------------------------ waiting
 
     async def flush(self) -> None:
         """Send what waits, whatever the policy, and wait until all of it is confirmed.
 
         Errors: the writer's failure. Cancel: only the waiting ends.
         """
-        if self._error is not None:
-            raise self._error.with_traceback(None)
+        self._raise_error()
         self._transmit()
+        self._raise_error()
         if self._confirmed < self._appended:
-            confirmed = self._loop.create_future()
-            self._flushing.append((self._appended, confirmed))
-            await confirmed
+            await self._take_receipts().confirmed(self._appended)
+
+    async def commit(self) -> None:
+        """Flush, and wait until other processes can read all of it.
+
+        Cost: a control record, unless an entry has told of the last record already.
+        Errors, cancel: as `flush`.
+        """
+        await self.flush()
+        await self._chain.settled()  # a segment that is left is completed, for everybody to see
+        self._raise_error()
+        segment = self._chain.writable
+        if segment is None or self._is_closing:
+            return
+        if not segment.is_published:
+            self._control.send(CONTROL_PAYLOAD)
+            self._raise_error()
+        last = DLSN(segment.metadata.lssn, segment.last_sent, 0)
+        if segment.lac < last.entry_id:
+            await self._take_receipts().reached(last)
+
+    async def room(self, length: int = 0) -> None:
+        """Wait until a record of `length` bytes would be taken: the way not to meet OverCapacity.
+
+        Another task may take the room first. Errors: those of `append` that no waiting mends.
+        Cancel: only the waiting ends.
+        """
+        if length > self._record_bytes_max:
+            raise LogRecordTooLong(f"{length} bytes, {self._record_bytes_max} fit")
+        while self._refusal is None and not self._has_room(length):
+            self._transmit()
+            waiter = self._take_receipts().any_room()
+            if self._limits is not None:
+                self._limits.wait(waiter)
+            await waiter
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
 
     async def roll(self) -> None:
         """Go on in a new segment and complete this one; nothing to do when it has no record.
 
-        Errors: the writer's failure.
+        Errors: the writer's failure; EndOfStream.
         """
         await self._chain.settled()
+        if self._end is not None and self._refusal is not None:
+            raise self._refusal.with_traceback(None)
         segment = self._chain.current
         if self._error is None and segment is not None and segment.records:
             self._chain.advance(segment.last_txid)
             await self._chain.settled()
-        if self._error is not None:
-            raise self._error.with_traceback(None)
+        self._raise_error()
 
     async def close(self) -> None:
         """Confirm everything, complete the segment, give the log up. Idempotent.
@@ -173,180 +219,78 @@ class LogWriter:
         """Give the log up as it is, without a word to the listener: recovery does the rest."""
         await self._let_go(Unavailable("the log writer was aborted"))
 
-    async def _finish(self) -> None:
-        self._is_closing = True
-        try:
-            await self.flush()
-            await self._chain.finish()
-        except CoreError as error:
-            self._fail(error)
-            raise
+    # ------------------------------------------------------------------ policies
+
+    def set_policy(self, policy: TransmitPolicy) -> None:
+        """Send by this policy from now on, also what waits."""
+        self._policy = policy
+        self._is_immediate = not policy.buffer_bytes
+        if self._transmit_handle is not None:
+            self._transmit_handle.cancel()
+            self._transmit_handle = None
+        self._ask_policy()
+
+    def set_control_policy(self, policy: ControlPolicy) -> None:
+        """Write control records by this policy from now on."""
+        if self._error is None and not self._is_closing:
+            self._control.set_policy(policy)
+
+    def set_outstanding_limit(self, limit: int, *, is_dark: bool = False) -> None:
+        """Take at most so many records that are not confirmed; -1: as many as there is room for.
+
+        `is_dark`: only count what is above, and above the limit of all logs, refuse nothing.
+        Errors: ValueError for 0, with which nothing could ever be appended.
+        """
+        if limit == 0:
+            raise ValueError("a limit of outstanding writes must be -1 or above 0")
+        if self._limits is not None:
+            self._limits.close()
+            self._limits = None
+        if self._error is None and (limit >= 0 or self._shared.limit >= 0):
+            self._limits = WriteLimits(
+                limit, self._shared, is_dark=is_dark, on_exceeded=self._on_write_limit
+            )
+            self._limits.add(self._appended - self._confirmed)
+
+    # ------------------------------------------------------------------ inside
+
+    def _take_receipts(self) -> Receipts:
+        if self._receipts is None:
+            self._receipts = Receipts()
+        return self._receipts
+
+    def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error.with_traceback(None)
+
+    def _on_write_limit(self) -> None:
+        self._metrics.write_limit_exceeded_total += 1
+
+    def _ask_policy(self) -> None:
+        if self._waiting and self._error is None and self._transmit_handle is None:
+            self._plan_transmission()
+
+    def _has_room(self, length: int) -> bool:
+        if self._limits is not None and not self._limits.has_room:
+            return False
+        return self._waiting_bytes + length <= self._waiting_bytes_max
+
+    async def _finish(self) -> None:
+        self._is_closing = True
+        self._control.close()
+        if self._refusal is None:
+            self._refusal = Unavailable("the log writer is closed")
+        try:
+            await self.flush()
+            if self._end is not None:
+                await asyncio.wait([self._end])
+            await self._chain.finish()
+        except CoreError as error:
+            self.fail(error)
+            raise
+        self._raise_error()
 
     async def _let_go(self, reason: CoreError) -> None:
         self._stop(reason)
         await self._chain.stop()
         await self._home.on_writer_gone(self)
-
-    # ------------------------------------------------------------------ sending
-
-    def _plan_transmission(self) -> None:
-        """Immediate: after this turn. Periodic: in a while. Buffered: now when enough waits."""
-        if self._is_immediate:
-            self._transmit_handle = self._loop.call_soon(self._transmit)
-            return
-        config = self._config
-        is_full = (
-            config.transmit_policy is TransmitMode.BUFFERED
-            and self._waiting_bytes >= config.transmit_buffer_bytes
-        )
-        if is_full:
-            self._transmit()
-        elif self._transmit_handle is None:
-            delay = config.transmit_interval_ms / 1000
-            self._transmit_handle = self._loop.call_later(delay, self._transmit)
-
-    def _transmit(self) -> None:
-        if self._transmit_handle is not None:
-            self._transmit_handle.cancel()
-            self._transmit_handle = None
-        if self._error is not None:
-            return
-        chain = self._chain
-        segment = chain.writable
-        if segment is None:
-            self._is_blocked = True
-            if chain.current is None and self._waiting and chain.roll.may_begin(0):
-                self._start_first_segment()
-            return
-        waiting = self._waiting
-        try:
-            while waiting and segment.has_room:
-                self._send_entry(segment)
-        except CoreError as error:
-            self._fail(error)
-            return
-        self._is_blocked = bool(waiting)
-        self._roll_if_due(segment)
-
-    def _send_entry(self, segment: SegmentWriter) -> None:
-        """Send as many waiting records as fit into one entry, at least one."""
-        waiting = self._waiting
-        record = waiting.popleft()
-        length = record.length
-        size = HEADER_SIZE + length
-        records = [record]
-        while waiting and size + HEADER_SIZE + waiting[0].length <= ENTRY_RECORDS_BYTES_MAX:
-            record = waiting.popleft()
-            records.append(record)
-            length += record.length
-            size += HEADER_SIZE + record.length
-        self._waiting_bytes -= length
-        segment.add_records(records, size)
-
-    def _start_first_segment(self) -> None:
-        has_records = self.confirmed_txid != INVALID_TXID
-        self._chain.advance(self.confirmed_txid if has_records else self._waiting[0].txid)
-
-    def _roll_if_due(self, segment: SegmentWriter) -> None:
-        if self.rolling.segment_bytes or self.rolling.segment_ms:
-            now_ms = self._clock.now_ms()
-            is_due = self.rolling.is_due(segment.size_bytes, now_ms - segment.started_ms)
-            if is_due and segment.records and self._chain.roll.may_begin(now_ms):
-                self._chain.advance(segment.last_txid)
-
-    def on_switched(self, *, is_first_entry_free: bool) -> None:
-        """Go on in the new segment (ChainUser)."""
-        segment = self._chain.writable
-        if is_first_entry_free and not self._waiting and segment is not None:
-            segment.add_control()  # so that the bookies know the ledger
-        self._transmit()
-
-    # ------------------------------------------------------------------ confirmation
-
-    def on_segment_confirmed(self, segment: SegmentWriter) -> None:
-        """Report what is confirmed and send what waits for room (SegmentListener)."""
-        chain = self._chain
-        if self._error is not None or segment is not chain.current:
-            return  # an old segment's index: all its records were confirmed before the switch
-        confirmed = chain.records_before + segment.confirmed_records
-        if confirmed > self._confirmed:
-            self._confirmed = confirmed
-            self.confirmed_txid = segment.confirmed_txid
-            self._listener.on_confirmed(segment.confirmed_txid)
-            while self._flushing and self._flushing[0][0] <= confirmed:
-                _resolve(self._flushing.popleft()[1])
-        if self._is_blocked:
-            self._transmit()
-        if segment.is_confirmed:
-            chain.on_all_confirmed()
-            if not segment.is_published:
-                self._plan_control()
-        self._home.on_tail_moved()
-
-    def _plan_control(self) -> None:
-        """Everything sent is confirmed, but only we know; tell others unless more records do."""
-        self._quiet_since = self._loop.time()
-        if self._control_handle is None and self._config.control_flush_ms:
-            self._control_handle = self._loop.call_later(
-                self._config.control_flush_ms / 1000, self._publish
-            )
-
-    def _publish(self) -> None:
-        self._control_handle = None
-        segment = self._chain.writable
-        if segment is None or self._error is not None or self._is_closing:
-            return  # a closed ledger's end is for everybody to see
-        if not segment.is_confirmed or segment.is_published:
-            return  # a later entry carries the news, or did; its confirmation plans anew
-        left = self._quiet_since + self._config.control_flush_ms / 1000 - self._loop.time()
-        if left > 0.001:
-            self._control_handle = self._loop.call_later(left, self._publish)
-            return
-        try:
-            segment.add_control()
-        except CoreError as error:
-            self._fail(error)
-
-    # ------------------------------------------------------------------ failure
-
-    def fail(self, error: CoreError) -> None:
-        """Take no more records, because of something outside: the lock is somebody else's."""
-        self._fail(error)
-
-    def on_segment_failed(self, segment: SegmentWriter, error: CoreError) -> None:
-        """Fail with the ledger (SegmentListener)."""
-        self._fail(error)
-
-    def on_chain_failed(self, error: CoreError) -> None:
-        """Fail with the chain: there is no next segment (ChainUser)."""
-        self._fail(error)
-
-    def _fail(self, error: CoreError) -> None:
-        if self._error is None:
-            logger.warning("log_writer_failed lssn=%d error=%r", self.lssn, error)
-            self._metrics.failed_writers_total += 1
-            self._stop(error)
-            self._listener.on_failed(error)
-
-    def _stop(self, reason: CoreError) -> None:
-        if self._error is not None:
-            return
-        self._error = reason
-        for handle in (self._transmit_handle, self._control_handle):
-            if handle is not None:
-                handle.cancel()
-        self._transmit_handle = self._control_handle = None
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        self._chain.fail()
-        while self._flushing:
-            waiter = self._flushing.popleft()[1]
-            if not waiter.done():
-                waiter.set_exception(reason)
-
-
-def _resolve(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)

@@ -1,5 +1,6 @@
 """A metadata store that stops, or lets something else happen, at a chosen change."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from core.errors import Unavailable
@@ -12,7 +13,7 @@ class FaultyStore:
     def __init__(self, inner: MetadataStore) -> None:
         self._inner = inner
         self.changes = 0
-        self.dead = False
+        self.died = asyncio.Event()
         self.on_change: Callable[[], None] = lambda: None
         self.before: Callable[[int], Awaitable[None]] | None = None
         self.after: Callable[[int], Awaitable[None]] | None = None
@@ -22,7 +23,7 @@ class FaultyStore:
 
         async def die(number: int) -> None:
             if number == change:
-                self.dead = True
+                self.died.set()
                 raise Unavailable("the store died")
 
         if applied:
@@ -96,10 +97,10 @@ class FaultyStore:
         return versions
 
     async def close(self) -> None:
-        self.dead = True
+        self.died.set()
 
     def _check(self) -> None:
-        if self.dead:
+        if self.died.is_set():
             raise Unavailable("the store is dead")
 
     async def _begin(self) -> int:

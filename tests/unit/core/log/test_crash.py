@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, LedgerFenced, OwnershipLost, Unavailable
+from core.errors import CoreError, EndOfStream, LedgerFenced, OwnershipLost, Unavailable
+from core.log import segment_chain
+from core.log.config import CompressionType
+from core.log.log import Log
 from core.log.writer import LogWriter
+from protocol.distributedlog.dlsn import INITIAL
+from protocol.distributedlog.record import RecordParts
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import (
     Listener,
@@ -23,12 +28,17 @@ from tests.unit.core.log.world import (
 CHANGES_MAX = 40
 
 
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_chain, "STEP_RETRY_S", 0.001)
+
+
 class Process:
     """Writes 0, 1, 2, ... with rolls in between, and ends cleanly if it is let."""
 
     def __init__(self, world: World, store: FaultyStore, client_id: str = "tailrace") -> None:
         self.listener = Listener()
-        self._store = store
+        self.store = store
         self.namespace = world.namespace(store, client_id=client_id)
         self.state = RecordState()
         self.appended: list[int] = []
@@ -42,9 +52,9 @@ class Process:
                 self._put(writer)
                 await settle(2)
             await writer.flush()
-            self._store.on_change = self._put_if_alive  # records never stop for a roll
+            self.store.on_change = self._put_if_alive  # records never stop for a roll
             await writer.roll()
-            self._store.on_change = lambda: None
+            self.store.on_change = lambda: None
         await writer.close()
 
     def _put_if_alive(self) -> None:
@@ -56,13 +66,29 @@ class Process:
         put(writer, txid)
         self.appended.append(txid)
 
+    async def vanish(self) -> None:
+        """Do nothing more, as a process that died."""
+        if self.writer is not None:
+            self.writer._chain.fail()
+            await self.writer._chain._tasks.close()
+
 
 async def run_until_failure(process: Process) -> bool:
-    try:
-        await process.run()
-    except CoreError:
+    """Let a process run until it ends, fails, or dies with its store; tell whether it ended."""
+    running = asyncio.create_task(process.run())
+    dying = asyncio.create_task(process.store.died.wait())
+    await asyncio.wait({running, dying}, return_when=asyncio.FIRST_COMPLETED)
+    dying.cancel()
+    if process.store.died.is_set():
+        await settle()
+        running.cancel()
+        await process.vanish()
+    await asyncio.wait([running])
+    if running.cancelled():
         return False
-    return True
+    error = running.exception()
+    assert error is None or isinstance(error, CoreError), error
+    return error is None
 
 
 async def check_successor(world: World, first: Process) -> None:
@@ -107,6 +133,97 @@ def test_crash_at_every_metadata_change(tmp_path: Path, part: int, *, applied: b
         run_world(path, story)
     assert completed[-1], "CHANGES_MAX does not reach the end"
     assert not all(completed)
+
+
+class Sealer(Process):
+    """Writes bulks and record sets, rolls, and seals the log; what it wrote is in `payloads`."""
+
+    def __init__(self, world: World, store: FaultyStore) -> None:
+        super().__init__(world, store)
+        self.payloads: list[bytes] = []
+        self.known = 0
+        """How many of them were acknowledged."""
+        self.sets: list[tuple[int, int]] = []
+        self.is_sealed = False
+
+    async def run(self) -> None:
+        log = await self.namespace.open_log("s")
+        self.writer = writer = await log.open_writer(self.listener)
+        for _ in range(2):
+            bulk = self._next(3)
+            futures = writer.append_many(
+                [RecordParts(len(self.payloads), (each,), len(each)) for each in bulk]
+            )
+            await asyncio.gather(*futures)
+            self.known = len(self.payloads)
+            self.sets.append((len(self.payloads), len(self.payloads) + 4))
+            values = self._next(4)
+            position = writer.append_set(len(self.payloads), values, CompressionType.LZ4)
+            await writer.roll()
+            await position
+            self.known = len(self.payloads)
+        await writer.mark_end_of_stream()
+        self.is_sealed = True
+        await writer.close()
+
+    def _next(self, count: int) -> list[bytes]:
+        values = [b"r%d" % (len(self.payloads) + n) for n in range(count)]
+        self.payloads += values
+        return values
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_crash_of_bulks_record_sets_and_the_end(tmp_path: Path, *, applied: bool) -> None:
+    completed, sealed, changes = [], 0, CHANGES_MAX
+    for change in range(CHANGES_MAX):
+        if change > changes:
+            break
+
+        async def story(world: World, change: int = change) -> None:
+            nonlocal changes, sealed
+            await world.namespace().create_log("s")
+            store = FaultyStore(world.store)
+            store.die_at(change, applied=applied)
+            first = Sealer(world, store)
+            completed.append(await run_until_failure(first))
+            changes = store.changes if completed[-1] else changes
+            await world.restart_store()
+            log = await world.log(client_id="successor")
+            try:
+                writer = await log.open_writer(Listener())
+            except EndOfStream:
+                sealed += 1
+                log = await world.log(client_id="third")
+                assert await payloads_of(log) == first.payloads
+                return
+            assert not first.is_sealed, "the end was confirmed and is lost"
+            found = await payloads_of(log)
+            assert found == first.payloads[: len(found)], "a hole, or a record twice"
+            assert len(found) >= first.known, "a confirmed record was lost"
+            assert not any(start < len(found) < end for start, end in first.sets), "half a set"
+            await writer.write(1000, b"more")
+            await writer.close()
+            assert await payloads_of(log) == [*found, b"more"]
+
+        path = tmp_path / str(change)
+        path.mkdir()
+        run_world(path, story)
+    assert completed[-1], "CHANGES_MAX does not reach the end"
+    assert not all(completed)
+    assert sealed > sum(completed), "no crash after the end was written"
+
+
+async def payloads_of(log: Log) -> list[bytes]:
+    found: list[bytes] = []
+    reader = await log.open_reader(INITIAL)
+    try:
+        while batch := await reader.read(1 << 20):
+            found += [bytes(record.payload) for _, record in batch]
+    except EndOfStream:
+        pass
+    finally:
+        await reader.close()
+    return found
 
 
 @pytest.mark.parametrize("part", range(2))

@@ -14,17 +14,16 @@ from core.errors import (
     OverCapacity,
     Unavailable,
 )
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX, TransmitMode
-from core.log.log import Log
+from core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX
 from core.log.rolling import RollingPolicy
 from protocol.bookkeeper.messages import AddRequest, Request, StatusCode
 from protocol.distributedlog.dlsn import INITIAL
-from protocol.distributedlog.envelope import unpack_envelope
-from protocol.distributedlog.record import HEADER_SIZE, LogRecord
+from protocol.distributedlog.record import HEADER_SIZE
 from tests.unit.core.log.world import (
     Listener,
     RecordState,
     World,
+    entries_of,
     put,
     read_all,
     run_world,
@@ -32,15 +31,6 @@ from tests.unit.core.log.world import (
     txids_of,
     write,
 )
-
-
-async def entries_of(world: World, log: Log, lssn: int) -> list[list[LogRecord]]:
-    """Return the records of every entry of a segment, control records too."""
-    segment = log.segments.find(lssn)
-    assert segment is not None
-    ledger = await world.ledgers().open_ledger(segment.ledger_id, recover=False)
-    entries = await ledger.read(0, ledger.last_confirmed)
-    return [[record for _, record in unpack_envelope(e.payload)] for e in entries]
 
 
 def test_waiting_records_are_packed_while_the_window_is_full(tmp_path: Path) -> None:
@@ -124,46 +114,6 @@ def test_append_is_refused_when_too_much_waits(tmp_path: Path) -> None:
         put(writer, 2, b"x" * 1000)
         await writer.close()
         assert [record.txid for _, record in await read_all(log)] == [0, 1, 2]
-
-    run_world(tmp_path, story)
-
-
-@pytest.mark.parametrize("policy", [TransmitMode.PERIODIC, TransmitMode.BUFFERED])
-def test_records_wait_for_the_interval(tmp_path: Path, policy: TransmitMode) -> None:
-    async def story(world: World) -> None:
-        log = await world.log(
-            transmit_policy=policy, transmit_interval_ms=20, transmit_buffer_bytes=1000
-        )
-        listener = Listener()
-        writer = await log.open_writer(listener)
-        await write(writer, 0)  # flush does not wait for the policy
-        for txid in range(1, 4):
-            put(writer, txid)
-            await settle()
-        assert listener.last == 0
-        await listener.reached(3)
-        await writer.close()
-        assert [len(entry) for entry in await entries_of(world, log, 1)] == [1, 3]
-
-    run_world(tmp_path, story)
-
-
-def test_buffered_records_go_when_enough_wait(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        log = await world.log(
-            transmit_policy=TransmitMode.BUFFERED,
-            transmit_interval_ms=3_600_000,
-            transmit_buffer_bytes=30,
-        )
-        listener = Listener()
-        writer = await log.open_writer(listener)
-        await write(writer, 0)
-        for txid in range(1, 8):
-            put(writer, txid, b"0123456789")
-            await settle()
-        assert listener.confirmed == [0, 3, 6]
-        await writer.close()
-        assert listener.last == 7
 
     run_world(tmp_path, story)
 

@@ -1,0 +1,329 @@
+"""The hot path of a log: what waits is packed into entries, entries go into segments.
+
+Invariant: records reach the log in the order of `append`, and are reported confirmed in that order;
+after the first failure nothing more is taken, so the caller's sequence never has a hole. A record
+is in exactly one of: waiting here, in flight in a segment, confirmed.
+
+    append -> waiting -> (transmit policy) -> SegmentWriter -> ledger -> on_confirmed -> listener
+
+What only some callers want (positions, limits, the end of the stream) costs the others a branch.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from core.errors import CoreError, LogRecordTooLong, OverCapacity, TransactionIdOutOfOrder
+from core.log.config import ENTRY_RECORDS_BYTES_MAX
+from core.log.context import LogContext
+from core.log.control_records import ControlRecords
+from core.log.owner import LogListener
+from core.log.receipts import Receipts, refuse
+from core.log.rolling import RollingPolicy, RollPhase
+from core.log.segment_chain import SegmentChain
+from core.log.segment_writer import SegmentWriter
+from core.log.transmit import ControlPolicy, TransmitPolicy
+from core.log.write_limits import WriteLimits
+from protocol.distributedlog.dlsn import DLSN
+from protocol.distributedlog.record import (
+    END_OF_STREAM_TXID,
+    HEADER_SIZE,
+    INVALID_TXID,
+    RecordParts,
+)
+from protocol.ids import Buffer, TxId
+
+logger = logging.getLogger(__name__)
+
+
+class TailWatcher(Protocol):
+    """Who lets readers of this process know."""
+
+    def on_tail_moved(self) -> None:
+        """Wake up whoever waits for records: some were confirmed."""
+
+
+class RecordSender:
+    """What a log writer does for each record. All calls come from the loop."""
+
+    __slots__ = (
+        "_appended", "_chain", "_clock", "_confirmed", "_control", "_end", "_error",
+        "_is_blocked", "_is_bulk", "_is_closing", "_is_immediate", "_limits", "_listener", "_loop",
+        "_metrics", "_permits", "_policy", "_receipts", "_record_bytes_max", "_refusal",
+        "_transmit_handle", "_waiting", "_waiting_bytes", "_waiting_bytes_max", "_watcher",
+        "confirmed_txid", "last_txid", "rolling",
+    )  # fmt: skip
+
+    _is_blocked: bool
+    """Records wait for room or for a new segment, not for the policy."""
+    _is_bulk: bool
+    """More records come before the policy is asked."""
+    _error: CoreError | None
+    _refusal: CoreError | None
+    """Why no record is taken any more: failed, closed, or sealed."""
+    _end: asyncio.Future[DLSN] | None
+    """Position of the end of the stream, once that was asked for."""
+    _transmit_handle: asyncio.Handle | None
+    _receipts: Receipts | None
+    _limits: WriteLimits | None
+
+    def __init__(
+        self,
+        watcher: TailWatcher,
+        chain: SegmentChain,
+        listener: LogListener,
+        context: LogContext,
+        *,
+        last_txid: TxId,
+    ) -> None:
+        self.last_txid = last_txid
+        """Txid of the last appended record, at first of the log's last; -999 in an empty log."""
+        self.confirmed_txid = last_txid
+        """Txid of the last confirmed record."""
+        config = context.config
+        self.rolling = RollingPolicy(config.segment_bytes, config.segment_minutes * 60_000)
+        """May be replaced at any time; holds from the next entry on."""
+        self._watcher = watcher
+        self._chain = chain
+        self._listener = listener
+        self._record_bytes_max = config.record_bytes_max
+        self._waiting_bytes_max = config.waiting_bytes_max
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._permits = context.limits.rolls
+        self._loop = asyncio.get_running_loop()
+        self._policy = TransmitPolicy.of(config)
+        self._is_immediate = not self._policy.buffer_bytes
+        self._waiting: deque[RecordParts] = deque()
+        self._waiting_bytes = 0
+        self._is_blocked = self._is_bulk = self._is_closing = False
+        self._error = self._refusal = None
+        self._end = self._transmit_handle = self._receipts = self._limits = None
+        self._control = ControlRecords(ControlPolicy.of(config), chain, self)
+        self._appended = self._confirmed = 0
+        """Records, each value of a record set counted, in the life of this writer."""
+        chain.bind(self)
+
+    @property
+    def lssn(self) -> int:
+        """Log segment sequence number of the current segment, or of the one to be started."""
+        return self._chain.lssn
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of records that were appended and not yet sent."""
+        return self._waiting_bytes
+
+    @property
+    def error(self) -> CoreError | None:
+        """Why the writer is dead."""
+        return self._error
+
+    def append(self, txid: TxId, payload: Sequence[Buffer], length: int, values: int = 0) -> None:
+        """Take a record of `length` bytes in parts; the listener hears when it is confirmed.
+
+        The parts must not change until then. `values`: of the record set in the payload, if it is
+        one. Errors: TransactionIdOutOfOrder, LogRecordTooLong, OverCapacity: nothing was taken, the
+        writer lives. EndOfStream: the log was sealed. Any other CoreError: the writer is dead or
+        closed; it may have died of this very record, whose fate recovery decides then.
+        """
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+        if not self.last_txid <= txid < END_OF_STREAM_TXID or txid < 0:
+            raise TransactionIdOutOfOrder(f"txid {txid} after {self.last_txid}")
+        if length > self._record_bytes_max:
+            raise LogRecordTooLong(f"{length} bytes, {self._record_bytes_max} fit")
+        waiting_bytes = self._waiting_bytes + length
+        if waiting_bytes > self._waiting_bytes_max:
+            self._metrics.refused_appends_total += 1
+            raise OverCapacity(f"{self._waiting_bytes} bytes wait for the bookies already")
+        if self._limits is not None:
+            self._limits.check()
+            self._limits.add(values or 1)
+        self._waiting_bytes = waiting_bytes
+        self._waiting.append(RecordParts(txid, payload, length, values))
+        self._appended += values or 1
+        self.last_txid = txid
+        if self._transmit_handle is None or not self._is_immediate:
+            self._plan_transmission()
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+
+    # ------------------------------------------------------------------ sending
+
+    def _plan_transmission(self) -> None:
+        """Send after this turn, or now if enough waits, or in a while, as the policy says."""
+        policy = self._policy
+        if not policy.buffer_bytes:
+            self._transmit_handle = self._loop.call_soon(self._transmit)
+            return
+        if self._is_bulk:
+            return
+        if self._waiting_bytes + HEADER_SIZE * len(self._waiting) > policy.buffer_bytes:
+            self._transmit()
+        elif self._transmit_handle is None and policy.interval_ms:
+            delay_s = policy.interval_ms / 1000
+            self._transmit_handle = self._loop.call_later(delay_s, self._transmit)
+
+    def _transmit(self) -> None:
+        if self._transmit_handle is not None:
+            self._transmit_handle.cancel()
+            self._transmit_handle = None
+        if self._error is not None:
+            return
+        chain, waiting = self._chain, self._waiting
+        segment = chain.writable
+        if segment is None:
+            self._is_blocked = True
+            has_work = waiting or self._end is not None
+            if chain.current is None and has_work and chain.roll.may_begin(0):
+                self._start_first_segment()
+            return
+        try:
+            while waiting and segment.has_room:
+                self._send_entry(segment)
+            if self._end is not None and not waiting:
+                self._send_end(segment)
+        except CoreError as error:
+            self.fail(error)
+            return
+        self._is_blocked = bool(waiting)
+        self._roll_if_due(segment)
+
+    def _send_entry(self, segment: SegmentWriter) -> None:
+        """Send as many waiting records as fit into one entry, at least one."""
+        waiting = self._waiting
+        record = waiting.popleft()
+        length = record.length
+        size = HEADER_SIZE + length
+        records = [record]
+        while waiting and size + HEADER_SIZE + waiting[0].length <= ENTRY_RECORDS_BYTES_MAX:
+            record = waiting.popleft()
+            records.append(record)
+            length += record.length
+            size += HEADER_SIZE + record.length
+        self._waiting_bytes -= length
+        if self._receipts is None:
+            segment.add_records(records, size)
+            return
+        before = segment.records
+        segment.add_records(records, size)
+        already = self._chain.records_before
+        entry = DLSN(segment.metadata.lssn, segment.last_sent, 0)
+        self._receipts.on_sent(already + before, already + segment.records, entry)
+
+    def _send_end(self, segment: SegmentWriter) -> None:
+        """Seal the segment, unless it was, or the next one is being made: that one is the last."""
+        if not segment.is_ended and self._chain.roll.phase is not RollPhase.ALLOCATING:
+            segment.add_end_of_stream()
+
+    def _start_first_segment(self) -> None:
+        first_txid = self.confirmed_txid
+        if first_txid == INVALID_TXID:
+            first_txid = self._waiting[0].txid if self._waiting else END_OF_STREAM_TXID
+        self._chain.advance(first_txid)
+
+    def _roll_if_due(self, segment: SegmentWriter) -> None:
+        if self.rolling.segment_bytes or self.rolling.segment_ms:
+            now_ms = self._clock.now_ms()
+            is_due = self.rolling.is_due(segment.size_bytes, now_ms - segment.started_ms)
+            if is_due and segment.records and self._end is None and self._may_roll(now_ms):
+                self._chain.advance(segment.last_txid)
+
+    def _may_roll(self, now_ms: int) -> bool:
+        return self._chain.roll.may_begin(now_ms) and self._permits.take(now_ms)
+
+    def on_switched(self, *, is_first_entry_free: bool) -> None:
+        """Go on in the new segment (ChainUser)."""
+        segment = self._chain.writable
+        if is_first_entry_free and not self._waiting and self._end is None and segment is not None:
+            segment.add_control()  # so that the bookies know the ledger
+        self._control.on_segment()
+        self._transmit()
+
+    def on_roll_ended(self) -> None:
+        """Do what waited for the end of a roll, however that ended (ChainUser)."""
+        if self._end is not None:
+            self._transmit()
+
+    # ------------------------------------------------------------------ confirmation
+
+    def on_segment_confirmed(self, segment: SegmentWriter) -> None:
+        """Report what is confirmed and send what waits for room (SegmentListener)."""
+        chain = self._chain
+        if self._error is not None or segment is not chain.current:
+            return  # an old segment's index: all its records were confirmed before the switch
+        confirmed = chain.records_before + segment.confirmed_records
+        if confirmed > self._confirmed:
+            if self._limits is not None:
+                self._limits.release(confirmed - self._confirmed)
+            self._confirmed = confirmed
+            self.confirmed_txid = segment.confirmed_txid
+            self._listener.on_confirmed(segment.confirmed_txid)
+        if self._receipts is not None:
+            lac = DLSN(segment.metadata.lssn, segment.lac, 0)
+            self._receipts.on_confirmed(confirmed, lac)
+        if self._is_blocked:
+            self._transmit()
+        if segment.is_confirmed:
+            chain.on_all_confirmed()
+            if not segment.is_published:
+                self._on_unpublished(segment)
+        self._watcher.on_tail_moved()
+
+    def _on_unpublished(self, segment: SegmentWriter) -> None:
+        if segment.is_ended and self._end is not None and not self._end.done():
+            self._end.set_result(segment.last_user)
+        self._control.on_unpublished()
+
+    def send_waiting(self) -> bool:
+        """Send what waits, if anything does (ControlUser)."""
+        if not self._waiting:
+            return False
+        self._transmit()
+        return True
+
+    # ------------------------------------------------------------------ failure
+
+    def on_segment_failed(self, segment: SegmentWriter, error: CoreError) -> None:
+        """Fail with the ledger (SegmentListener)."""
+        self.fail(error)
+
+    def on_chain_failed(self, error: CoreError) -> None:
+        """Fail with the chain: there is no next segment (ChainUser)."""
+        self.fail(error)
+
+    def fail(self, error: CoreError) -> None:
+        """Take no more records and tell everybody; also when the lock is somebody else's."""
+        if self._error is None:
+            logger.warning("log_writer_failed lssn=%d error=%r", self.lssn, error)
+            self._metrics.failed_writers_total += 1
+            self._stop(error)
+            self._listener.on_failed(error)
+
+    def _stop(self, reason: CoreError) -> None:
+        if self._error is not None:
+            return
+        self._error = reason
+        is_sealed = self._end is not None and self._end.done()
+        if not is_sealed:
+            self._refusal = reason
+        if self._transmit_handle is not None:
+            self._transmit_handle.cancel()
+            self._transmit_handle = None
+        self._control.stop()
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._chain.fail()
+        self._release_waiters(reason)
+
+    def _release_waiters(self, reason: CoreError) -> None:
+        if self._receipts is not None:
+            self._receipts.on_failed(reason)
+        if self._end is not None:
+            refuse(self._end, reason)
+        if self._limits is not None:
+            self._limits.close()
+            self._limits = None
