@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.cluster.admin import AvailableBookies
     from broker.cluster.topics import TopicRegistry
     from broker.config import BrokerConfig
     from broker.coordinator.runtime import GroupCoordinator
@@ -50,6 +51,7 @@ class Broker:
     partitions: "PartitionLogs"
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
+    bookies: "AvailableBookies"
     cluster_id: str
     advertised: Endpoint
     """Known for certain only when the server listens: it fills in a port that was left open."""

@@ -73,8 +73,8 @@ async def broker_process(
         await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
         _register(opened, metrics)
         paths = ClusterPaths.of_namespace(opened.uri.root)
-        storage = Storage(opened.store, opened.logs, paths)
-        serving = running_broker(config.broker, storage, config.log.ack_quorum, clock, metrics)
+        storage = Storage(opened.store, opened.logs, opened.bookies, paths)
+        serving = running_broker(config.broker, storage, clock, metrics)
         yield await stack.enter_async_context(serving)
 
 

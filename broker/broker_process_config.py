@@ -48,6 +48,11 @@ class BrokerProcessConfig:
             raise ValueError("namespaceUri must name a ZooKeeper: distributedlog://HOST:PORT/PATH")
         if self.session_timeout_ms < 1:
             raise ValueError("zkSessionTimeout must be positive")
+        if (self.log.ensemble_size, self.log.write_quorum, self.log.ack_quorum) != (1, 1, 1):
+            raise ValueError(
+                "bkcEnsembleSize and its like say nothing here: each topic has its own; set "
+                "default.replication.factor or tailrace.ensemble.size"
+            )
         if self.ledgers.root != LEDGERS_ROOT:
             raise ValueError("ledgersPath is what the namespace is bound to: leave it unset")
 

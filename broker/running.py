@@ -10,6 +10,7 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from broker.broker import Broker, Endpoint
+from broker.cluster.admin import AvailableBookies
 from broker.cluster.identity import cluster_id
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.settings import TopicDefaults
@@ -34,19 +35,20 @@ class Storage(NamedTuple):
 
     store: MetadataStore
     namespace: LogNamespace
+    bookies: AvailableBookies
     paths: ClusterPaths
 
 
 @asynccontextmanager
 async def running_broker(
-    config: BrokerConfig, storage: Storage, ack_quorum: int, clock: Clock, metrics: Metrics
+    config: BrokerConfig, storage: Storage, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[Broker]:
     """Serve Kafka's clients; at the end of the block, complete what is in flight and let go.
 
     Errors: OSError (address in use), CoreError.
     """
     async with AsyncExitStack() as stack:
-        broker = await _open_broker(config, storage, ack_quorum, clock, metrics, stack)
+        broker = await _open_broker(config, storage, clock, metrics, stack)
         server = BrokerServer(broker, metrics)
         await server.start()
         stack.push_async_callback(server.close)
@@ -60,14 +62,13 @@ async def running_broker(
 async def _open_broker(
     config: BrokerConfig,
     storage: Storage,
-    ack_quorum: int,
     clock: Clock,
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> Broker:
     """Open topics, partitions and groups."""
     random = SystemRandom()
-    store, namespace, paths = storage
+    store, namespace, bookies, paths = storage
     topics = TopicRegistry(
         store,
         namespace,
@@ -76,9 +77,9 @@ async def _open_broker(
         random=random,
         paths=paths,
     )
-    partitions = PartitionLogs(namespace, topics, clock, config.partitions, ack_quorum)
+    partitions = PartitionLogs(namespace, topics, clock, config.partitions)
     stack.push_async_callback(partitions.close)
-    groups = GroupCoordinator(config.groups, topics, partitions, clock, random)
+    groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
     await topics.start()
     await groups.start(metrics)
     stack.push_async_callback(groups.close)
@@ -90,6 +91,7 @@ async def _open_broker(
         partitions=partitions,
         groups=groups,
         producer_ids=ProducerIds(store, paths),
+        bookies=bookies,
         cluster_id=await cluster_id(store, random, paths),
         advertised=Endpoint(host="", port=0),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),

@@ -74,9 +74,10 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         store, bookie = await _open_storage(config, clock, metrics, stack)
-        namespace = await _open_namespace(config, clock, store, bookie, metrics, stack)
-        storage = Storage(store, namespace, ClusterPaths())
-        serving = running_broker(config.broker, storage, config.log.ack_quorum, clock, metrics)
+        bookies = LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)])
+        namespace = await _open_namespace(config, clock, store, bookies, metrics, stack)
+        storage = Storage(store, namespace, bookies, ClusterPaths())
+        serving = running_broker(config.broker, storage, clock, metrics)
         broker = await stack.enter_async_context(serving)
         yield Standalone(broker, bookie, store, metrics)
 
@@ -100,12 +101,12 @@ async def _open_namespace(
     config: StandaloneConfig,
     clock: Clock,
     store: SqliteStore,
-    bookie: OpenBookie,
+    bookies: LocalBookies,
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> LogNamespace:
     """Open the log streams over the one bookie that there is."""
-    ledgers = LedgerClient(store, LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)]))
+    ledgers = LedgerClient(store, bookies)
     metrics.register("ledger", ledgers.metrics)
     namespace = LogNamespace(store, ledgers, config.log, clock)
     metrics.register("log", namespace.metrics)

@@ -5,11 +5,12 @@ Source: org.apache.kafka.controller.ReplicationControlManager.
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from broker.cluster.config import TopicsConfig
 from broker.errors import KafkaError
 from protocol.errors import ErrorCode
+from protocol.ids import BookieId
 
 K = TypeVar("K", bound=Hashable)
 
@@ -37,17 +38,41 @@ class Asked(NamedTuple):
     """Brokers by partition; empty when the broker chooses."""
 
 
-def shape_of(asked: Asked, defaults: Shape, config: TopicsConfig, brokers: Sequence[int]) -> Shape:
+class AvailableBookies(Protocol):
+    """Who keeps what a broker writes; `core.ledger`'s registries are two."""
+
+    async def available(self) -> Sequence[BookieId]:
+        """Return the bookies that can be written to. Errors: CoreError."""
+
+
+class Nodes(NamedTuple):
+    """Who there is to serve a topic and to keep it."""
+
+    brokers: Sequence[int]
+    bookies: int
+
+
+def shape_of(asked: Asked, defaults: Shape, config: TopicsConfig, nodes: Nodes) -> Shape:
     """Return the size of a new topic. Errors: KafkaError."""
     if asked.assignments:
-        return _assigned(asked, brokers)
+        return _assigned(asked, nodes.brokers)
     replicas = _or_default(asked.replication_factor, defaults.replication_factor)
     if replicas < 1:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     partitions = _or_default(asked.partitions, defaults.partitions)
     check_new_partitions(partitions)
-    return Shape(partitions, _reachable(replicas, config, len(brokers)))
+    return Shape(partitions, _reachable(replicas, config, nodes.bookies))
+
+
+def check_ensemble(ensemble_size: int, bookies: int) -> None:
+    """Check that an ensemble can be formed. Errors: KafkaError."""
+    if ensemble_size > bookies:
+        message = (
+            f"Unable to spread the partition over {ensemble_size} bookies (tailrace.ensemble.size) "
+            f"because only {bookies} bookie(s) are registered."
+        )
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
 def check_new_partitions(count: int) -> None:
@@ -113,14 +138,14 @@ def _assigned(asked: Asked, brokers: Sequence[int]) -> Shape:
     return Shape(partitions, width)
 
 
-def _reachable(replicas: int, config: TopicsConfig, brokers: int) -> int:
-    if replicas <= brokers:
+def _reachable(replicas: int, config: TopicsConfig, bookies: int) -> int:
+    if replicas <= bookies:
         return replicas
-    if config.above_brokers == "clamp":
-        return brokers
+    if config.above_brokers == "clamp" and bookies:
+        return bookies
     message = (
         f"Unable to replicate the partition {replicas} time(s): The target replication factor of "
-        f"{replicas} cannot be reached because only {brokers} broker(s) are registered. "
+        f"{replicas} cannot be reached because only {bookies} bookie(s) are registered. "
         "(Set tailrace.replication.factor.above.brokers=clamp to get as many as there are.)"
     )
     raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)

@@ -46,6 +46,9 @@ class TopicDefaultsConfig:
     retention_bytes: int | None = setting(
         "log.retention.bytes", None, "Default of retention.bytes, per partition; -1: no limit."
     )
+    ensemble_size: int | None = setting(
+        "tailrace.ensemble.size", None, "Default of tailrace.ensemble.size."
+    )
     segment_bytes: int | None = setting(
         "log.segment.bytes", None, "Default of segment.bytes; at least 1 MiB."
     )
@@ -86,12 +89,14 @@ class TopicsConfig:
     """How topics are made; `num.partitions` is the broker's own."""
 
     replication_factor: AtLeastOne = setting(
-        "default.replication.factor", 1, "Replication factor of a topic created without one."
+        "default.replication.factor",
+        1,
+        "Replication factor of a topic created without one: bookies that keep each of its batches.",
     )
     above_brokers: Literal["refuse", "clamp"] = setting(
         "tailrace.replication.factor.above.brokers",
         "refuse",
-        "A replication factor above the number of brokers: 'refuse' with "
+        "A replication factor above the number of bookies: 'refuse' with "
         "INVALID_REPLICATION_FACTOR as Kafka does, or 'clamp' to what there is, so that programs "
         "which ask for 3 run on one node.",
     )

@@ -65,6 +65,8 @@ class TopicSettings(NamedTuple):
     retention_ms: int
     segment_bytes: int
     segment_ms: int
+    tailrace_ensemble_size: int
+    """-1: as the replication factor."""
 
     @property
     def compacted(self) -> bool:

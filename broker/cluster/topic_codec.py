@@ -26,6 +26,7 @@ class StoredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     state: Literal["active", "deleting"] = "active"
     created_ms: int
     configs: dict[str, str]
+    replication_factor: int = 1
 
 
 _DECODER = msgspec.json.Decoder(StoredTopic)
@@ -46,6 +47,8 @@ def decode_topic(name: str, data: bytes) -> StoredTopic:
         raise CorruptData(f"topic {name} has format {stored.version}, this release reads 1")
     if not 0 <= stored.ready <= stored.partitions or stored.partitions < 1:
         raise CorruptData(f"topic {name}: {stored.ready} of {stored.partitions} partitions ready")
+    if stored.replication_factor < 1:
+        raise CorruptData(f"topic {name} has replication factor {stored.replication_factor}")
     id_bytes(stored.topic_id, name)
     return stored
 

@@ -281,6 +281,13 @@ _TABLE = (
         "Age at which a log segment is completed and the next begun.",
     ),
     TopicConfig(
+        "tailrace.ensemble.size", _I, -1,
+        lambda v: None if v == -1 or v >= 1 else "Value must be at least 1, or -1",
+        _names("tailrace.ensemble.size"), _ACTS,
+        "Bookies that a log segment is spread over, at least the replication factor; -1: as many "
+        "as that. Said when a topic is created.",
+    ),
+    TopicConfig(
         "unclean.leader.election.enable", _B, _OFF, None,
         _names("unclean.leader.election.enable"), _NOTHING,
         "Let a replica that lags become leader; an owner always recovers every confirmed entry.",

@@ -19,6 +19,7 @@ from broker.cluster.admin import check_new_partitions
 from broker.cluster.config_def import InvalidConfig
 from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault, stream_name
 from broker.cluster.paths import ClusterPaths
+from broker.cluster.quorums import Quorums, check_quorums, check_same_ensemble, quorums_of
 from broker.cluster.settings import Alteration, TopicDefaults, TopicSettings, alter, check_overrides
 from broker.cluster.topic_codec import (
     StoredTopic,
@@ -50,6 +51,9 @@ class Topic:
     configs: Mapping[str, str]
     """Overrides, in canonical text."""
     settings: TopicSettings
+    replication_factor: int
+    quorums: Quorums
+    """How the ledgers of its logs are made."""
     internal: bool
     created_ms: int
 
@@ -135,8 +139,13 @@ class TopicRegistry:
         """Return all topics that can be used, by name."""
         return [self._topics[name] for name in sorted(self._topics)]
 
-    def check_create(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the overrides that a new topic would get. Errors: KafkaError."""
+    def check_create(
+        self, name: str, configs: Mapping[str, str | None], replication_factor: int | None = None
+    ) -> dict[str, str]:
+        """Return the overrides that a new topic would get. Errors: KafkaError.
+
+        `replication_factor`: None while it is not known; then nothing is held against it.
+        """
         fault = name_fault(name)
         if fault:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
@@ -146,15 +155,19 @@ class TopicRegistry:
         if other:
             message = f"Topic '{name}' collides with existing topic: {other}"
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
-        return _or_kafka_error(lambda: check_overrides(configs, self.defaults))
+        return _or_kafka_error(lambda: self._checked(configs, replication_factor))
 
     async def create(
-        self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None] | None = None,
+        replication_factor: int = 1,
     ) -> Topic:
         """Create a topic and its streams. Errors: KafkaError; CoreError leaves it half done."""
         async with self._changing:
             await self._settle(name)
-            overrides = self.check_create(name, configs or {})
+            overrides = self.check_create(name, configs or {}, replication_factor)
             check_new_partitions(partitions)
             stored = StoredTopic(
                 topic_id=self._new_id(),
@@ -162,6 +175,7 @@ class TopicRegistry:
                 ready=0,
                 created_ms=self._clock.now_ms(),
                 configs=overrides,
+                replication_factor=replication_factor,
             )
             await self._store.create(self._paths.topic(name), encode_topic(stored))
             self._records[name] = _Record(stored, 0)
@@ -219,7 +233,7 @@ class TopicRegistry:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
             message = f"The topic '{name}' does not exist."
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        return _or_kafka_error(lambda: alter(topic.configs, changes, self.defaults))
+        return _or_kafka_error(lambda: self._altered(topic, changes))
 
     async def alter_configs(self, name: str, changes: Sequence[Alteration]) -> Topic:
         """Change a topic's overrides, all or none. Errors: KafkaError."""
@@ -232,6 +246,21 @@ class TopicRegistry:
             self._tell(topic)
             logger.info("topic altered topic=%s configs=%s", name, configs)
             return topic
+
+    def _checked(
+        self, configs: Mapping[str, str | None], replication_factor: int | None
+    ) -> dict[str, str]:
+        overrides = check_overrides(configs, self.defaults)
+        if replication_factor is not None:
+            check_quorums(replication_factor, overrides, self.defaults.resolve(overrides))
+        return overrides
+
+    def _altered(self, topic: Topic, changes: Sequence[Alteration]) -> dict[str, str]:
+        overrides = alter(topic.configs, changes, self.defaults)
+        settings = self.defaults.resolve(overrides)
+        check_same_ensemble(topic.settings, settings)
+        check_quorums(topic.replication_factor, overrides, settings)
+        return overrides
 
     async def _settle(self, name: str) -> None:
         """Read a topic's node and finish what a crash or a cancelled change left half done."""
@@ -302,12 +331,15 @@ class TopicRegistry:
 
     def _publish(self, name: str) -> Topic:
         stored = self._records[name].stored
+        settings = self._settings(name, stored.configs)
         topic = Topic(
             name=name,
             topic_id=id_bytes(stored.topic_id, name),
             partition_count=stored.ready,
             configs=stored.configs,
-            settings=self._settings(name, stored.configs),
+            settings=settings,
+            replication_factor=stored.replication_factor,
+            quorums=quorums_of(stored.replication_factor, settings),
             internal=name in INTERNAL_TOPICS,
             created_ms=stored.created_ms,
         )

@@ -46,6 +46,12 @@ class GroupConfig:
         50,
         "Partitions of __consumer_offsets when it is created; fixed from then on.",
     )
+    offsets_topic_replication_factor: int = setting(
+        "offsets.topic.replication.factor",
+        3,
+        "Replication factor of __consumer_offsets when it is created, or as many bookies as there "
+        "are then; fixed from then on.",
+    )
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes", 104_857_600, "Segment size of __consumer_offsets."
     )
@@ -54,6 +60,10 @@ class GroupConfig:
         262_144,
         "Bytes read at once while a partition of __consumer_offsets is replayed.",
     )
+
+    def __post_init__(self) -> None:
+        if self.offsets_topic_replication_factor < 1:
+            raise ValueError("offsets.topic.replication.factor must be at least 1")
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from random import Random
 from typing import Protocol, TypeAlias
 
+from broker.cluster.admin import AvailableBookies
 from broker.cluster.topics import Topic, TopicListener
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.deadlines import Deadlines
@@ -56,7 +57,11 @@ class OffsetsTopics(Protocol):
         """Return a topic that can be used."""
 
     async def create(
-        self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None] | None = None,
+        replication_factor: int = 1,
     ) -> Topic:
         """Create a topic. Errors: KafkaError, CoreError."""
 
@@ -72,12 +77,14 @@ class GroupCoordinator:
         config: GroupConfig,
         topics: OffsetsTopics,
         logs: OffsetsLogs,
+        bookies: AvailableBookies,
         clock: Clock,
         random: Random,
     ) -> None:
         self.metrics = GroupMetrics()
         self._config = config
         self._topics = topics
+        self._bookies = bookies
         self._clock = clock
         self._random = random
         self._tasks = Tasks("groups")
@@ -254,8 +261,11 @@ class GroupCoordinator:
             "compression.type": "producer",
             "segment.bytes": str(self._config.offsets_topic_segment_bytes),
         }
+        bookies = len(await self._bookies.available())
+        copies = min(self._config.offsets_topic_replication_factor, max(bookies, 1))
+        partitions = self._config.offsets_topic_partitions
         try:
-            await self._topics.create(OFFSETS_TOPIC, self._config.offsets_topic_partitions, configs)
+            await self._topics.create(OFFSETS_TOPIC, partitions, configs, copies)
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise

@@ -8,8 +8,9 @@ REQUEST_TIMED_OUT for a topic that comes into being a moment later. No quota, no
 
 from collections.abc import Mapping
 
-from broker.cluster.admin import Asked, Shape, repeated, shape_of
+from broker.cluster.admin import Asked, Nodes, Shape, check_ensemble, repeated, shape_of
 from broker.cluster.config_def import text_of
+from broker.cluster.quorums import quorums_of
 from broker.cluster.settings import ConfigSource, TopicDefaults
 from broker.cluster.topic_configs import topic_configs_shown
 from broker.context import RequestContext
@@ -60,17 +61,23 @@ async def _create(
     asked = Asked(topic.num_partitions, topic.replication_factor, _assignments(topic))
     configs = {entry.name: entry.value for entry in topic.configs}
     defaults = Shape(config.num_partitions, config.topics.replication_factor)
-    overrides = topics.check_create(topic.name, configs)  # before the size, as Kafka does
-    shape = shape_of(asked, defaults, config.topics, (ctx.broker.node_id,))
+    topics.check_create(topic.name, configs)  # before the size, as Kafka does
+    nodes = Nodes((ctx.broker.node_id,), len(await ctx.broker.bookies.available()))
+    shape = shape_of(asked, defaults, config.topics, nodes)
+    partitions, replication_factor = shape
+    overrides = topics.check_create(topic.name, configs, replication_factor)
+    quorums = quorums_of(replication_factor, topics.defaults.resolve(overrides))
+    check_ensemble(quorums.ensemble_size, nodes.bookies)
     topic_id = bytes(16)
     if not validate_only:
-        topic_id = (await topics.create(topic.name, shape.partitions, configs)).topic_id
+        made = await topics.create(topic.name, partitions, configs, replication_factor)
+        topic_id = made.topic_id
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
         error_message=None,
-        num_partitions=shape.partitions,
-        replication_factor=shape.replication_factor,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
         configs=_effective(topics.defaults, overrides),
     )
 

@@ -14,6 +14,7 @@ from broker.cluster.names import name_fault
 from broker.cluster.resources import ResourceType, check_broker_name, unsupported
 from broker.cluster.settings import ConfigSource, SourcedValue
 from broker.cluster.topic_configs import topic_configs_shown
+from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError
 from broker.handlers import handles
@@ -27,6 +28,8 @@ from protocol.kafka.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+
+QUORUMS_DOC = "Bookies of a log segment / copies of each batch / copies on disk before its answer."
 
 
 @handles(DESCRIBE_CONFIGS)
@@ -91,7 +94,8 @@ def _topic(ctx: RequestContext, name: str) -> Iterator[DescribeConfigsResourceRe
         message = "This server does not host this topic-partition."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     defaults = ctx.broker.topics.defaults
-    return (
+    yield _quorums(topic)
+    yield from (
         _entry(
             config.name,
             text_of(defaults.typed(config, topic.configs)),
@@ -101,6 +105,13 @@ def _topic(ctx: RequestContext, name: str) -> Iterator[DescribeConfigsResourceRe
         )
         for config in topic_configs_shown(topic.configs)
     )
+
+
+def _quorums(topic: Topic) -> DescribeConfigsResourceResult:
+    """Say how the topic is kept. It is no config: read-only, and a default, so nobody copies it."""
+    result = _entry("tailrace.quorums", topic.quorums.text, ConfigType.STRING, (), QUORUMS_DOC)
+    result.read_only = True
+    return result
 
 
 def _broker(ctx: RequestContext) -> Iterator[DescribeConfigsResourceResult]:

@@ -12,8 +12,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from broker.cluster.admin import UNSET, Asked, Nodes, Shape, check_ensemble, shape_of
 from broker.cluster.names import INTERNAL_TOPICS, name_fault
 from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.cluster.quorums import quorums_of
 from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
@@ -33,6 +35,7 @@ from protocol.kafka.messages.metadata import (
 logger = logging.getLogger(__name__)
 
 NO_ID = bytes(16)
+LEFT_TO_US = Asked(UNSET, UNSET, {})
 LEADER_EPOCH_SINCE = 7
 OPENED_MAX = 1000
 """A request that names more partitions than this is about the cluster: it opens none."""
@@ -105,9 +108,14 @@ async def _find(
 
 
 async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTopic:
-    topics = ctx.broker.topics
+    topics, config = ctx.broker.topics, ctx.broker.config
     try:
-        return await topics.create(name, ctx.broker.config.num_partitions)
+        bookies = len(await ctx.broker.bookies.available())
+        defaults = Shape(config.num_partitions, config.topics.replication_factor)
+        nodes = Nodes((ctx.broker.node_id,), bookies)
+        partitions, copies = shape_of(LEFT_TO_US, defaults, config.topics, nodes)
+        check_ensemble(quorums_of(copies, topics.defaults.settings).ensemble_size, bookies)
+        return await topics.create(name, partitions, replication_factor=copies)
     except (KafkaError, CoreError) as error:
         made_by_others = topics.get(name)
         if made_by_others is not None:

@@ -131,8 +131,7 @@ def _check_target(ctx: RequestContext, acks: int, topic: Topic | None, index: in
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic.internal and ctx.header.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    copies = ctx.broker.partitions.ack_quorum
-    if acks == -1 and topic.settings.min_insync_replicas > copies:
+    if acks == -1 and topic.settings.min_insync_replicas > topic.quorums.ack_quorum:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return ErrorCode.NONE
 

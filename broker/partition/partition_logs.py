@@ -40,10 +40,7 @@ class PartitionLogs:
         topics: TopicRegistry,
         clock: Clock,
         config: PartitionConfig,
-        ack_quorum: int = 1,
     ) -> None:
-        self.ack_quorum = ack_quorum
-        """Copies that an acknowledged batch has: what `min.insync.replicas` is held against."""
         self.shared = SharedParts(
             clock, TailCache(config.tail_cache_bytes), OpenReaders(config.readers_max)
         )
@@ -182,7 +179,9 @@ class PartitionLogs:
         topic = self._topics.get(partition.topic)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        stream = await self._namespace.open_log(stream_name(*partition))
+        stream = await self._namespace.open_log(
+            stream_name(*partition), topic.quorums.as_settings()
+        )
         log = PartitionLog(partition, stream, topic.settings, self.shared)
         writer = await stream.open_writer(log, log.state)
         try:  # now that the former owner, who is fenced, has nothing to do with it any more

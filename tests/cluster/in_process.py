@@ -58,7 +58,7 @@ async def running_broker(
         await topics.start()
         partitions = PartitionLogs(namespace, topics, clock, config.partitions)
         stack.push_async_callback(partitions.close)
-        groups = GroupCoordinator(config.groups, topics, partitions, clock, random)
+        groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
         await groups.start()
         stack.push_async_callback(groups.close)
         broker = Broker(
@@ -69,6 +69,7 @@ async def running_broker(
             partitions=partitions,
             groups=groups,
             producer_ids=ProducerIds(store),
+            bookies=bookies,
             cluster_id=await cluster_id(store, random),
             advertised=Endpoint(host="", port=0),
             unsent=Budget("unsent bytes", config.network.response_bytes_max),

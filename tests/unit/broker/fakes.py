@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from broker.broker import Broker, Endpoint
+from broker.cluster.quorums import quorums_of
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import Topic
 from broker.config import BrokerConfig
@@ -25,7 +26,7 @@ from core.runtime.clock import ManualClock
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import LogRecord, RecordColumns, RecordParts
 from protocol.errors import ErrorCode
-from protocol.ids import Buffer, LedgerId
+from protocol.ids import BookieId, Buffer, LedgerId
 from protocol.kafka.header import RequestHeader
 from protocol.records.record import Producer, Record, build_batch
 
@@ -245,7 +246,7 @@ class FakeNamespace:
     def add(self, name: str) -> FakeLog:
         return self.logs.setdefault(name, FakeLog(name, auto=self.auto))
 
-    async def open_log(self, name: str) -> FakeLog:
+    async def open_log(self, name: str, overrides: Mapping[str, str] | None = None) -> FakeLog:
         if name not in self.logs:
             raise LogNotFound(name)
         return self.logs[name]
@@ -273,16 +274,23 @@ class FakeTopics:
         return [self._topics[name] for name in sorted(self._topics)]
 
     def add(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = 1,
     ) -> Topic:
         configs = configs or {}
+        settings = self.defaults.resolve(configs)
         known = self._topics.get(name)
         topic = Topic(
             name=name,
             topic_id=known.topic_id if known else (len(self._topics) + 1).to_bytes(16, "big"),
             partition_count=partitions,
             configs=configs,
-            settings=self.defaults.resolve(configs),
+            settings=settings,
+            replication_factor=replication_factor,
+            quorums=quorums_of(replication_factor, settings),
             internal=name.startswith("__"),
             created_ms=0,
         )
@@ -294,12 +302,26 @@ class FakeTopics:
         return topic
 
     async def create(
-        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = 1,
     ) -> Topic:
         await asyncio.sleep(0)
         if name in self._topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, name)
-        return self.add(name, partitions, configs)
+        return self.add(name, partitions, configs, replication_factor)
+
+
+class Bookies:
+    """So many bookies that can be written to."""
+
+    def __init__(self, count: int) -> None:
+        self.ids = [BookieId(f"b{number}") for number in range(count)]
+
+    async def available(self) -> list[BookieId]:
+        return self.ids
 
 
 class World(NamedTuple):
@@ -324,7 +346,7 @@ class World(NamedTuple):
 
 
 def make_world(
-    *, auto: bool = True, config: BrokerConfig | None = None, store: Any = None
+    *, auto: bool = True, config: BrokerConfig | None = None, store: Any = None, bookies: int = 1
 ) -> World:
     """Return a broker without sockets; needs a running loop."""
     config = config or BrokerConfig()
@@ -341,6 +363,7 @@ def make_world(
         partitions=PartitionLogs(logs, anything, clock, config.partitions),
         groups=None,  # type: ignore[arg-type]
         producer_ids=ProducerIds(store),
+        bookies=Bookies(bookies),
         cluster_id="cluster-of-tests-00000",
         advertised=Endpoint(host="broker.test", port=9092),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),

@@ -4,8 +4,10 @@ import pytest
 
 from broker.cluster.admin import (
     Asked,
+    Nodes,
     Shape,
     check_assignment,
+    check_ensemble,
     check_new_assignments,
     check_new_partitions,
     repeated,
@@ -16,12 +18,13 @@ from broker.errors import KafkaError
 from protocol.errors import ErrorCode
 
 DEFAULTS = Shape(3, 1)
+ONE = Nodes((1,), 1)
 REFUSE, CLAMP = TopicsConfig(), TopicsConfig(above_brokers="clamp")
 
 
 def code_of(asked: Asked, config: TopicsConfig = REFUSE) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
-        shape_of(asked, DEFAULTS, config, (1,))
+        shape_of(asked, DEFAULTS, config, ONE)
     assert error.value.detail
     return error.value.code
 
@@ -37,7 +40,7 @@ def code_of(asked: Asked, config: TopicsConfig = REFUSE) -> ErrorCode:
     ],
 )
 def test_sizes(asked: Asked, shape: Shape) -> None:
-    assert shape_of(asked, DEFAULTS, REFUSE, (1,)) == shape
+    assert shape_of(asked, DEFAULTS, REFUSE, ONE) == shape
 
 
 @pytest.mark.parametrize(
@@ -64,8 +67,25 @@ def test_refusals(asked: Asked, code: ErrorCode) -> None:
 
 
 def test_too_many_replicas_can_be_clamped() -> None:
-    assert shape_of(Asked(2, 3, {}), DEFAULTS, CLAMP, (1,)) == Shape(2, 1)
+    assert shape_of(Asked(2, 3, {}), DEFAULTS, CLAMP, ONE) == Shape(2, 1)
+    assert shape_of(Asked(2, 3, {}), DEFAULTS, CLAMP, Nodes((1,), 2)) == Shape(2, 2)
     assert code_of(Asked(2, 0, {}), CLAMP) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_copies_are_counted_in_bookies_not_in_brokers() -> None:
+    assert shape_of(Asked(2, 3, {}), DEFAULTS, REFUSE, Nodes((1,), 3)) == Shape(2, 3)
+    with pytest.raises(KafkaError, match=r"only 3 bookie\(s\) are registered") as error:
+        shape_of(Asked(2, 4, {}), DEFAULTS, REFUSE, Nodes((1, 2, 3, 4), 3))
+    assert error.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    with pytest.raises(KafkaError, match="only 0"):
+        shape_of(Asked(2, 1, {}), DEFAULTS, CLAMP, Nodes((1,), 0))
+
+
+def test_an_ensemble_that_cannot_be_formed() -> None:
+    check_ensemble(3, 3)
+    with pytest.raises(KafkaError, match="only 3") as error:
+        check_ensemble(4, 3)
+    assert error.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_uneven_assignments() -> None:

@@ -17,16 +17,22 @@ TOPIC = StoredTopic(
     ready=3,
     created_ms=5,
     configs={"retention.ms": "5", "cleanup.policy": "compact"},
+    replication_factor=2,
 )
 
 
 def test_the_stored_form_is_this() -> None:
     assert encode_topic(TOPIC) == (
         b'{"configs":{"cleanup.policy":"compact","retention.ms":"5"},"created_ms":5,'
-        b'"partitions":3,"ready":3,"state":"active","topic_id":"aGVsbG8gdG9waWMgaWQgMQ",'
-        b'"version":1}'
+        b'"partitions":3,"ready":3,"replication_factor":2,"state":"active",'
+        b'"topic_id":"aGVsbG8gdG9waWMgaWQgMQ","version":1}'
     )
     assert decode_topic("t", encode_topic(TOPIC)) == TOPIC
+
+
+def test_a_node_of_before_there_were_replicas_has_one() -> None:
+    old = encode_topic(TOPIC).replace(b'"replication_factor":2,', b"")
+    assert decode_topic("t", old).replication_factor == 1
 
 
 def test_cut_anywhere_is_corrupt() -> None:
@@ -47,6 +53,7 @@ def test_random_bytes_are_corrupt(data: bytes) -> None:
     ("old", "new"),
     [
         (b'"version":1', b'"version":2'),
+        (b'"replication_factor":2', b'"replication_factor":0'),
         (b'"ready":3', b'"ready":4'),
         (b'"ready":3', b'"ready":-1'),
         (b'"partitions":3,"ready":3', b'"partitions":0,"ready":0'),

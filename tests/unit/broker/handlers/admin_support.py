@@ -24,6 +24,7 @@ from protocol.kafka.apis import (
 )
 from protocol.kafka.header import RequestHeader
 from tests.unit.broker.cluster.support import Streams, registry
+from tests.unit.broker.fakes import Bookies
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -41,7 +42,9 @@ for _name in (
 class Admin:
     """One broker's administration."""
 
-    def __init__(self, topics: TopicRegistry, streams: Streams, config: BrokerConfig) -> None:
+    def __init__(
+        self, topics: TopicRegistry, streams: Streams, config: BrokerConfig, bookies: int
+    ) -> None:
         self.topics = topics
         self.streams = streams
         broker: Any = SimpleNamespace(
@@ -49,6 +52,7 @@ class Admin:
             config=config,
             node_id=config.node_id,
             advertised=Endpoint(host="h", port=9),
+            bookies=Bookies(bookies),
         )
         self._broker: Broker = broker
 
@@ -65,13 +69,13 @@ class Admin:
 
 @asynccontextmanager
 async def admin(
-    path: Path, config: BrokerConfig | None = None, **topics: Any
+    path: Path, config: BrokerConfig | None = None, *, bookies: int = 1, **topics: Any
 ) -> AsyncIterator[Admin]:
     config = config or BrokerConfig()
     config = replace(config, topics=replace(config.topics, **topics))
     streams = Streams()
     async with registry(path, streams, given=dict(config.topics.defaults.given())) as topics_:
-        yield Admin(topics_, streams, config)
+        yield Admin(topics_, streams, config, bookies)
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:

@@ -122,6 +122,39 @@ def test_validate_only_creates_nothing(tmp_path: Path) -> None:
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected", "words"),
+    [
+        (topic("new", 1, 3), ErrorCode.NONE, ""),
+        (topic("new", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR, "only 3 bookie"),
+        (topic("new", 1, 3, min_insync_replicas="2"), ErrorCode.NONE, ""),
+        (topic("new", 1, 3, min_insync_replicas="3"), ErrorCode.INVALID_CONFIG, "2 copies"),
+        (topic("new", 1, 2, tailrace_ensemble_size="3"), ErrorCode.NONE, ""),
+        (topic("new", 1, 2, tailrace_ensemble_size="1"), ErrorCode.INVALID_CONFIG, "2 copies"),
+        (
+            topic("new", 1, 2, tailrace_ensemble_size="4"),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "only 3 bookie",
+        ),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_copies_on_three_bookies(
+    tmp_path: Path, asked: CreatableTopic, expected: ErrorCode, words: str, validate_only: bool
+) -> None:
+    async def story() -> None:
+        async with admin(tmp_path, bookies=3) as to:
+            (result,) = await create(to, asked, validate_only=validate_only)
+            assert result.error_code == expected
+            assert words in (result.error_message or "")
+            made = to.topics.get("new")
+            assert (made is not None) == (not expected and not validate_only)
+            if made is not None:
+                assert made.replication_factor == asked.replication_factor
+
+    run(story)
+
+
 def test_one_failure_touches_no_other_and_duplicates_are_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with admin(tmp_path) as to:

@@ -50,8 +50,10 @@ def by_name(result: DescribeConfigsResult) -> dict[str, DescribeConfigsResourceR
 def test_a_topic_in_every_version(tmp_path: Path, version: int) -> None:
     async def story() -> None:
         async with admin(tmp_path) as to:
-            await to.topics.create("orders", 1, {"cleanup.policy": "compact"})
+            await to.topics.create("orders", 1, {"cleanup.policy": "compact"}, 3)
             configs = by_name(await describe(to, TOPIC, "orders", version=version))
+            quorums = configs.pop("tailrace.quorums")
+            assert (quorums.value, quorums.read_only) == ("3/3/2", True)
             assert set(configs) == {n for n, c in TOPIC_CONFIGS.items() if not c.internal}
             policy = configs["cleanup.policy"]
             assert (policy.value, policy.config_source, policy.read_only) == ("compact", 1, False)

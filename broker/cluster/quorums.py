@@ -1,0 +1,68 @@
+"""How many bookies keep a topic's records: from Kafka's words to BookKeeper's. Pure.
+
+    replication.factor      Qw: copies of each batch; given when the topic is created
+    tailrace.ensemble.size  E: bookies that a log segment is spread over; Qw unless it is said
+    (a majority of Qw)      Qa: copies on disk before a batch is acknowledged
+
+Any Qw - Qa bookies may be lost without stopping writes, any Qa - 1 without losing what was
+acknowledged. All three are fixed when the topic is created.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker.cluster.config_def import InvalidConfig, refuse
+from broker.cluster.settings import TopicSettings
+
+ENSEMBLE_SIZE = "tailrace.ensemble.size"
+_MIN_ISR = "min.insync.replicas"
+_NAMES_IN_LOGS = ("bkcEnsembleSize", "bkcWriteQuorumSize", "bkcAckQuorumSize")
+
+
+class Quorums(NamedTuple):
+    """Shape: E >= Qw >= Qa >= 1."""
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+
+    @property
+    def text(self) -> str:
+        """E/Qw/Qa, as operators write it."""
+        return "/".join(map(str, self))
+
+    def as_settings(self) -> dict[str, str]:
+        """Return them as settings of a log."""
+        return dict(zip(_NAMES_IN_LOGS, map(str, self), strict=True))
+
+
+def quorums_of(replication_factor: int, settings: TopicSettings) -> Quorums:
+    """Return what a topic's numbers mean; an ensemble below the write quorum is widened to it."""
+    ensemble = max(settings.tailrace_ensemble_size, replication_factor)
+    return Quorums(ensemble, replication_factor, replication_factor // 2 + 1)
+
+
+def check_quorums(
+    replication_factor: int, overrides: Mapping[str, str], settings: TopicSettings
+) -> None:
+    """Refuse overrides that contradict the replication factor. Errors: InvalidConfig.
+
+    Only what the topic itself says: a broker's default of min.insync.replicas that is too large is
+    answered to each produce (NOT_ENOUGH_REPLICAS), as it may change with the next start.
+    """
+    ensemble, quorums = settings.tailrace_ensemble_size, quorums_of(replication_factor, settings)
+    if 0 < ensemble < replication_factor:
+        why = f"an ensemble holds at least the {replication_factor} copies of a batch"
+        raise refuse(ENSEMBLE_SIZE, ensemble, why)
+    if _MIN_ISR in overrides and settings.min_insync_replicas > quorums.ack_quorum:
+        why = (
+            f"with a replication factor of {replication_factor}, a batch is acknowledged when "
+            f"{quorums.ack_quorum} copies are on disk, so it can be at most that"
+        )
+        raise refuse(_MIN_ISR, settings.min_insync_replicas, why)
+
+
+def check_same_ensemble(before: TopicSettings, after: TopicSettings) -> None:
+    """Refuse to change what a topic's logs were made with. Errors: InvalidConfig."""
+    if after.tailrace_ensemble_size != before.tailrace_ensemble_size:
+        raise InvalidConfig(f"{ENSEMBLE_SIZE} is said when a topic is created and stays as it is")
