@@ -8,13 +8,14 @@ from core.errors import CorruptData, InvalidEnvelopedEntry
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.bookkeeper.entry import Entry
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import Slots, unpack_columns, unpack_envelope
+from protocol.distributedlog.envelope import Slots, open_envelope, unpack_envelope
 from protocol.distributedlog.record import (
     HEADER_SIZE,
     POSITION_MAX,
     RECORD_SET,
     LogRecord,
     RecordColumns,
+    read_columns,
 )
 from protocol.distributedlog.record_set import count_records, expand
 from protocol.errors import DecodeError
@@ -101,14 +102,14 @@ def visible_records(
     values. Cost: 0.3 us a record if none has a flag.
     """
     try:
-        columns = unpack_columns(entry.payload, segment.version >= _ENVELOPED_SINCE)
+        body, at = open_envelope(entry.payload, segment.version >= _ENVELOPED_SINCE)
+        columns = read_columns(body, at)
         if columns.flags:
             return _without_hidden(segment, entry, expands_sets=expands_sets)
     except DecodeError as error:
         raise _corrupt(entry, error) from error
     slots = range(len(columns.txids))
-    size = _size_of(columns.payloads)
-    return EntryRecords(segment.lssn, entry.entry_id, slots, columns, size, is_last=False)
+    return EntryRecords(segment.lssn, entry.entry_id, slots, columns, len(body) - at, is_last=False)
 
 
 def _without_hidden(segment: SegmentMetadata, entry: Entry, *, expands_sets: bool) -> EntryRecords:

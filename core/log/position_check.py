@@ -19,22 +19,28 @@ class PositionGap(NamedTuple):
 class PositionCheck:
     """The records of one segment, from one of them on."""
 
-    __slots__ = ("last",)
+    __slots__ = ("_last",)
 
     def __init__(self, *, from_beginning: bool) -> None:
-        self.last: int | None = 0 if from_beginning else None
+        self._last: int | None = 0 if from_beginning else None
         """Position of the last record; None while it is unknown."""
 
-    def gap(self, records: EntryRecords) -> PositionGap | None:
-        """Return what is wrong with the next entry's records. Cost: none per record."""
-        first, last = records.first_position, records.last_position
-        if not first:
-            return None
-        if self.last is not None and first != self.last + 1:
-            return PositionGap(self.last + 1, first)
-        dense = first + records.positions - 1
-        return None if last == dense else PositionGap(dense, last)
+    def passes(self, records: EntryRecords) -> PositionGap | None:
+        """Go on behind an entry's records, unless something is missing: then say what.
 
-    def passed(self, records: EntryRecords) -> None:
-        """Go on behind an entry."""
-        self.last = records.last_position if records.first_position else None
+        Cost: none per record.
+        """
+        first, last = records.first_position, records.last_position
+        expected = first if self._last is None else self._last + 1
+        if first:
+            if first != expected:
+                return PositionGap(expected, first)
+            dense = first + records.positions - 1
+            if last != dense:
+                return PositionGap(dense, last)
+        self._last = last if first else None
+        return None
+
+    def accept(self, records: EntryRecords) -> None:
+        """Go on behind an entry's records in spite of a gap."""
+        self._last = records.last_position

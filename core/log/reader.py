@@ -118,8 +118,7 @@ class LogReader:
         """(lssn, ledger id) of the segment that is being opened for that."""
         self._gone_at: tuple[int, EntryId] | None = None
         """Where a ledger that was gone was opened again."""
-        self._ready: deque[EntryRecords] = deque()  # taken apart, before the cursor's entries
-        self._is_sealed = False  # behind what is ready
+        self._given_back: deque[EntryRecords] = deque()  # come before the cursor's entries
         self._idleness = Idleness(config.reader_idle_warn_ms, config.reader_idle_error_ms)
         self._seen_version = -1
         self._is_awake = False
@@ -185,7 +184,7 @@ class LogReader:
 
     def give_back(self, entries: list[EntryRecords]) -> None:
         """Let these be the next ones that are read: what the caller took last and did not use."""
-        self._ready.extendleft(reversed(entries))
+        self._given_back.extendleft(reversed(entries))
 
     async def close(self) -> None:
         """End what is on its way; who still reads or waits gets ReadCancelled. Idempotent."""
@@ -202,33 +201,34 @@ class LogReader:
             raise ReadCancelled(f"the reader of {self._log.name} is closed")
 
     async def _take(self, taken: list[EntryRecords], left: int) -> None:
-        ready = self._ready
-        while left > 0 and (ready or await self._fill(left, asks=not taken)):
-            taken.append(ready.popleft())
-            left -= taken[-1].size_bytes
-
-    async def _fill(self, max_bytes: int, *, asks: bool) -> bool:
-        """Get records ready; False at the tail. `asks`: as SegmentCursor.read."""
-        while not self._ready:
-            if self._is_sealed:
-                raise EndOfStream(f"{self._log.name} was sealed in segment {self._start.lssn}")
+        while left > 0:
             cursor = self._cursor
-            if cursor is not None and cursor.has_entries:
-                self._take_apart(cursor)
-            elif not await self._read_on(max_bytes, asks=asks):
-                return False
-        return True
+            if self._given_back:
+                taken.append(self._given_back.popleft())
+                left -= taken[-1].size_bytes
+            elif cursor is not None and cursor.is_sealed:
+                where = f"segment {cursor.view.metadata.lssn}"
+                raise EndOfStream(f"{self._log.name} was sealed in {where}")
+            elif cursor is None or not cursor.has_entries:
+                if not await self._read_on(left, asks=not taken):
+                    return
+            else:
+                try:
+                    left = cursor.take(taken, left)
+                finally:
+                    left += self._leave_out(taken)
 
-    def _take_apart(self, cursor: SegmentCursor) -> None:
-        """Make the next entry's records ready."""
-        records = cursor.take()
-        self._is_sealed = cursor.is_sealed
-        if records is not None and self._from_txid is not None:
-            records = records.behind(bisect_left(records.columns.txids, self._from_txid))
-            if records.slots:
-                self._from_txid = None
-        if records is not None and records.slots:
-            self._ready.append(records)
+    def _leave_out(self, taken: list[EntryRecords]) -> int:
+        """Drop what has a lower txid than the caller wants, at the beginning; return its bytes."""
+        below = self._from_txid
+        if below is None:
+            return 0
+        size_bytes = sum(entry.size_bytes for entry in taken)
+        rest = [entry.behind(bisect_left(entry.columns.txids, below)) for entry in taken]
+        taken[:] = [entry for entry in rest if entry.slots]
+        if taken:
+            self._from_txid = None
+        return size_bytes - sum(entry.size_bytes for entry in taken)
 
     # ------------------------------------------------------------------ segments
 

@@ -14,7 +14,7 @@ from core.errors import CorruptData, DLIllegalState, EntryNotFound, InvalidEnvel
 from core.log.config import LogConfig
 from core.log.context import LogMetrics
 from core.log.entries import EntryRecords, visible_records
-from core.log.position_check import PositionCheck
+from core.log.position_check import PositionCheck, PositionGap
 from core.log.read_ahead import ReadAhead
 from core.log.read_pace import ReadPace
 from core.log.segment_view import SegmentView
@@ -59,9 +59,11 @@ class SegmentCursor:
         """Whether the log ends behind what was taken last."""
         self.has_given = False
         """Whether records of this segment were taken."""
+        self._metadata = view.metadata
+        self._expands_sets = context.config.expands_record_sets
         self._start = start
         self._context = context
-        lssn, first = view.metadata.lssn, max(start.entry_id, 0)
+        lssn, first = self._metadata.lssn, max(start.entry_id, 0)
         self._ahead = ReadAhead(
             lssn, view.ledger, first, context.config, context.shared, context.pace
         )
@@ -118,47 +120,49 @@ class SegmentCursor:
         """Tell whether everything that is confirmed was given out or asked for."""
         return self._ahead.has_asked_for(self.view.known().last)
 
-    def take(self) -> EntryRecords | None:
-        """Return what readers see of the next entry; None if that is nothing.
+    def take(self, into: list[EntryRecords], left: int) -> int:
+        """Add what readers see of the next entries to `into`, until it has `left` bytes more.
 
-        Errors: InvalidEnvelopedEntry, DLIllegalState: the entry stays the next one.
+        Return how many are left. Stops where the log is sealed. Errors: InvalidEnvelopedEntry,
+        DLIllegalState: the entry stays the next one, those before it were taken.
         """
-        entry = self._entries[0]
-        records: EntryRecords | None = None
-        try:
-            records = self._visible(entry)
-        except InvalidEnvelopedEntry as error:
-            if not self._skips(entry.entry_id, error):
-                raise InvalidEnvelopedEntry(f"{self._where(entry.entry_id)}: {error}") from error
-        if records is not None and records.slots:
-            self._check_positions(records)
-        self._entries.popleft()
-        if records is None:
-            return None
-        self.is_sealed = records.is_last
-        self.has_given = self.has_given or bool(records.slots)
-        return records if records.slots else None
+        entries = self._entries
+        while entries and left > 0 and not self.is_sealed:
+            records = self._visible(entries[0])
+            entries.popleft()
+            if records is not None:
+                self.is_sealed = records.is_last
+                if records.slots:
+                    self.has_given = True
+                    into.append(records)
+                    left -= records.size_bytes
+        return left
 
     def let_go(self) -> None:
         """Give up what is held: the reader leaves the segment."""
         self._ahead.let_go()
 
-    def _visible(self, entry: "Entry") -> EntryRecords:
-        expands = self._context.config.expands_record_sets
-        records = visible_records(self.view.metadata, entry, expands_sets=expands)
+    def _visible(self, entry: "Entry") -> EntryRecords | None:
+        """Return what readers see of an entry; None when it is skipped."""
+        try:
+            records = visible_records(self._metadata, entry, expands_sets=self._expands_sets)
+        except InvalidEnvelopedEntry as error:
+            if not self._skips(entry.entry_id, error):
+                raise InvalidEnvelopedEntry(f"{self._where(entry.entry_id)}: {error}") from error
+            return None
         if entry.entry_id == self._start.entry_id:
-            return records.from_slot(self._start.slot)
+            records = records.from_slot(self._start.slot)
+        if records.slots and (gap := self._positions.passes(records)) is not None:
+            self._on_gap(records, gap)
         return records
 
-    def _check_positions(self, records: EntryRecords) -> None:
-        gap = self._positions.gap(records)
-        if gap is not None:
-            what = f"position {gap.found} where {gap.expected} comes next"
-            if self._context.config.detects_position_gaps:
-                raise DLIllegalState(f"{self._where(records.entry_id)}: {what}")
-            self._context.metrics.position_gaps_total += 1
-            logger.warning("position_gap %s: %s", self._where(records.entry_id), what)
-        self._positions.passed(records)
+    def _on_gap(self, records: EntryRecords, gap: PositionGap) -> None:
+        what = f"position {gap.found} where {gap.expected} comes next"
+        if self._context.config.detects_position_gaps:
+            raise DLIllegalState(f"{self._where(records.entry_id)}: {what}")
+        self._context.metrics.position_gaps_total += 1
+        logger.warning("position_gap %s: %s", self._where(records.entry_id), what)
+        self._positions.accept(records)
 
     def _skips(self, entry_id: EntryId, error: CorruptData) -> bool:
         if not self._context.config.skips_broken_entries:

@@ -122,10 +122,16 @@ def unpack_columns(payload: Buffer, enveloped: bool = True) -> RecordColumns:  #
 
     Errors: DecodeError family.
     """
-    return read_columns(_open(payload) if enveloped else payload)
+    return read_columns(*open_envelope(payload, enveloped))
 
 
-def _open(payload: Buffer) -> Buffer:
+def open_envelope(payload: Buffer, enveloped: bool = True) -> tuple[Buffer, int]:  # noqa: FBT001, FBT002  as above
+    """Return what holds an entry's records up to its end, and where in it they begin.
+
+    Errors: DecodeError family. Cost: no copy unless they are compressed.
+    """
+    if not enveloped:
+        return payload, 0
     if len(payload) < ENVELOPE_SIZE:
         raise BufferUnderflow("fewer bytes than an envelope")
     version, flags, size, stored = _ENVELOPE.unpack_from(payload)
@@ -133,12 +139,11 @@ def _open(payload: Buffer) -> Buffer:
         raise BadValue(f"envelope of version {version}")
     if size < 0 or stored != len(payload) - ENVELOPE_SIZE:
         raise BadLength(f"envelope: {stored} bytes stored, {len(payload) - ENVELOPE_SIZE} there")
-    body = memoryview(payload)[ENVELOPE_SIZE:]
     codec = flags & _CODEC_MASK
     if codec == EnvelopeCodec.NONE:
         if size != stored:
             raise BadLength(f"envelope: {size} bytes plain, {stored} stored")
-        return body
+        return payload, ENVELOPE_SIZE
     if codec != EnvelopeCodec.LZ4:
         raise BadValue(f"envelope of codec {codec}")
-    return unpack_lz4(body, size)
+    return unpack_lz4(memoryview(payload)[ENVELOPE_SIZE:], size), 0

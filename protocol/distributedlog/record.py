@@ -107,20 +107,19 @@ class RecordColumns(NamedTuple):
         return list(map(_record, self.txids, self.payloads, self.metadata))
 
 
-def read_columns(buf: Buffer) -> RecordColumns:
-    """Read records until the bytes are used up; payloads are views, not copies.
+def read_columns(buf: Buffer, at: int = 0) -> RecordColumns:
+    """Read records from `at` on until the bytes are used up; payloads are views, not copies.
 
     Errors: BufferUnderflow, BadLength. Cost: 0.3 us a record; every batch that a consumer gets from
     a bookie passes here.
     """
-    view = memoryview(buf)
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
     size = len(view)
     unpack = _HEADER.unpack_from
     metadata: list[int] = []
     txids: list[TxId] = []
     payloads: list[Buffer] = []
     flags = 0
-    at = 0
     while at < size:
         start = at + HEADER_SIZE
         if start > size:
