@@ -69,12 +69,11 @@ def read_entry(
     if digest.compute((view[:HEADER_SIZE], payload)) != view[HEADER_SIZE:start]:
         raise BadChecksum(f"entry {entry_id} of ledger {ledger_id}: the digest does not match")
     owner, number, lac, length = _HEADER.unpack_from(body)
-    entry = Entry(LedgerId(owner), number, lac, length, payload)
-    if entry.ledger_id != ledger_id:
-        raise BadValue(f"an entry of ledger {entry.ledger_id} instead of {ledger_id}")
-    if entry_id is not None and entry.entry_id != entry_id:
-        raise BadValue(f"entry {entry.entry_id} instead of {entry_id} of ledger {ledger_id}")
-    return entry
+    if owner != ledger_id:
+        raise BadValue(f"an entry of ledger {owner} instead of {ledger_id}")
+    if entry_id is not None and number != entry_id:
+        raise BadValue(f"entry {number} instead of {entry_id} of ledger {ledger_id}")
+    return Entry(ledger_id, number, lac, length, payload)
 
 
 def read_ids(body: Buffer) -> tuple[LedgerId, EntryId]:
