@@ -9,10 +9,12 @@ import pytest
 
 from core.errors import NotEnoughBookies
 from core.metadata.region_rules import RegionRules
+from tests.sim.region_schedule import random_story
 from tests.sim.regions import FIVE, THREE, Globe, RegionStage, regional
 from tests.sim.script import WrittenLedger
 
 TWO = Globe({"eu": 3, "us": 3}, (4, 4, 3), 2)
+LOPSIDED = Globe({"eu": 6, "us": 2, "asia": 1}, (4, 4, 3), 2)
 UNEVEN = Globe({"eu": 8, "us": 2, "asia": 1}, (6, 6, 4), 2)
 
 
@@ -223,3 +225,8 @@ async def test_owner_in_the_minority_is_fenced_elsewhere(stage: RegionStage) -> 
     assert ledger.model.confirmed <= ended
     for region in stage.globe.regions:
         assert await stage.read_all(stage.client(region), ledger) == ended + 1
+
+
+test_three_regions_at_random = regional(THREE, seeds=4)(random_story)
+test_five_regions_at_random = regional(FIVE, seeds=4)(random_story)
+test_one_big_region_at_random = regional(LOPSIDED, seeds=6)(random_story)
