@@ -58,8 +58,8 @@ class ColdCopier:
         for segment in list(self._home.segments):
             if segment.in_progress:
                 break
-            if segment.lssn < self._copied_below:
-                continue
+            if segment.lssn < max(self._copied_below, 1):
+                continue  # segments of version 1 have no number: they stay on bookies
             if await self._copy(segment, cold):
                 copied.append(segment.lssn)
             self._copied_below = segment.lssn + 1

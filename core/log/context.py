@@ -7,6 +7,7 @@ from core.ledger.client import LedgerClient
 from core.log.allocation import Allocator, LedgerAllocator
 from core.log.allocation_node import AllocationNode
 from core.log.allocator_pool import AllocatorPool
+from core.log.cold.store import ColdStore
 from core.log.config import LogConfig
 from core.log.entry_cache import EntryCache
 from core.log.rolling import RollPermits
@@ -65,6 +66,8 @@ class LogContext(NamedTuple):
     entries: EntryCache
     """What all readers of these logs hold."""
     limits: NamespaceLimits
+    cold: ColdStore | None = None
+    """Where completed segments may be besides on bookies."""
     pool: AllocatorPool | None = None
     """Where all logs get their ledgers; None: each makes its own."""
 

@@ -5,10 +5,10 @@ from the owner's own steps while this process writes it, else from the metadata 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from core.errors import EndOfStream, OwnershipLost, Unavailable
-from core.ledger.reader import LedgerReader
+from core.errors import ColdStorageDisabled, EndOfStream, OwnershipLost, Unavailable
+from core.log.cold_copy import ColdCopier
 from core.log.context import LogContext
 from core.log.log_reading import LogReading
 from core.log.owner import LogListener, NoState, SegmentState
@@ -16,16 +16,18 @@ from core.log.ownership import Ownership
 from core.log.reader import LogReader
 from core.log.recovery import find_state, read_index, recover_segments, restore_state
 from core.log.segment_chain import SegmentChain
+from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import (
     SegmentNodes,
     delete_segment_node,
     read_segments,
-    rewrite_segments,
 )
 from core.log.segment_view import SegmentView
 from core.log.segment_writer import SegmentWriter
 from core.log.segments import SegmentList
-from core.log.truncation import plan_purge, plan_truncation
+from core.log.tiered import open_segment
+from core.log.trimmer import LogTrimmer
+from core.log.upkeep import LogUpkeep
 from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
@@ -59,6 +61,9 @@ class Log:
         self._ownership: Ownership | None = None
         self._segment_writers: dict[int, SegmentWriter] = {}
         self._reading = LogReading(self, self._open_ledger, context)
+        self._trimmer: LogTrimmer | None = None
+        self._copier: ColdCopier | None = None
+        self._upkeep: LogUpkeep | None = None
 
     @property
     def segments(self) -> SegmentList:
@@ -108,6 +113,10 @@ class Log:
             await self._writer.abort()
         if self._ownership is not None:
             raise OwnershipLost(f"this process writes {self.name} already")
+        if self._config.cold_storage and self._context.cold is None:
+            raise ColdStorageDisabled(
+                f"{self.name}: log.cold.storage.enable needs cold.storage.url"
+            )
         self._ownership = ownership = self._new_claim(self._on_refused)
         try:
             await ownership.acquire(self._config.lock_timeout_s * 1000)
@@ -190,6 +199,7 @@ class Log:
         """Take a segment that our writer completed into the list (SegmentBook)."""
         self._segment_writers.pop(metadata.lssn, None)
         self._install(self._segments.with_segment(metadata))
+        self._ask_for_upkeep()
 
     def writer_of(self, lssn: int) -> SegmentWriter | None:
         """Return who in this process writes a segment (WriterLookup)."""
@@ -228,8 +238,8 @@ class Log:
         """Open a segment for reading. Errors: LogTruncated, LedgerNotFound."""
         return await self._reading.view(lssn)
 
-    async def _open_ledger(self, segment: SegmentMetadata) -> LedgerReader:
-        return await self._ledgers.open_ledger(segment.ledger_id, recover=False)
+    async def _open_ledger(self, segment: SegmentMetadata) -> SegmentLedger:
+        return await open_segment(segment, self._paths, self._context)
 
     # ------------------------------------------------------------------ the list of segments
 
@@ -301,37 +311,68 @@ class Log:
 
     # ------------------------------------------------------------------ truncation
 
-    async def truncate(self, dlsn: DLSN) -> None:
-        """Give up every record before `dlsn` in completed segments. For the owner.
+    @property
+    def trimmer(self) -> LogTrimmer:
+        """Truncates and purges this log."""
+        if self._trimmer is None:
+            self._trimmer = LogTrimmer(self, self._paths, self._context)
+        return self._trimmer
 
-        Errors: MetadataConflict when somebody else changes the segments: try again.
-        """
-        await self.refresh()
-        changed = plan_truncation(self._segments, dlsn)
-        await rewrite_segments(self._store, self._paths, changed)
-        for segment in changed:
-            if self._segments.find(segment.lssn) is not None:
-                self._install(self._segments.with_segment(segment))
+    async def truncate(self, dlsn: DLSN) -> None:
+        """Give up every record before `dlsn` in completed segments. Errors: as the trimmer's."""
+        await self.trimmer.truncate(dlsn)
 
     async def purge_segments(self, before_lssn: int) -> list[SegmentMetadata]:
-        """Delete the completed segments below `before_lssn`, but the last one; return them.
+        """End the completed segments below `before_lssn`, but the last one; return them.
 
-        Oldest first, ledger before node: a crash leaves a segment that the next purge finds.
-        Readers inside get LogTruncated.
+        Readers inside may go on for `log.segment.delete.delay.ms`, then they get LogTruncated.
         """
-        await self.refresh()
-        purged = plan_purge(self._segments, before_lssn)
-        for segment in purged:
-            self._install(self._segments.without(segment.lssn))
+        return await self.trimmer.purge(before_lssn)
+
+    async def copy_to_cold(self) -> list[int]:
+        """Copy completed segments to cold storage; return the LSSNs. Errors: as ColdCopier's."""
+        return await self._cold_copier.copy_completed()
+
+    @property
+    def _cold_copier(self) -> ColdCopier:
+        if self._copier is None:
+            self._copier = ColdCopier(self, self._paths, self._context)
+        return self._copier
+
+    def _ask_for_upkeep(self) -> None:
+        """Copy, purge and delete what the log's own settings say, in the background."""
+        config = self._config
+        if not (config.cold_storage or config.retention_hours):
+            return
+        if self._upkeep is None:
+            copier = self._cold_copier if config.cold_storage else None
+            self._upkeep = LogUpkeep(self.name, self.trimmer, copier)
+        self._upkeep.ask()
+
+    def segments_rewritten(self, segments: Sequence[SegmentMetadata]) -> None:
+        """Take over what completed segments say now (SegmentHome)."""
+        known = self._segments
+        for segment in segments:
+            if (old := known.find(segment.lssn)) is not None and old != segment:
+                known = known.with_segment(segment)
+        if known is not self._segments:
+            self._install(known)
+
+    def segments_gone(self, through_lssn: int) -> None:
+        """Forget the oldest segments (SegmentHome)."""
+        gone = [segment for segment in self._segments if segment.lssn <= through_lssn]
+        for segment in gone:
             self._reading.views.forget(segment.ledger_id)
-            await self._ledgers.delete_ledger(segment.ledger_id)
-            await delete_segment_node(self._store, self._paths, segment)
-        return purged
+        if gone:
+            self._install(SegmentList(self._segments.segments[len(gone) :]))
 
     async def close(self) -> None:
         """Give up the writer, if there is one, without completing anything. Idempotent."""
         if self._writer is not None:
             await self._writer.abort()
+        if self._upkeep is not None:
+            await self._upkeep.close()
+            self._upkeep = None
         await self._reading.close()
 
     async def delete(self) -> None:
@@ -340,6 +381,7 @@ class Log:
         ownership = self._new_claim()
         await ownership.acquire(self._config.lock_timeout_s * 1000)
         try:
+            await self.trimmer.drop_purged_and_cold()
             for segment in await read_segments(self._store, self._paths):
                 await self._ledgers.delete_ledger(segment.ledger_id)
                 await delete_segment_node(self._store, self._paths, segment)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from core.errors import LogExists, LogNotFound, NodeExists, NoNode
 from core.ledger.client import LedgerClient
 from core.log.allocator_pool import AllocatorPool
+from core.log.cold.store import ColdStore
 from core.log.config import LogConfig
 from core.log.context import LogContext, LogMetrics, NamespaceLimits
 from core.log.entry_cache import EntryCache
@@ -76,6 +77,14 @@ class LogNamespace:
         self._open: dict[str, Log] = {}
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._watches: list[LogListWatch] = []
+
+    def use_cold_storage(self, cold: ColdStore) -> None:
+        """Tell where segments may be besides on bookies, before a log is opened.
+
+        The caller closes it.
+        """
+        assert not self._open, "logs were opened without it"
+        self._context = self._context._replace(cold=cold)
 
     async def bind(self) -> None:
         """Make the namespace unless it is there; one that nothing binds gets its binding.

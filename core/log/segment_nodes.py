@@ -23,6 +23,7 @@ from core.errors import (
     Unavailable,
 )
 from core.log.allocation_node import AllocationNode
+from core.log.cold.nodes import read_cold
 from core.log.segments import SegmentList
 from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
 from core.metadata.segment_metadata import (
@@ -52,9 +53,15 @@ async def read_segments(
     """Read the list of segments. The watch fires once, when it changes.
 
     Errors: LogNotFound, CorruptData, MetadataConflict when it changes faster than it can be read.
+    With those that are in cold storage only; they are never changed by what is here.
     Cost: one read per segment, 128 at a time.
     """
-    return (await _read_list(store, paths, lambda names: names, watch)).segments
+    here = (await _read_list(store, paths, lambda names: names, watch)).segments
+    cold = await read_cold(store, paths)  # after the others: from there to here they go
+    if not cold:
+        return here
+    older = (each.metadata for lssn, each in cold.items() if here.find(lssn) is None)
+    return SegmentList.of((*older, *here))
 
 
 class Listing(NamedTuple):
@@ -155,9 +162,10 @@ class SegmentNodes:
         paths = self._paths
         await self._store.sync()
         nodes = await _read_all(
-            self._store, (paths.segments, paths.max_txid, paths.allocation, paths.version)
+            self._store,
+            (paths.segments, paths.max_txid, paths.allocation, paths.version, paths.cold),
         )
-        lssn, max_txid, allocation, version = nodes
+        lssn, max_txid, allocation, version, cold = nodes
         if lssn is None:
             raise LogNotFound(paths.log)
         if max_txid is None or version is None or version.data != LOG_LAYOUT_VERSION:
@@ -169,7 +177,8 @@ class SegmentNodes:
         if allocation is None:
             await self._store.create(paths.allocation)
         self.allocation = AllocationNode(self._store, paths.allocation, allocation)
-        return await _read_list(self._store, paths, recent_names)
+        listing = await _read_list(self._store, paths, recent_names)
+        return listing._replace(is_whole=listing.is_whole and cold is None)
 
     async def start(self, segment: SegmentMetadata, handover: SetData) -> None:
         """Make a segment in progress of a ledger; `handover` takes it from its allocator.
@@ -255,21 +264,6 @@ def _lost(error: CoreError) -> CoreError:
     if isinstance(error, MetadataConflict):
         return OwnershipLost(f"another writer changed the log's metadata: {error}")
     return error
-
-
-async def rewrite_segments(
-    store: MetadataStore, paths: LogPaths, segments: Sequence[SegmentMetadata]
-) -> None:
-    """Give completed segments new data under their old names, all or none.
-
-    Errors: MetadataConflict when one is gone.
-    """
-    ops: list[Op] = []
-    for segment in segments:
-        path = paths.segment(segment_name(segment))
-        ops += (Delete(path), Create(path, encode_segment(segment)))
-    if ops:
-        await store.multi(ops)
 
 
 async def delete_segment_node(

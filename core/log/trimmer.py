@@ -26,7 +26,7 @@ from core.log.truncation import (
     plan_truncation,
 )
 from core.metadata.layout import LogPaths
-from core.metadata.reads import read_nodes
+from core.metadata.node_reads import read_nodes
 from core.metadata.segment_metadata import (
     SegmentMetadata,
     decode_segment,

@@ -12,7 +12,7 @@ import msgspec
 
 from core.errors import CorruptData, NoNode
 from core.metadata.layout import LogPaths
-from core.metadata.reads import read_nodes
+from core.metadata.node_reads import read_nodes
 from core.metadata.segment_metadata import SegmentMetadata, decode_segment, encode_segment
 from core.metadata.store import MetadataStore
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.errors import CoreError
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
-from core.log.cold.store import ColdStore
 from core.log.config import LogConfig
 from core.log.entries import LogRecordWithDLSN
 from core.log.log import Log
@@ -26,6 +25,9 @@ from protocol.distributedlog.envelope import unpack_envelope
 from protocol.distributedlog.record import LogRecord, RecordParts
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.world import hear_assertions
+
+if TYPE_CHECKING:
+    from core.log.cold.store import ColdStore
 
 QUIET = LogConfig(control_flush_ms=0, lock_timeout_s=0)
 """No control record on its own account, so that entry ids are known; nobody waits for an owner."""
@@ -78,9 +80,9 @@ class RecordState:
 
     def observe(self, lssn: int, entry_id: int, records: Sequence[RecordParts]) -> None:
         assert lssn == self.segment[0]
-        for slot, record in enumerate(records):
-            self.txids.append(record.txid)
-            self.segment[2].append([entry_id, slot, record.txid])
+        txids = [record.txid for record in records for _ in range(record.values or 1)]
+        self.txids += txids
+        self.segment[2] += [[entry_id, slot, txid] for slot, txid in enumerate(txids)]
 
     def index(self) -> bytes:
         return json.dumps(self.segment).encode()
@@ -121,7 +123,10 @@ class World:
         self, store: MetadataStore | None = None, config: LogConfig | None = None, **changes: Any
     ) -> LogNamespace:
         config = replace(config or self.config, **changes)
-        return LogNamespace(store or self.store, self.ledgers(store), config, self.clock)
+        namespace = LogNamespace(store or self.store, self.ledgers(store), config, self.clock)
+        if self.cold is not None:
+            namespace.use_cold_storage(self.cold)
+        return namespace
 
     async def log(self, name: str = "s", **changes: Any) -> Log:
         """Open a log as a new process would, making it if it is not there."""
