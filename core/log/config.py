@@ -205,6 +205,12 @@ class LogConfig:
     client_id: str = setting(
         "log.client.id", "tailrace", "Name of this process in the locks of the logs that it writes"
     )
+    client_id_is_exclusive: bool = setting(
+        "log.client.id.exclusive",
+        False,
+        "Claim a log at once that a former process of the same log.client.id owned. Only where"
+        " nothing else can run under that name; a broker's registration sees to it",
+    )
     lock_timeout_s: int = setting(
         "lockTimeoutSeconds",
         30,

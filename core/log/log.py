@@ -169,6 +169,7 @@ class Log:
             config.client_id,
             on_refused,
             config.lock_reacquire_timeout_s,
+            is_exclusive=config.client_id_is_exclusive,
         )
 
     def _on_refused(self, error: OwnershipLost) -> None:

@@ -77,13 +77,19 @@ class Ownership:
         client_id: str,
         on_refused: Callable[[OwnershipLost], None] | None = None,
         reacquire_timeout_s: float = REACQUIRE_TIMEOUT_S,
+        *,
+        is_exclusive: bool = False,
     ) -> None:
-        """`on_refused` hears, at most once, that a place lost with its session is another's now."""
+        """`on_refused` hears, at most once, that a place lost with its session is another's now.
+
+        `is_exclusive`: nobody else can have this client id.
+        """
         self._store = store
         self._path = lock_path
         self._client_id = client_id
         self._on_refused = on_refused
         self._reacquire_timeout_s = reacquire_timeout_s
+        self._is_exclusive = is_exclusive
         self._tasks = Tasks("log.lock")
         self._member: str | None = None
         self._session_id = 0
@@ -195,9 +201,11 @@ class Ownership:
         """Tell a member of this session, or of the one that this claim had before.
 
         A create that was sent twice leaves two members; one of a former session goes by itself.
+        Of a client id that nobody else can have, any session is ours or over.
         """
         sessions = (self._store.session_id, self._session_id)
-        return member.client_id == self._client_id and member.session_id in sessions
+        is_over = self._is_exclusive or member.session_id in sessions
+        return member.client_id == self._client_id and is_over
 
     async def _describe(self, member: LockMember) -> str:
         try:

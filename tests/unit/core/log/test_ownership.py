@@ -89,3 +89,23 @@ def test_a_member_of_the_same_session_is_no_stranger(tmp_path: Path) -> None:
             await owner.release()
 
     run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 5])
+def test_a_former_process_is_not_waited_for_if_nobody_else_can_have_its_name(
+    tmp_path: Path, wait_ms: int
+) -> None:
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        prefix = member_prefix("a", world.store.session_id + 1)
+        await world.store.create(f"/lock/{prefix}", b"a", ephemeral=True, sequential=True)
+        for client_id, is_exclusive in (("a", False), ("b", True)):
+            other = Ownership(world.store, "/lock", client_id, is_exclusive=is_exclusive)
+            with pytest.raises(OwnershipLost, match="owned by a"):
+                await other.acquire(wait_ms)
+        owner = Ownership(world.store, "/lock", "a", is_exclusive=True)
+        await owner.acquire(wait_ms)
+        assert owner.is_held
+        await owner.release()
+
+    run_world(tmp_path, story)
