@@ -1,4 +1,6 @@
-"""`make bench`: brokers beside Apache Kafka, bookies beside Apache BookKeeper; JSON and tables.
+"""`make bench`: what Tailrace has beside what Apache has; JSON and tables.
+
+Brokers beside Kafka, bookies beside BookKeeper's, log streams beside DistributedLog's.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
 over the rounds with its range; a ratio is Tailrace's median over the other's. Nothing is asserted.
@@ -13,13 +15,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import ledgers, workloads
+from tests.bench import ledgers, logs, workloads
 from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
 from tests.bench.report import save, table
 from tests.zookeeper import ZooKeeperServer
 
 _KINDS = {kind.name: kind for kind in (TAILRACE, KAFKA, KAFKA_FSYNC)}
-_SUITES = ("brokers", "bookies")
+_SUITES = ("brokers", "bookies", "logs")
 
 Steps = Callable[[str], None]
 
@@ -30,7 +32,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     for suite in options.suite.split(","):
-        measure = {"brokers": _brokers, "bookies": _bookies}[suite]
+        measure = {"brokers": _brokers, "bookies": _bookies, "logs": _logs}[suite]
         rounds: dict[str, list[dict[str, float]]] = {}
         for number in range(options.rounds):
 
@@ -45,12 +47,14 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--suite", default=",".join(_SUITES), help="brokers, bookies or both")
+    parser.add_argument("--suite", default=",".join(_SUITES), help="any of these, joined by commas")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one workload")
     parser.add_argument("--warm-up", type=float, default=30.0, help="seconds; a JVM needs them")
     parser.add_argument("--brokers", default="tailrace,kafka,kafka-fsync")
-    parser.add_argument("--quick", action="store_true", help="1 KiB records, 6 partitions only")
+    parser.add_argument(
+        "--quick", action="store_true", help="1 KiB records, 6 partitions, 20 segments only"
+    )
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     return parser.parse_args()
 
@@ -70,15 +74,33 @@ def _brokers(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, di
 
 def _bookies(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
     """Measure one round of both kinds of bookies."""
-    with _folder(options.out) as folder:
-        zookeeper = ZooKeeperServer(folder / "zookeeper").start()
-        try:
-            # Every load warms up by itself; three loads make a JVM's half a minute.
-            warm_s = options.warm_up / 3
-            found = ledgers.measure(zookeeper.hosts, folder, options.seconds, warm_s, step)
-        finally:
-            zookeeper.stop()
-    yield from found.items()
+    with _folder(options.out) as folder, _zookeeper(folder) as hosts:
+        # Every load warms up by itself; three loads make a JVM's half a minute.
+        yield from ledgers.measure(
+            hosts, folder, options.seconds, options.warm_up / 3, step
+        ).items()
+
+
+def _logs(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of both libraries for log streams."""
+    with _folder(options.out) as folder, _zookeeper(folder) as hosts:
+        yield from logs.measure(
+            hosts,
+            folder,
+            seconds=options.seconds,
+            warm_s=options.warm_up / 3,
+            is_quick=options.quick,
+            steps=step,
+        ).items()
+
+
+@contextmanager
+def _zookeeper(folder: Path) -> Iterator[str]:
+    server = ZooKeeperServer(folder / "zookeeper").start()
+    try:
+        yield server.hosts
+    finally:
+        server.stop()
 
 
 @contextmanager
