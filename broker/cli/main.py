@@ -19,6 +19,7 @@ COMMANDS = {
     "broker": "broker.cli.broker",
     "cluster": "broker.cli.cluster",
     "bookie": "broker.cli.bookie",
+    "region": "broker.cli.region",
     "topic": "broker.cli.topic",
     "produce": "broker.cli.produce",
     "consume": "broker.cli.consume",

@@ -15,7 +15,7 @@ from core.metadata.network_location import (
     parse_location,
     parse_table,
 )
-from core.metadata.region_rules import NO_RULES, RegionRules
+from core.metadata.region_rules import NO_RULES, REGION_RULES_PATH, RegionRules
 from core.runtime.config import setting
 from protocol.ids import BookieId
 
@@ -77,7 +77,7 @@ class PlacementConfig:
     )
     region_rules_path: str = setting(
         "reppRegionRulesPath",
-        "/tailrace/regions",
+        REGION_RULES_PATH,
         "Metadata node with the regions that are open or closed to new copies at this time; empty:"
         " not read",
     )

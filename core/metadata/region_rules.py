@@ -13,6 +13,9 @@ import msgspec
 
 from core.errors import CorruptData
 
+REGION_RULES_PATH: Final = "/tailrace/regions"
+"""Where processes look for them, unless reppRegionRulesPath says otherwise."""
+
 
 class RegionRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rules of a moment."""

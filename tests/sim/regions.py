@@ -16,14 +16,13 @@ import pytest
 from core.ledger.config import LedgerClientConfig, ReadConfig
 from core.ledger.placement_config import PlacementConfig, PolicyName
 from core.metadata.layout import LedgerPaths
-from core.metadata.region_rules import RegionRules, encode_region_rules
+from core.metadata.region_rules import REGION_RULES_PATH, RegionRules, encode_region_rules
 from core.metadata.store import ANY_VERSION
 from protocol.ids import BookieId
 from tests.sim.machine import Client, Machine
 from tests.sim.script import SETTINGS, Stage, WrittenLedger
 from tests.sim.world import World, simulate
 
-RULES = "/tailrace/regions"
 _PATHS = LedgerPaths("/ledgers")
 _INSIDE_S = 0.0005
 _HOP_S = 0.03
@@ -124,10 +123,10 @@ class RegionStage(Stage):
 
     async def set_rules(self, rules: RegionRules) -> None:
         data = encode_region_rules(rules)
-        if await self.store.exists(RULES) is None:
-            await self.store.create(RULES, data, parents=True)
+        if await self.store.exists(REGION_RULES_PATH) is None:
+            await self.store.create(REGION_RULES_PATH, data, parents=True)
         else:
-            await self.store.set(RULES, data, ANY_VERSION)
+            await self.store.set(REGION_RULES_PATH, data, ANY_VERSION)
 
     def crossings(self, region: str) -> int:
         """Return how many packets left a region for another one since the last call."""
