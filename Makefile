@@ -39,8 +39,9 @@ check: install  ## ruff, mypy, import-linter
 test: check     ## static checks, then every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup tests
 
-sim: install    ## SEEDS=N random schedules of ledgers and bookies under faults, on a virtual clock
+sim: install    ## SEEDS=N random schedules of ledgers, then of logs, under faults, on a virtual clock
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m tests.sim --world logs --seeds $(SEEDS) $(ARGS)
 
 bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as a table
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -301,7 +301,7 @@ class LogReader:
             try:
                 view = await self._log.view(segment.lssn)
             except LedgerNotFound as error:
-                raise self._purged(segment.lssn) from error
+                return await self._on_segment_gone(segment, error)
             self._cursor = SegmentCursor(view, self._start, self._context)
         self._is_positioned = True
         self._log.shared.move(self._place, (segment.lssn, max(self._start.entry_id, 0)))
@@ -336,6 +336,19 @@ class LogReader:
         self._start = begin
 
     # ------------------------------------------------------------------ what others do to the log
+
+    async def _on_segment_gone(self, known: SegmentMetadata, error: LedgerNotFound) -> bool:
+        """Look again for a segment that was never entered; False when it is nowhere yet.
+
+        Recovery deletes what nobody wrote to: the ledger, then the node. Errors: LogTruncated.
+        """
+        await self._log.refresh(is_forced=True)
+        segment = self._log.segments.at_or_after(known.lssn)
+        if segment is None or (segment.in_progress and segment.ledger_id == known.ledger_id):
+            return False
+        if segment.ledger_id == known.ledger_id:
+            raise self._purged(known.lssn) from error
+        return True
 
     async def _on_ledger_gone(self, cursor: SegmentCursor, error: LedgerNotFound) -> bool:
         """Go on where the segment is now; False when it is nowhere yet.

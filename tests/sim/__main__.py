@@ -2,6 +2,7 @@
 
 python -m tests.sim --seeds 1000          seeds 0..999 on all cores, stops after ten failures
 python -m tests.sim --seed 17             one seed; --trace prints every event
+python -m tests.sim --world logs ...      logs and their owners, on the same simulated cluster
 """
 
 import argparse
@@ -11,11 +12,27 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from tests.sim.schedule import Result, run_seed
+from tests.sim.logs import schedule as logs
+from tests.sim.schedule import COUNTS, Result, run_seed
 
 FAILURES_MAX = 10
+
+
+class Kind(NamedTuple):
+    """A kind of world."""
+
+    name: str
+    run: Callable[..., Result]
+    counts: tuple[str, ...]
+
+
+WORLDS = {
+    kind.name: kind
+    for kind in (Kind("ledgers", run_seed, COUNTS), Kind("logs", logs.run_log_seed, logs.COUNTS))
+}
 
 
 def main() -> int:
@@ -24,6 +41,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run only this one and show its end")
     parser.add_argument("--trace", action="store_true", help="with --seed: print every event")
+    parser.add_argument("--world", choices=sorted(WORLDS), default="ledgers")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets of names are ordered by it
@@ -34,28 +52,29 @@ def main() -> int:
         )
     gc.freeze()  # what was imported is never garbage: collections between seeds stay short
     if options.seed is not None:
-        return _run_one(options.seed, show=options.trace)
-    return _run_many(range(options.first, options.first + options.seeds), options.jobs)
+        return _run_one(WORLDS[options.world], options.seed, show=options.trace)
+    seeds = range(options.first, options.first + options.seeds)
+    return _run_many(WORLDS[options.world], seeds, options.jobs)
 
 
-def _run_one(seed: int, *, show: bool) -> int:
-    result = run_seed(seed, show=show)
+def _run_one(world: Kind, seed: int, *, show: bool) -> int:
+    result = world.run(seed, show=show)
     if result.violations and not show:
         print(*result.tail[-60:], sep="\n")
     print(
         f"seed {seed}: trace {result.digest}, {result.turns} turns,"
-        f" {result.virtual_s:.1f} virtual seconds, {_mix(Counter(result.counts))}"
+        f" {result.virtual_s:.1f} virtual seconds, {_mix(world, Counter(result.counts))}"
     )
     for violation in result.violations[:20]:
         print(f"VIOLATION {violation}")
     return bool(result.violations)
 
 
-def _run_many(seeds: range, jobs: int) -> int:
+def _run_many(world: Kind, seeds: range, jobs: int) -> int:
     started = time.monotonic()
     done, failed, virtual_s = 0, 0, 0.0
     counts: Counter[str] = Counter()
-    for result in _results(seeds, jobs):
+    for result in _results(world, seeds, jobs):
         done += 1
         virtual_s += result.virtual_s
         counts.update(result.counts)
@@ -63,7 +82,8 @@ def _run_many(seeds: range, jobs: int) -> int:
             failed += 1
             first = str(result.violations[0]).partition("\n")[0]
             print(f"seed {result.seed} failed: {first}")
-            print(f"  again: python -m tests.sim --seed {result.seed}", flush=True)
+            again = f"python -m tests.sim --world {world.name} --seed {result.seed}"
+            print(f"  again: {again}", flush=True)
             if failed == FAILURES_MAX:
                 break
     elapsed_s = time.monotonic() - started
@@ -71,21 +91,20 @@ def _run_many(seeds: range, jobs: int) -> int:
         f"{done} seeds, {failed} failed, {done / elapsed_s:.1f} seeds/s,"
         f" {virtual_s / 3600:.1f} virtual hours in {elapsed_s:.0f} s"
     )
-    print(_mix(counts))
+    print(_mix(world, counts))
     return bool(failed)
 
 
-def _results(seeds: range, jobs: int) -> Iterator[Result]:
+def _results(world: Kind, seeds: range, jobs: int) -> Iterator[Result]:
     if jobs == 1:
-        yield from map(run_seed, seeds)
+        yield from map(world.run, seeds)
         return
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=50) as pool:
-        yield from pool.imap_unordered(run_seed, seeds)
+        yield from pool.imap_unordered(world.run, seeds)
 
 
-def _mix(counts: Counter[str]) -> str:
-    shown = ("ledgers", "entries confirmed", "entries checked", "ensemble changes", "recoveries")
-    done = ", ".join(f"{counts[name]} {name}" for name in shown)
+def _mix(world: Kind, counts: Counter[str]) -> str:
+    done = ", ".join(f"{counts[name]} {name}" for name in world.counts)
     faults = sorted(name for name in counts if name.startswith("fault."))
     return f"{done}; faults: " + ", ".join(f"{name[6:]} {counts[name]}" for name in faults)
 

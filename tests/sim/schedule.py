@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -32,14 +33,25 @@ class Result:
     turns: int
 
 
+COUNTS = ("ledgers", "entries confirmed", "entries checked", "ensemble changes", "recoveries")
+"""What was done in a schedule, as the command line sums it up."""
+
+
 def run_seed(seed: int, *, show: bool = False) -> Result:
-    """Run one schedule."""
+    """Run one schedule of ledgers."""
+    return run_story(seed, _story, show=show)
+
+
+def run_story(
+    seed: int, tell: Callable[[World], Coroutine[Any, Any, None]], *, show: bool = False
+) -> Result:
+    """Run a story in the world of a seed, to its end or to where it got stuck."""
     trouble: list[str] = []
     worlds: list[World] = []
 
     async def story(world: World) -> None:
         worlds.append(world)
-        await _story(world)
+        await tell(world)
 
     try:
         simulate(seed, story, show=show)
@@ -97,14 +109,15 @@ async def _story(world: World) -> None:
     await nemesis.rage(rng.choice((2.0, 6.0, 20.0)), rng.choice((0.1, 0.4, 1.5)))
     workload.ended = True
     async with asyncio.timeout(END_S):
-        await _all_well(world)
+        await all_well(world)
         checking = world.new_client(5_000)
         await checking.process.run(workload.check_all(checking), "check")
         await _replay(world)
         await checking.process.run(workload.check_all(checking), "check")
 
 
-async def _all_well(world: World) -> None:
+async def all_well(world: World) -> None:
+    """Wait until every bookie is up, but those that gave up."""
     while not all(m.up or m.given_up for m in world.machines):  # noqa: ASYNC110
         await asyncio.sleep(0.5)
 
@@ -118,7 +131,7 @@ async def _replay(world: World) -> None:
             machine.stopped = False
         else:
             machine.kill("replay", power=rng.random() < 0.5)
-    await _all_well(world)
+    await all_well(world)
 
 
 def draw_settings(rng: Random) -> dict[str, Any]:
