@@ -110,14 +110,14 @@ class SegmentChain:
         if self._confirmed is not None and not self._confirmed.done():
             self._confirmed.set_result(None)
 
-    async def finish(self) -> None:
-        """Complete the current segment; nothing is on its way. Errors: CoreError.
-
-        A roll that waits for the metadata store tries once more, then fails.
-        """
+    def hurry(self) -> None:
+        """Wait for the metadata store no more: a roll that does tries once more, then fails."""
         self._is_finishing = True
         if self._hurry is not None and not self._hurry.done():
             self._hurry.set_result(None)
+
+    async def finish(self) -> None:
+        """Complete the current segment; nothing is on its way. Errors: CoreError."""
         await self.settled()
         segment = self.current
         if segment is not None and not self._failed:

@@ -278,6 +278,7 @@ class LogWriter(RecordSender):
     async def _finish(self) -> None:
         self._is_closing = True
         self._control.close()
+        self._chain.hurry()
         if self._refusal is None:
             self._refusal = Unavailable("the log writer is closed")
         try:

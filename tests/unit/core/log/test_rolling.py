@@ -1,6 +1,15 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core.log.rolling import ROLL_RETRY_MS, Roll, RollingPolicy, RollPhase
+from core.log.rolling import (
+    PERMIT_MS,
+    ROLL_RETRY_MS,
+    Roll,
+    RollingPolicy,
+    RollPermits,
+    RollPhase,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,3 +64,25 @@ def test_no_step_but_the_next(phase: RollPhase) -> None:
         else:
             with pytest.raises(AssertionError):
                 getattr(roll, step)()
+
+
+@given(st.integers(0, 3), st.lists(st.integers(0, PERMIT_MS // 2), max_size=30))
+def test_in_no_minute_there_are_more_rolls_than_permitted(
+    per_minute: int, pauses: list[int]
+) -> None:
+    permits = RollPermits(per_minute)
+    now_ms, taken = 0, []
+    for pause in pauses:
+        now_ms += pause
+        recent = [when for when in taken if now_ms - when < PERMIT_MS]
+        assert permits.take(now_ms) is (per_minute == 0 or len(recent) < per_minute)
+        if per_minute == 0 or len(recent) < per_minute:
+            taken.append(now_ms)
+
+
+def test_a_clock_that_jumps_back_holds_no_permit_for_ever() -> None:
+    permits = RollPermits(1)
+    assert permits.take(10**9)
+    assert permits.take(0)
+    assert not permits.take(PERMIT_MS - 1)
+    assert permits.take(PERMIT_MS)
