@@ -30,8 +30,9 @@ def uri(zookeeper: ZooKeeperServer, java: JavaClient, request: pytest.FixtureReq
 
 @pytest.fixture(scope="module")
 def our_bookies(uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OurBookie]]:
-    """Three bookies of this project."""
-    bookies = [OurBookie(tmp_path_factory.mktemp("ours"), uri) for _ in range(3)]
+    """Three bookies of this project; they say where they stand, which Java does not ask for."""
+    place = ("networkLocation=/here/rack",)
+    bookies = [OurBookie(tmp_path_factory.mktemp("ours"), uri, settings=place) for _ in range(3)]
     yield from _running(bookies)
 
 
