@@ -1,5 +1,6 @@
 """What one broker is made of; handlers find everything here."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,10 @@ class BrokerMetrics:
     requests_expired_total: int = 0
 
 
+def _new_future() -> "asyncio.Future[None]":
+    return asyncio.get_running_loop().create_future()
+
+
 @dataclass(slots=True, kw_only=True)
 class Broker:
     """One broker: wired once by the process, closed by it in reverse order."""
@@ -58,6 +63,13 @@ class Broker:
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
+    refused: "asyncio.Future[None]" = field(default_factory=_new_future)
+    """Done once this broker has to end."""
+
+    def refuse(self) -> None:
+        """Have the process end: another one runs under this broker's id."""
+        if not self.refused.done():
+            self.refused.set_result(None)
 
     @property
     def node_id(self) -> int:

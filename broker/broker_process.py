@@ -73,7 +73,9 @@ async def broker_process(
         await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
         _register(opened, metrics)
         paths = ClusterPaths.of_namespace(opened.uri.root)
-        storage = Storage(opened.store, opened.logs, opened.bookies, paths)
+        storage = Storage(
+            opened.store, opened.logs, opened.bookies, paths, config.session_timeout_ms
+        )
         serving = running_broker(config.broker, storage, clock, metrics)
         yield await stack.enter_async_context(serving)
 
@@ -123,8 +125,9 @@ async def _serve(broker: Broker, stop: asyncio.Event) -> int:
     bootstrap = f"{broker.advertised.host}:{broker.advertised.port}"
     sys.stdout.write(f"ready: bootstrap={bootstrap}\n")
     sys.stdout.flush()
+    broker.refused.add_done_callback(lambda _: stop.set())
     await stop.wait()
-    return 0
+    return 1 if broker.refused.done() else 0
 
 
 def _remedy(error: Exception, config: BrokerProcessConfig) -> str:
@@ -132,7 +135,8 @@ def _remedy(error: Exception, config: BrokerProcessConfig) -> str:
     remedies: dict[type[Exception], str] = {
         Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
         NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
-        NodeExists: "give the --metadata that the namespace is bound to, or another --namespace",
+        NodeExists: "give the --metadata that the namespace is bound to, or another --namespace; "
+        "or, where it is the id that is taken, another node.id",
         OSError: f"check that {network.host}:{network.port} is free, or give another --listen",
     }
     for kind, remedy in remedies.items():

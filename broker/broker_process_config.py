@@ -10,7 +10,17 @@ from core.metadata.layout import LEDGERS_ROOT
 from core.metadata.uri import parse_namespace_uri, parse_uri
 from core.runtime.config import setting
 
-_LOG = LogConfig()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLogConfig(LogConfig):
+    """The logs of topics: whoever asks for one that another broker has, is sent there at once."""
+
+    lock_timeout_s: int = setting(
+        "lockTimeoutSeconds",
+        0,
+        "How long requests wait for a log that another broker owns, before they are answered that "
+        "it is not here; 0: not at all, negative: for ever",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +47,7 @@ class BrokerProcessConfig:
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
     )
     broker: BrokerConfig = field(default_factory=BrokerConfig)
-    log: LogConfig = field(default_factory=LogConfig)
+    log: TopicLogConfig = field(default_factory=TopicLogConfig)
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
 
@@ -59,11 +69,13 @@ class BrokerProcessConfig:
     def log_config(self) -> LogConfig:
         """Return the settings of logs; in their locks this broker goes by its id and address.
 
-        DistributedLog's proxies write addresses so: version, shard, host and port.
+        DistributedLog's proxies write addresses so: version, shard, host and port. The registration
+        sees to it that nobody else has that name.
         """
-        if self.log.client_id != _LOG.client_id:
+        if self.log.client_id != LogConfig().client_id:
             return self.log
         network = self.broker.network
         host = network.advertised_host or network.host or "localhost"
         port = network.advertised_port or network.port
-        return replace(self.log, client_id=f"1;{self.broker.node_id};{host}:{port}")
+        client_id = f"1;{self.broker.node_id};{host}:{port}"
+        return replace(self.log, client_id=client_id, client_id_is_exclusive=True)

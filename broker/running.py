@@ -1,7 +1,8 @@
 """A broker over an open namespace: what `tailrace start` and `tailrace broker` have in common.
 
-Order of the start: topics -> partitions and groups -> listening. The end goes the other way, and
-every step survives kill -9: what the next start finds is what was acknowledged.
+Order of the start: address taken -> registered (from here on nobody else runs under this id) ->
+topics -> groups, and with them partitions -> listening. The end goes the other way, and every step
+survives kill -9: what the next start finds is what was acknowledged.
 """
 
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from broker.broker import Broker, Endpoint
 from broker.cluster.admin import AvailableBookies
 from broker.cluster.identity import cluster_id
 from broker.cluster.paths import ClusterPaths
+from broker.cluster.registration import BrokerRegistration, broker_node
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
@@ -37,6 +39,8 @@ class Storage(NamedTuple):
     namespace: LogNamespace
     bookies: AvailableBookies
     paths: ClusterPaths
+    session_timeout_ms: int
+    """After so long, the store forgets a process that was killed."""
 
 
 @asynccontextmanager
@@ -45,12 +49,19 @@ async def running_broker(
 ) -> AsyncIterator[Broker]:
     """Serve Kafka's clients; at the end of the block, complete what is in flight and let go.
 
-    Errors: OSError (address in use), CoreError.
+    Errors: OSError (address in use), NodeExists (another process has the id), CoreError.
     """
     async with AsyncExitStack() as stack:
-        broker = await _open_broker(config, storage, clock, metrics, stack)
+        broker = await _make_broker(config, storage, clock)
         server = BrokerServer(broker, metrics)
-        await server.start()
+        await server.bind()
+        stack.push_async_callback(server.close)
+        await _register(broker, storage, metrics, stack)
+        stack.push_async_callback(broker.partitions.close)
+        await broker.topics.start()
+        await broker.groups.start(metrics)
+        stack.push_async_callback(broker.groups.close)
+        await server.serve()
         stack.push_async_callback(server.close)
         stack.callback(broker.groups.release)  # before the server waits for what is in flight
         upkeep = Tasks("broker")
@@ -59,43 +70,48 @@ async def running_broker(
         yield broker
 
 
-async def _open_broker(
-    config: BrokerConfig,
-    storage: Storage,
-    clock: Clock,
-    metrics: Metrics,
-    stack: AsyncExitStack,
-) -> Broker:
-    """Open topics, partitions and groups."""
+async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> Broker:
     random = SystemRandom()
-    store, namespace, bookies, paths = storage
+    store, paths = storage.store, storage.paths
     topics = TopicRegistry(
         store,
-        namespace,
+        storage.namespace,
         defaults=TopicDefaults(config.topics.defaults.given()),
         clock=clock,
         random=random,
         paths=paths,
     )
-    partitions = PartitionLogs(namespace, topics, clock, config.partitions)
-    stack.push_async_callback(partitions.close)
-    groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
-    await topics.start()
-    await groups.start(metrics)
-    stack.push_async_callback(groups.close)
+    partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions)
+    bookies = storage.bookies
     return Broker(
         config=config,
         clock=clock,
         store=store,
         topics=topics,
         partitions=partitions,
-        groups=groups,
+        groups=GroupCoordinator(config.groups, topics, partitions, bookies, clock, random),
         producer_ids=ProducerIds(store, paths),
         bookies=bookies,
         cluster_id=await cluster_id(store, random, paths),
         advertised=Endpoint(host="", port=0),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
+
+
+async def _register(
+    broker: Broker, storage: Storage, metrics: Metrics, stack: AsyncExitStack
+) -> None:
+    at, config = broker.advertised, broker.config
+    registration = BrokerRegistration(
+        storage.store,
+        storage.paths.broker(config.node_id),
+        broker_node(at.host, at.port, config.rack, broker.clock.now_ms()),
+        2 * storage.session_timeout_ms,
+        broker.refuse,
+    )
+    metrics.register("broker_registration", registration.metrics)
+    stack.push_async_callback(registration.close)
+    await registration.register()
 
 
 def _retention(broker: Broker, metrics: Metrics) -> RetentionWorker:

@@ -57,19 +57,33 @@ class BrokerServer:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    async def start(self) -> None:
-        """Listen. Errors: OSError (address in use, no permission)."""
+    async def bind(self) -> None:
+        """Take the address, and say which one it is; nobody can connect yet.
+
+        Errors: OSError (address in use, no permission).
+        """
         self._server = await self._loop.create_server(
             self._make_connection,
             self._config.host or None,
             self._config.port,
             backlog=self._config.backlog,
+            start_serving=False,
         )
         advertised = self._broker.advertised
         advertised.host = self._config.advertised_host or self._config.host or "localhost"
         advertised.port = self._config.advertised_port or self.port
+
+    async def serve(self) -> None:
+        """Listen. Errors: OSError: another process took the address as well, and listens."""
+        assert self._server is not None
+        await self._server.start_serving()
         self._tasks.start(self._check_forever(), "check")
         logger.info("listening host=%s port=%d", self._config.host or "*", self.port)
+
+    async def start(self) -> None:
+        """Take the address and listen. Errors: OSError."""
+        await self.bind()
+        await self.serve()
 
     async def close(self) -> None:
         """Answer what is in flight, at most for `shutdown.drain.ms`, then close. Idempotent."""

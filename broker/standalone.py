@@ -39,6 +39,8 @@ from core.runtime.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 _LOCK_FILE = "tailrace.lock"
+_SESSION_TIMEOUT_MS = 10_000
+"""Of no effect: nobody else can have the store open, and what another session left is gone."""
 
 
 def run(config: StandaloneConfig) -> int:
@@ -76,7 +78,7 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
         store, bookie = await _open_storage(config, clock, metrics, stack)
         bookies = LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)])
         namespace = await _open_namespace(config, clock, store, bookies, metrics, stack)
-        storage = Storage(store, namespace, bookies, ClusterPaths())
+        storage = Storage(store, namespace, bookies, ClusterPaths(), _SESSION_TIMEOUT_MS)
         serving = running_broker(config.broker, storage, clock, metrics)
         broker = await stack.enter_async_context(serving)
         yield Standalone(broker, bookie, store, metrics)

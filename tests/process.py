@@ -29,9 +29,32 @@ class TailraceProcess:
         self.bootstrap = ""
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._printed = threading.Condition()
 
     def start(self, listen: str = "127.0.0.1:0") -> Self:
         """Start it and return once the first request would be answered."""
+        bootstrap = self._launch(listen)
+        if bootstrap is None:
+            raise AssertionError(f"the broker ended before it was ready:\n{self.output}")
+        self.bootstrap = bootstrap
+        return self
+
+    def refused(self, listen: str = "127.0.0.1:0") -> str:
+        """Start it, expect that it ends by itself without being ready, and return its output."""
+        assert self._launch(listen) is None, "it started"
+        assert self._end(None) != 0
+        return self.output
+
+    def wait_for(self, text: str) -> None:
+        """Wait until it has printed a line with this text."""
+        with self._printed:
+            found = self._printed.wait_for(
+                lambda: any(text in line for line in self.lines), _READY_TIMEOUT_S
+            )
+        assert found, f"no {text!r} in:\n{self.output}"
+
+    def _launch(self, listen: str) -> str | None:
+        """Start it; return where it listens, None if it ended before it did."""
         command = [str(self.command), *self.role(), "--listen", listen]
         command += ["--set", "group.initial.rebalance.delay.ms=0", *self.arguments]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -41,11 +64,7 @@ class TailraceProcess:
         ready: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, args=(self._child, ready), daemon=True)
         self._reader.start()
-        bootstrap = ready.get(timeout=_READY_TIMEOUT_S)
-        if bootstrap is None:
-            raise AssertionError(f"the broker ended before it was ready:\n{self.output}")
-        self.bootstrap = bootstrap
-        return self
+        return ready.get(timeout=_READY_TIMEOUT_S)
 
     def role(self) -> list[str]:
         """Return the sub-command, and where what it keeps lies."""
@@ -67,6 +86,14 @@ class TailraceProcess:
         """The port it listens on."""
         return int(self.bootstrap.rpartition(":")[2])
 
+    def pause(self) -> None:
+        """Stop it in mid-air (SIGSTOP)."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """Pull the plug: SIGKILL, no word of farewell."""
         self._end(signal.SIGKILL)
@@ -79,17 +106,23 @@ class TailraceProcess:
         """Start again over the same data and on the same port, as clients expect of a broker."""
         return self.start(self.bootstrap)
 
+    def close(self) -> None:
+        """End it, whatever state it is in. Idempotent."""
+        if self._child is not None and self._child.poll() is None:
+            self.resume()
+            self.stop()
+
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        if self._child is not None and self._child.poll() is None:
-            self.stop()
+        self.close()
 
-    def _end(self, how: signal.Signals) -> int:
+    def _end(self, how: signal.Signals | None) -> int:
         assert self._child is not None
         assert self._reader is not None
-        self._child.send_signal(how)
+        if how is not None:
+            self._child.send_signal(how)
         code = self._child.wait(_STOP_TIMEOUT_S)
         self._reader.join(_STOP_TIMEOUT_S)
         assert self._child.stdout is not None
@@ -99,7 +132,9 @@ class TailraceProcess:
     def _read(self, child: subprocess.Popen[str], ready: "queue.Queue[str | None]") -> None:
         assert child.stdout is not None
         for line in child.stdout:
-            self.lines.append(line.rstrip("\n"))
+            with self._printed:
+                self.lines.append(line.rstrip("\n"))
+                self._printed.notify_all()
             if line.startswith("ready: bootstrap="):
                 ready.put(line.strip().removeprefix("ready: bootstrap="))
         ready.put(None)

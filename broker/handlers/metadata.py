@@ -4,13 +4,15 @@ Kept: v0's "empty is all", null and empty from v1, topic ids (v10, v12), invalid
 creation before the answer, so that the first answer already names a leader. Partitions of topics
 that are asked for by name are opened first, because only an open one has a leader epoch, and
 librdkafka takes an epoch that shows up later for a change of leader: after a topic was deleted and
-made anew it then skips to the end instead of resetting.
+made anew it then skips to the end instead of resetting. One that another broker has cannot be
+opened: it is shown without a leader, and clients ask again.
 Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from broker.cluster.admin import UNSET, Asked, Nodes, Shape, check_ensemble, shape_of
 from broker.cluster.names import INTERNAL_TOPICS, name_fault
@@ -35,6 +37,9 @@ from protocol.kafka.messages.metadata import (
 logger = logging.getLogger(__name__)
 
 NO_ID = bytes(16)
+Elsewhere: TypeAlias = frozenset[tuple[str, int]]
+"""Partitions that another broker owns."""
+
 LEFT_TO_US = Asked(UNSET, UNSET, {})
 LEADER_EPOCH_SINCE = 7
 OPENED_MAX = 1000
@@ -59,9 +64,12 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     else:
         create = request.allow_auto_topic_creation and broker.config.auto_create_topics
         found = [await _find(ctx, wanted, create=create) for wanted in request.topics or ()]
+        elsewhere: Elsewhere = frozenset()
         if ctx.header.api_version >= LEADER_EPOCH_SINCE:
-            await _open(ctx, [each for each in found if isinstance(each, Topic)])
-        topics = [_describe(ctx, each) if isinstance(each, Topic) else each for each in found]
+            elsewhere = await _open(ctx, [each for each in found if isinstance(each, Topic)])
+        topics = [
+            _describe(ctx, each, elsewhere) if isinstance(each, Topic) else each for each in found
+        ]
     if request.include_topic_authorized_operations:
         for topic in topics:
             if not topic.error_code:
@@ -124,8 +132,11 @@ async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTop
         return _missing(name, error_code(error))
 
 
-async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> None:
-    """Open the partitions of topics, side by side, and wait a while. Errors: none."""
+async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> Elsewhere:
+    """Open the partitions of topics, side by side, and wait a while. Errors: none.
+
+    Returns those that another broker has: claiming them failed.
+    """
     partitions = ctx.broker.partitions
     closed = [
         (topic.name, index)
@@ -133,14 +144,30 @@ async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> None:
         for index in range(topic.partition_count)
         if partitions.get((topic.name, index)) is None
     ]
-    if closed and len(closed) <= OPENED_MAX:
-        await asyncio.wait([partitions.opening(*each) for each in closed], timeout=OPEN_WAIT_S)
+    if not closed or len(closed) > OPENED_MAX:
+        return frozenset()
+    opening = {each: partitions.opening(*each) for each in closed}
+    done, _ = await asyncio.wait(opening.values(), timeout=OPEN_WAIT_S)
+    return frozenset(
+        each
+        for each, future in opening.items()
+        if future in done and future.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
 
 
-def _describe(ctx: RequestContext, topic: Topic) -> MetadataResponseTopic:
+def _describe(
+    ctx: RequestContext, topic: Topic, elsewhere: Elsewhere = frozenset()
+) -> MetadataResponseTopic:
     here = (ctx.broker.node_id,)
     partitions = []
     for index in range(topic.partition_count):
+        if (topic.name, index) in elsewhere:
+            partitions.append(
+                MetadataResponsePartition(
+                    error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=-1
+                )
+            )
+            continue
         log = ctx.broker.partitions.get((topic.name, index))
         partitions.append(
             MetadataResponsePartition(

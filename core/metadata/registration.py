@@ -15,10 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from core.errors import CoreError, NodeExists, NoNode
+from core.errors import CoreError, NodeExists
 from core.metadata.bookie_service_info import BookieServiceInfo, encode_service_info
+from core.metadata.ephemeral_node import EphemeralNode
 from core.metadata.layout import LedgerPaths
-from core.metadata.store import MetadataStore, SessionEvent, WatchEvent
+from core.metadata.store import MetadataStore, SessionEvent
 from core.runtime.metrics import counter, gauge
 from core.runtime.tasks import Tasks
 from protocol.ids import BookieId
@@ -62,10 +63,13 @@ class BookieRegistration:
         stale_wait_ms: int = STALE_WAIT_MS,
         on_refused: Callable[[NodeExists], None] | None = None,
     ) -> None:
-        self._store = store
+        data = encode_service_info(service_info)
         self._bookie_id = bookie_id
-        self._data = encode_service_info(service_info)
-        self._nodes = {False: paths.bookie(bookie_id), True: paths.read_only_bookie(bookie_id)}
+        # An old cluster may have no parent for read-only bookies yet.
+        self._nodes = {
+            False: EphemeralNode(store, paths.bookie(bookie_id), data),
+            True: EphemeralNode(store, paths.read_only_bookie(bookie_id), data, parents=True),
+        }
         self._stale_wait_ms = stale_wait_ms
         self._on_refused = on_refused
         self._read_only: bool | None = None
@@ -115,8 +119,8 @@ class BookieRegistration:
         try:
             async with asyncio.timeout(SIGN_OFF_S), self._turn:
                 self.metrics.registered = 0
-                for path in self._nodes.values():
-                    await self._remove_own(path)
+                for node in self._nodes.values():
+                    await node.remove()
         except (CoreError, TimeoutError) as error:
             logger.warning("bookie_sign_off_failed id=%s error=%r", self._bookie_id, error)
 
@@ -161,60 +165,8 @@ class BookieRegistration:
         read_only = self._read_only
         if read_only is None:
             return
-        await self._make(self._nodes[read_only])
-        await self._remove_own(self._nodes[not read_only])
+        await self._nodes[read_only].make(self._stale_wait_ms)
+        await self._nodes[not read_only].remove()
         self.metrics.registrations_total += 1
         self.metrics.registered = 1
         logger.info("bookie_registered id=%s read_only=%s", self._bookie_id, read_only)
-
-    async def _make(self, path: str) -> None:
-        try:
-            async with asyncio.timeout(self._stale_wait_ms / 1000):
-                while not await self._is_made(path):
-                    pass
-        except TimeoutError:
-            raise NodeExists(
-                f"{path} belongs to another session that lives: another process runs as "
-                f"{self._bookie_id}"
-            ) from None
-
-    async def _is_made(self, path: str) -> bool:
-        """Make the node or find it made by us; else wait until it changes."""
-        try:
-            # An old cluster may have no parent for read-only bookies yet.
-            is_below = path == self._nodes[True]
-            await self._store.create(path, self._data, ephemeral=True, parents=is_below)
-        except NodeExists:
-            return await self._is_ours(path)
-        return True
-
-    async def _is_ours(self, path: str) -> bool:
-        changed = asyncio.Event()
-
-        def fired(_path: str, _event: WatchEvent) -> None:
-            changed.set()
-
-        node = await self._store.exists(path, fired)
-        if node is None:
-            return False
-        if node.ephemeral_owner == self._store.session_id:
-            if node.data != self._data:
-                await self._store.set(path, self._data)
-            return True
-        logger.info(
-            "bookie_waits path=%s session=0x%x ms_max=%d",
-            path,
-            node.ephemeral_owner & (1 << 64) - 1,
-            self._stale_wait_ms,
-        )
-        await changed.wait()
-        return False
-
-    async def _remove_own(self, path: str) -> None:
-        node = await self._store.exists(path)
-        if node is None or node.ephemeral_owner != self._store.session_id:
-            return
-        try:
-            await self._store.delete(path)
-        except NoNode:
-            return  # the session ended meanwhile

@@ -270,7 +270,7 @@ def test_start_that_waits_for_a_former_session_can_be_ended(cluster: ClusterUnde
     )
     cluster.bookies.append(second)
     second.launch()
-    second.wait_for("bookie_waits")
+    second.wait_for("name_waited_for")
     assert second.stop() == 0
     assert "ready:" not in second.output
     assert first.stop() == 0

@@ -1,15 +1,23 @@
 """A cluster from the command line: ZooKeeper, bookies, brokers, each in a process of its own."""
 
+import threading
 from pathlib import Path
 from typing import Final, Self
 
+from kazoo.client import KazooClient
+
+from broker.cluster.paths import ClusterPaths
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import tailrace
+from tests.ports import free_port
 from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer
 
 SESSION_MS: Final = 2_000
 """So that what a killed process leaves behind in ZooKeeper goes soon."""
+
+
+_GONE_WITHIN_S: Final = 30
 
 
 class ClusterBroker(TailraceProcess):
@@ -19,6 +27,13 @@ class ClusterBroker(TailraceProcess):
         super().__init__(Path(), "--set", f"zkSessionTimeout={SESSION_MS}", *arguments)
         self.metadata = metadata
         self.namespace = namespace
+        self._listen = f"127.0.0.1:{free_port()}"
+
+    def start(self, listen: str = "") -> Self:
+        return super().start(listen or self._listen)
+
+    def refused(self, listen: str = "") -> str:
+        return super().refused(listen or self._listen)
 
     def role(self) -> list[str]:
         return ["broker", "--metadata", self.metadata, "--namespace", self.namespace]
@@ -31,7 +46,8 @@ class ThreeBookies:
         root = zookeeper.make_root()
         self.zookeeper = zookeeper
         self.metadata = f"zk://{zookeeper.hosts}{root}/ledgers"
-        self.namespace = f"distributedlog://{zookeeper.hosts}{root}/messaging/test"
+        self.namespace_root = f"{root}/messaging/test"
+        self.namespace = f"distributedlog://{zookeeper.hosts}{self.namespace_root}"
         self.bookies = [
             BookieUnderTest(
                 self.metadata, folder / f"bookie-{n}", "--set", f"zkTimeout={SESSION_MS}"
@@ -46,14 +62,31 @@ class ThreeBookies:
         self.brokers.append(made)
         return made
 
+    def wait_until_gone(self, node_id: int = 1) -> None:
+        """Return once ZooKeeper has dropped a broker's registration, and so its session."""
+        client = KazooClient(self.zookeeper.hosts)
+        client.start(_GONE_WITHIN_S)
+        gone = threading.Event()
+        try:
+            path = ClusterPaths.of_namespace(self.namespace_root).broker(node_id)
+            if client.exists(path, lambda _event: gone.set()) is not None:
+                assert gone.wait(_GONE_WITHIN_S), f"{path} stays"
+        finally:
+            client.stop()
+            client.close()
+
     def __enter__(self) -> Self:
         assert tailrace("cluster", "init", "--metadata", self.metadata).returncode == 0
-        for bookie in self.bookies:
-            bookie.start()
+        try:
+            for bookie in self.bookies:
+                bookie.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         for broker in self.brokers:
-            broker.__exit__()
+            broker.close()
         for bookie in self.bookies:
             bookie.close()

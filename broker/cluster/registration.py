@@ -1,0 +1,166 @@
+"""A broker's registration: the ephemeral node by which others find it, kept there.
+
+The node is Kafka's own (`/brokers/ids/<id>`, version 5), below the namespace instead of the root.
+It is also the proof that nobody else runs under this id: what a former process of that id and
+address left behind, here or in the locks of logs, is a trace that need not be waited for, because
+this process listens at that address now.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from core.errors import CoreError, CorruptData, NodeExists
+from core.metadata.ephemeral_node import EphemeralNode
+from core.metadata.store import MetadataStore, SessionEvent
+from core.runtime.metrics import counter, gauge
+from core.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+SIGN_OFF_S: Final = 2.0
+"""How long a close waits for the store, which may be away."""
+
+RETRY_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Pauses between attempts to register again; the last one from then on."""
+
+LISTENER: Final = "PLAINTEXT"
+
+
+class BrokerNode(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node says: Kafka's JSON. Source: kafka.zk.BrokerIdZNode."""
+
+    host: str
+    port: int
+    endpoints: list[str]
+    listener_security_protocol_map: dict[str, str]
+    timestamp: str
+    """Time of the start. Unit: ms."""
+    rack: str | None = None
+    jmx_port: int = -1
+    features: dict[str, int] = {}
+    version: int = 5
+
+
+_DECODER = msgspec.json.Decoder(BrokerNode)
+
+
+def broker_node(host: str, port: int, rack: str, started_ms: int) -> BrokerNode:
+    """Return what a broker with one listener says of itself."""
+    return BrokerNode(
+        host=host,
+        port=port,
+        endpoints=[f"{LISTENER}://{host}:{port}"],
+        listener_security_protocol_map={LISTENER: LISTENER},
+        timestamp=str(started_ms),
+        rack=rack or None,
+    )
+
+
+def encode_broker(node: BrokerNode) -> bytes:
+    """Return the bytes of a node."""
+    return msgspec.json.encode(node)
+
+
+def decode_broker(data: bytes) -> BrokerNode:
+    """Read a node, of Kafka's brokers too. Errors: CorruptData."""
+    try:
+        return _DECODER.decode(data)
+    except msgspec.DecodeError as error:
+        raise CorruptData(f"a broker's registration does not decode: {error}") from error
+
+
+@dataclass(slots=True)
+class RegistrationMetrics:
+    """Numbers of one registration. Register them as `broker_registration`."""
+
+    registered: int = gauge("1 while this broker's node is there, as far as is known")
+    failures_total: int = counter("attempts to register again that failed")
+
+
+class BrokerRegistration:
+    """The registration of one broker. All calls come from the loop."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        path: str,
+        node: BrokerNode,
+        stale_wait_ms: int,
+        on_refused: Callable[[], None],
+    ) -> None:
+        """`stale_wait_ms`: how long a node of another address may take to go.
+
+        `on_refused` hears once that another process has the id when this one registers again.
+        """
+        self.metrics = RegistrationMetrics()
+        self._node = EphemeralNode(
+            store,
+            path,
+            encode_broker(node),
+            is_trace=lambda data: _is_same(data, node),
+            parents=True,
+        )
+        self._stale_wait_ms = stale_wait_ms
+        self._on_refused = on_refused
+        self._tasks = Tasks("broker_registration")
+        self._is_wanted = False
+        self._is_retrying = False
+        store.on_session(self._on_session)
+
+    async def register(self) -> None:
+        """Make the node. Errors: NodeExists (another process has this id), Unavailable."""
+        await self._node.make(self._stale_wait_ms)
+        self._is_wanted = True
+        self.metrics.registered = 1
+
+    async def close(self) -> None:
+        """Sign off, within `SIGN_OFF_S`. Idempotent. The end of the session does it otherwise."""
+        self._is_wanted = False
+        self.metrics.registered = 0
+        await self._tasks.close()
+        try:
+            async with asyncio.timeout(SIGN_OFF_S):
+                await self._node.remove()
+        except (CoreError, TimeoutError) as error:
+            logger.warning("broker_sign_off_failed path=%s error=%r", self._node.path, error)
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.NEW_SESSION and self._is_wanted and not self._is_retrying:
+            self.metrics.registered = 0
+            self._is_retrying = True
+            self._tasks.start(self._register_again(), "register again")
+
+    async def _register_again(self) -> None:
+        """Make the node again until it is there; the pauses bound the load, not the time."""
+        attempt = 0
+        try:
+            while True:
+                try:
+                    await self.register()
+                except NodeExists as error:
+                    logger.warning("broker_id_taken error=%s", error)
+                    self._on_refused()
+                    return
+                except CoreError as error:
+                    self.metrics.failures_total += 1
+                    logger.warning("broker_not_registered error=%s", error)
+                else:
+                    return
+                await asyncio.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
+                attempt += 1
+        finally:
+            self._is_retrying = False
+
+
+def _is_same(data: bytes, node: BrokerNode) -> bool:
+    """Tell a node that says the same address: only one process can listen there."""
+    try:
+        found = decode_broker(data)
+    except CorruptData:
+        return False
+    return (found.host, found.port) == (node.host, node.port)

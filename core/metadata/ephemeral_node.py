@@ -1,0 +1,100 @@
+"""One ephemeral node that a process wants to have: made, found made, or waited for.
+
+A node of another session is the trace of a process that was killed, or a sign of one that lives
+under the same name. Who can tell which removes a trace at once; who cannot waits one session
+timeout, after which a trace is gone. Source: BookKeeper ZKRegistrationManager.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from core.errors import BadVersion, NodeExists, NoNode
+from core.metadata.store import MetadataStore, Node, WatchEvent
+
+logger = logging.getLogger(__name__)
+
+
+def _cannot_tell(_data: bytes) -> bool:
+    return False
+
+
+class EphemeralNode:
+    """One path and what is to be there. All calls come from the loop, one at a time."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        path: str,
+        data: bytes,
+        *,
+        is_trace: Callable[[bytes], bool] = _cannot_tell,
+        parents: bool = False,
+    ) -> None:
+        """`is_trace`: tells by the data of another session's node that its process is dead.
+
+        `parents`: make them if they are missing.
+        """
+        self.path = path
+        self._store = store
+        self._data = data
+        self._is_trace = is_trace
+        self._parents = parents
+
+    async def make(self, stale_wait_ms: int) -> None:
+        """Make the node, waiting so long for another session's to go.
+
+        Errors: NodeExists (it stays: another process lives under this name), NoNode, Unavailable.
+        """
+        try:
+            async with asyncio.timeout(stale_wait_ms / 1000):
+                while not await self._is_made(stale_wait_ms):
+                    pass
+        except TimeoutError:
+            raise NodeExists(
+                f"{self.path} belongs to another session that lives: another process runs as "
+                f"{self.path.rpartition('/')[2]}"
+            ) from None
+
+    async def remove(self) -> None:
+        """Delete the node if it is this session's."""
+        node = await self._store.exists(self.path)
+        if node is not None and node.ephemeral_owner == self._store.session_id:
+            await self._delete(node)
+
+    async def _is_made(self, stale_wait_ms: int) -> bool:
+        """Make the node or find it made by us; else wait until it changes."""
+        try:
+            await self._store.create(self.path, self._data, ephemeral=True, parents=self._parents)
+        except NodeExists:
+            return await self._is_ours(stale_wait_ms)
+        return True
+
+    async def _is_ours(self, stale_wait_ms: int) -> bool:
+        changed = asyncio.Event()
+
+        def fired(_path: str, _event: WatchEvent) -> None:
+            changed.set()
+
+        node = await self._store.exists(self.path, fired)
+        if node is None:
+            return False
+        if node.ephemeral_owner == self._store.session_id:
+            if node.data != self._data:
+                await self._store.set(self.path, self._data)
+            return True
+        if self._is_trace(node.data):
+            await self._delete(node)
+            return False
+        session = node.ephemeral_owner & (1 << 64) - 1
+        logger.info(
+            "name_waited_for path=%s session=0x%x ms_max=%d", self.path, session, stale_wait_ms
+        )
+        await changed.wait()
+        return False
+
+    async def _delete(self, node: Node) -> None:
+        try:
+            await self._store.delete(self.path, node.version)
+        except (NoNode, BadVersion):
+            return  # its session ended meanwhile, and perhaps another one's node is there
