@@ -67,10 +67,10 @@ def test_we_recover_what_javas_killed_writer_left(
         doomed = java_peer(tmp_path / "log")
         doomed.call("connect", client="doomed", uri=place.uri, conf=SHORT_SESSION)
         writer = await JavaLog(doomed, "doomed", name).open_writer()
-        how = {"seed": 12, "first": 1, "size": 120, "count": 50_000}
-        burst = asyncio.create_task(writer.ask("write", **how))
-        while (acknowledged := (await writer.ask("acked"))["txid"]) < ENOUGH:
-            assert not burst.done()
+        await writer.write(12, 1, ENOUGH)
+        burst = asyncio.create_task(writer.write(12, ENOUGH + 1, 20 * ENOUGH))
+        acknowledged = (await writer.ask("acked"))["txid"]
+        assert not burst.done()
         doomed.kill()
         with pytest.raises((AssertionError, JavaError)):
             await burst

@@ -32,7 +32,6 @@ from tests.interop.distributedlog.records import (
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 10
-NOT_YET = pytest.mark.xfail(reason="writers cannot do it yet")
 SET = 7
 LARGEST = 1_040_384 - 20
 """Payload of the largest record that Java's writer takes."""
@@ -81,7 +80,6 @@ def test_we_read_record_sets_of_java(place: Place, opener: Opener, name: str, co
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@NOT_YET
 def test_java_reads_record_sets_of_ours(
     place: Place, opener: Opener, name: str, codec: str
 ) -> None:
@@ -207,7 +205,6 @@ def test_we_see_the_end_that_java_marks(place: Place, opener: Opener, name: str)
 
 
 @pytest.mark.parametrize("count", [0, COUNT])
-@NOT_YET
 def test_java_sees_the_end_that_we_mark(
     place: Place, opener: Opener, name: str, count: int
 ) -> None:
@@ -228,7 +225,7 @@ def test_java_sees_the_end_that_we_mark(
     run(story)
 
 
-@pytest.mark.parametrize("recovers", [pytest.param("java", marks=NOT_YET), "we"])
+@pytest.mark.parametrize("recovers", ["java", "we"])
 def test_end_of_stream_that_was_not_completed(
     place: Place, opener: Opener, name: str, recovers: str
 ) -> None:

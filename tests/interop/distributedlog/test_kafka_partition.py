@@ -94,7 +94,6 @@ def check_batches(found: list[list[Any]], count: int) -> None:
 def test_java_reads_the_batches_of_a_partition(
     java: JavaClient, broker: ClusterBroker, uri: str
 ) -> None:
-    broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     small = {"segment.bytes": str(SEGMENT_BYTES)}
     topic = NewTopic(TOPIC, num_partitions=1, replication_factor=3, config=small)
