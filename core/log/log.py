@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from core.errors import ColdStorageDisabled, EndOfStream, OwnershipLost, Unavailable
 from core.log.cold_copy import ColdCopier
+from core.log.cold_restore import ColdRestorer
 from core.log.context import LogContext
 from core.log.log_reading import LogReading
 from core.log.owner import LogListener, NoState, SegmentState
@@ -333,6 +334,10 @@ class Log:
     async def copy_to_cold(self) -> list[int]:
         """Copy completed segments to cold storage; return the LSSNs. Errors: as ColdCopier's."""
         return await self._cold_copier.copy_completed()
+
+    async def restore_from_cold(self, from_lssn: int) -> list[int]:
+        """Write segments back to ledgers; return the LSSNs. Errors: as ColdRestorer's."""
+        return await ColdRestorer(self._paths, self._context).restore(from_lssn)
 
     @property
     def _cold_copier(self) -> ColdCopier:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
 from core.ledger.config import BookieClientConfig, LedgerClientConfig
+from core.log.cold.config import ColdConfig
+from core.log.cold.opening import open_cold_store
+from core.log.cold.store import ColdStore
 from core.log.config import LogConfig
 from core.log.namespace import LogNamespace
 from core.metadata.bindings import resolve_binding
@@ -31,6 +34,7 @@ class NamespaceOptions:
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     """Its `root` gives way to the binding's path."""
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
+    cold: ColdConfig = field(default_factory=ColdConfig)
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     ledger_servers: str = ""
     """ZooKeeper servers of the ledgers, if the names in the binding do not lead there from here;
@@ -50,6 +54,8 @@ class OpenNamespace:
     bookies: RegisteredBookies
     ledgers: LedgerClient
     logs: LogNamespace
+    cold: ColdStore | None = None
+    """If the options name one."""
 
 
 @asynccontextmanager
@@ -79,8 +85,13 @@ async def open_namespace(
         config = replace(options.ledgers, root=binding.bk_ledgers_path)
         ledgers = LedgerClient(ledger_store, bookies, config)
         logs = LogNamespace(store, ledgers, options.log, clock, at.root, binding=binding)
+        cold = await stack.enter_async_context(
+            open_cold_store(options.cold, ledger_store, binding.bk_ledgers_path)
+        )
         stack.push_async_callback(logs.close)
-        yield OpenNamespace(at, binding, store, ledger_store, bookies, ledgers, logs)
+        if cold is not None:
+            logs.use_cold_storage(cold)
+        yield OpenNamespace(at, binding, store, ledger_store, bookies, ledgers, logs, cold)
 
 
 class _Stores:

@@ -86,7 +86,7 @@ class PurgedNodes:
         noted, one for each note.
         """
         collected = 0
-        for path, note in await self._notes():
+        for path, note in await self.notes():
             if note.due_ms > now_ms:
                 continue
             if note.ledger_id is not None:
@@ -101,7 +101,8 @@ class PurgedNodes:
             logger.info("purged path=%s", path)
         return collected
 
-    async def _notes(self) -> Sequence[tuple[str, Note]]:
+    async def notes(self) -> Sequence[tuple[str, Note]]:
+        """Return what waits to be deleted, with the paths of the notes. Errors: CorruptData."""
         try:
             names = await self._store.children(self._paths.purged)
         except NoNode:

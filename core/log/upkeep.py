@@ -4,6 +4,7 @@ For streams without topics: their settings say how long they are kept. A broker'
 the same doors of the log for its partitions.
 """
 
+import asyncio
 import logging
 from typing import Final
 
@@ -26,19 +27,25 @@ class LogUpkeep:
         self._trimmer = trimmer
         self._copier = copier
         self._tasks = Tasks(_NAME)
+        self._running: asyncio.Task[None] | None = None
         self._is_asked = False
 
     def ask(self) -> None:
         """Have a round begin now, or after the one that runs."""
         self._is_asked = True
-        if not len(self._tasks):
-            self._tasks.start(self._rounds(), "rounds")
+        if self._running is None or self._running.done():
+            self._running = self._tasks.spawn(self._rounds(), "rounds")
 
     async def round(self) -> None:
         """Do everything once. Errors: CoreError; what is left is for the next round."""
         if self._copier is not None:
             await self._copier.copy_completed()
         await self._trimmer.purge_expired()
+
+    async def idle(self) -> None:
+        """Wait for the round that runs, and those that were asked for."""
+        if self._running is not None:
+            await asyncio.wait([self._running])
 
     async def close(self) -> None:
         """End the round that runs. What it did stays done."""

@@ -165,8 +165,7 @@ def test_an_expired_segment_goes_when_the_next_one_is_completed(tmp_path: Path) 
             await writer.roll()
             world.clock.advance_ms(2 * HOUR_MS)
         assert log._upkeep is not None
-        while len(log._upkeep._tasks):
-            await log._upkeep.round()
+        await log._upkeep.idle()
         await writer.close()
         await log.close()
         assert [lssn for lssn, _ in statuses(log)][-2:] == [4, 5]

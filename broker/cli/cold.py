@@ -1,0 +1,255 @@
+"""`tailrace cold`: what of log streams is in cold storage."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from broker.cli.errors import CliError, Exit
+from broker.cli.options import Json
+from broker.cli.output import Column, note, progress, show_json, show_rows
+from core.errors import CoreError, LogNotFound, NoNode, Unavailable
+from core.log.cold.config import ColdConfig
+from core.log.cold_report import Finding, TieredSegment, tiered_segments, verify_log
+from core.log.config import LogConfig
+from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
+from core.metadata.layout import LogPaths
+from core.metadata.uri import parse_uri
+from protocol.errors import ProtocolError
+
+app = typer.Typer(no_args_is_help=True)
+
+T = TypeVar("T")
+
+Metadata = Annotated[
+    str,
+    typer.Option(
+        "--metadata",
+        "-m",
+        metavar="URI",
+        envvar="TAILRACE_METADATA",
+        help="The bookies' cluster: zk://HOST:PORT,HOST:PORT/ledgers, or sqlite:DIR/metadata.db of"
+        " a standalone broker to look at.",
+    ),
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="URI",
+        envvar="TAILRACE_NAMESPACE",
+        help="distributedlog://HOST:PORT/messaging/NAME; not needed with sqlite.",
+    ),
+]
+Cold = Annotated[
+    str,
+    typer.Option(
+        "--cold",
+        "-c",
+        metavar="URL",
+        envvar="TAILRACE_COLD_STORAGE_URL",
+        help="Cold storage, as in cold.storage.url: a directory, s3://BUCKET/PATH, ...",
+    ),
+]
+ColdOptions = Annotated[
+    str,
+    typer.Option(
+        "--cold-options",
+        metavar="JSON",
+        envvar="TAILRACE_COLD_STORAGE_OPTIONS",
+        help="As in cold.storage.options.",
+    ),
+]
+Logs = Annotated[list[str] | None, typer.Argument(metavar="[LOG]...", help="By default all.")]
+
+
+@app.callback()
+def cold() -> None:
+    """Look at, verify and bring back log segments in cold storage."""
+
+
+@app.command()
+def status(
+    metadata: Metadata, logs: Logs = None, namespace: Namespace = "", as_json: Json = False
+) -> None:
+    """Show how much of each log is on bookies, in cold storage, or both. Reads metadata only."""
+
+    async def work(opened: OpenNamespace) -> list[dict[str, Any]]:
+        names = logs or await opened.logs.list_logs()
+        rows = []
+        with progress("read metadata", "logs") as step:
+            for number, name in enumerate(names, 1):
+                paths = LogPaths(opened.uri.root, name)
+                rows.append(_row(name, await tiered_segments(opened.store, paths)))
+                step(number, len(names))
+        return rows
+
+    rows = _on_namespace(metadata, namespace, ColdConfig(), work)
+    show_rows(rows, _COLUMNS, as_json=as_json)
+
+
+@app.command()
+def verify(
+    metadata: Metadata,
+    url: Cold,
+    logs: Logs = None,
+    namespace: Namespace = "",
+    options: ColdOptions = "{}",
+    as_json: Json = False,
+) -> None:
+    """Read every object whole and check it; ends with 1 when one is missing, wrong or unnamed."""
+
+    async def work(opened: OpenNamespace) -> list[dict[str, Any]]:
+        cold_store = opened.cold
+        assert cold_store is not None, "the command line names it"
+        rows = []
+        with progress("verify", "objects") as step:
+            for name in logs or await opened.logs.list_logs():
+                paths = LogPaths(opened.uri.root, name)
+                async for found in verify_log(opened.store, paths, cold_store):
+                    rows.append(_finding(name, found))
+                    step(len(rows))
+        return rows
+
+    rows = _on_namespace(metadata, namespace, _cold_config(url, options), work)
+    wrong = [row for row in rows if row["problem"]]
+    if as_json:
+        show_json(rows)
+    else:
+        show_rows(wrong, [Column("log"), Column("lssn", right=True), Column("problem")])
+    note(f"{len(rows)} objects, {len(wrong)} with a problem")
+    if wrong:
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command()
+def restore(
+    log: Annotated[str, typer.Argument(metavar="LOG")],
+    lssn: Annotated[int, typer.Argument(metavar="LSSN", min=1, help="The oldest to bring back.")],
+    metadata: Metadata,
+    url: Cold,
+    namespace: Namespace = "",
+    options: ColdOptions = "{}",
+    ensemble: Annotated[int, typer.Option("--ensemble", metavar="E", min=1)] = 1,
+    write_quorum: Annotated[int, typer.Option("--write-quorum", metavar="QW", min=1)] = 1,
+    ack_quorum: Annotated[int, typer.Option("--ack-quorum", metavar="QA", min=1)] = 1,
+    as_json: Json = False,
+) -> None:
+    """Write segments back to ledgers: all that are in cold storage only, from LSSN on.
+
+    Newest first, so that what is on bookies has no hole at any time. They stay in cold storage.
+    """
+    if metadata.startswith("sqlite:"):
+        raise CliError(
+            "the logs of a standalone broker are its own: here they are only looked at",
+            place=metadata,
+        )
+    try:
+        config = LogConfig(ensemble_size=ensemble, write_quorum=write_quorum, ack_quorum=ack_quorum)
+    except ValueError as error:
+        raise CliError(str(error), code=Exit.USAGE) from error
+
+    async def work(opened: OpenNamespace) -> list[int]:
+        with progress("restore", "segments"):
+            return await (await opened.logs.open_log(log)).restore_from_cold(lssn)
+
+    restored = _on_namespace(metadata, namespace, _cold_config(url, options), work, config)
+    if as_json:
+        show_json({"log": log, "restored": restored})
+    else:
+        print(f"restored {len(restored)} segments: {', '.join(map(str, restored)) or 'none'}")
+
+
+def _cold_config(url: str, options: str) -> ColdConfig:
+    try:
+        return ColdConfig(url=url, options=options)
+    except ValueError as error:
+        raise CliError(str(error), place="--cold-options", code=Exit.USAGE) from error
+
+
+def _on_namespace(
+    metadata: str,
+    namespace: str,
+    cold_config: ColdConfig,
+    work: Callable[[OpenNamespace], Awaitable[T]],
+    log: LogConfig | None = None,
+) -> T:
+    """Open a namespace, do the work, close it. Errors: CliError for whatever goes wrong there."""
+    if not namespace and not metadata.startswith("sqlite:"):
+        raise CliError(
+            "which namespace?", place="--namespace", code=Exit.USAGE,
+            remedy="--namespace distributedlog://HOST:PORT/messaging/NAME",
+        )  # fmt: skip
+
+    async def run() -> T:
+        options = NamespaceOptions(
+            log=log or LogConfig(),
+            cold=cold_config,
+            ledger_servers=parse_uri(metadata).hosts,
+        )
+        async with open_namespace(namespace or metadata, options) as opened:
+            return await work(opened)
+
+    place = namespace or metadata
+    try:
+        return asyncio.run(run())
+    except ValueError as error:
+        raise CliError(str(error), place=place, code=Exit.USAGE) from error
+    except LogNotFound as error:
+        raise CliError(f"there is no log {error}", place=place) from error
+    except NoNode as error:
+        raise CliError(f"there is no namespace: {error}", place=place) from error
+    except Unavailable as error:
+        raise CliError(str(error), place=place, code=Exit.UNREACHABLE) from error
+    except (CoreError, ProtocolError, OSError) as error:
+        raise CliError(f"{type(error).__name__}: {error}", place=place) from error
+
+
+_COLUMNS = [
+    Column("log"),
+    Column("segments", right=True),
+    Column("on_bookies", right=True, title="on bookies"),
+    Column("cold", right=True),
+    Column("cold_only", right=True, title="cold only"),
+    Column("cold_bytes", right=True, title="cold bytes"),
+    Column("oldest_lssn", right=True, title="oldest"),
+    Column("not_copied", right=True, title="not copied"),
+]
+
+
+def _row(name: str, segments: list[TieredSegment]) -> dict[str, Any]:
+    completed = [each for each in segments if not each.metadata.in_progress]
+    return {
+        "log": name,
+        "segments": len(segments),
+        "on_bookies": sum(each.on_bookies for each in segments),
+        "cold": sum(each.cold is not None for each in segments),
+        "cold_only": sum(not each.on_bookies for each in segments),
+        "cold_bytes": sum(each.cold.size_bytes for each in segments if each.cold is not None),
+        "oldest_lssn": segments[0].metadata.lssn if segments else None,
+        "not_copied": sum(each.cold is None for each in completed),
+        "details": [
+            {
+                "lssn": each.metadata.lssn,
+                "on_bookies": each.on_bookies,
+                "ledger": each.metadata.ledger_id if each.on_bookies else None,
+                "object": None if each.cold is None else each.cold.name,
+                "truncation": each.metadata.truncation.name,
+                "first_txid": each.metadata.first_txid,
+                "records": each.metadata.record_count,
+            }
+            for each in segments
+        ],
+    }
+
+
+def _finding(log: str, found: Finding) -> dict[str, Any]:
+    return {
+        "log": log,
+        "lssn": found.lssn,
+        "object": found.name,
+        "problem": found.problem,
+        "payload_bytes": found.payload_bytes,
+    }
