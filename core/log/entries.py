@@ -53,11 +53,6 @@ class EntryRecords(NamedTuple):
             yield LogRecordWithDLSN(DLSN(self.lssn, self.entry_id, slot), record)
 
     @property
-    def first_position(self) -> int:
-        """Position of the first record in its segment, from 1; 0 if its writer did not count."""
-        return self.columns.metadata[0] >> 16 & POSITION_MAX
-
-    @property
     def last_position(self) -> int:
         """Position of the last record, of the last one in it if that is a record set."""
         last = self.columns.metadata[-1] >> 16 & POSITION_MAX

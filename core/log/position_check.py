@@ -7,6 +7,7 @@ them 0. Source: reference DistributedLog 1.2, 7.6.
 from typing import NamedTuple
 
 from core.log.entries import EntryRecords
+from protocol.distributedlog.record import POSITION_MAX
 
 
 class PositionGap(NamedTuple):
@@ -30,12 +31,14 @@ class PositionCheck:
 
         Cost: none per record.
         """
-        first, last = records.first_position, records.last_position
+        metadata = records.columns.metadata
+        first = metadata[0] >> 16 & POSITION_MAX
+        last = records.last_position if records.columns.flags else metadata[-1] >> 16 & POSITION_MAX
         expected = first if self._last is None else self._last + 1
         if first:
             if first != expected:
                 return PositionGap(expected, first)
-            dense = first + records.positions - 1
+            dense = first - 1 + (records.positions if records.columns.flags else len(metadata))
             if last != dense:
                 return PositionGap(dense, last)
         self._last = last if first else None

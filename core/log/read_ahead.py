@@ -74,7 +74,7 @@ class ReadAhead:
                     raise
                 continue
             if chunk.entries is not None:
-                return self._take(chunk, chunk.entries, waited=waited and known is not None)
+                return self._take(chunk, waited=waited and known is not None)
         return []
 
     def ask_ahead(self, last: EntryId, tasks: Tasks) -> None:
@@ -116,7 +116,7 @@ class ReadAhead:
             if chunk.error is not None:
                 raise chunk.error
 
-    def _take(self, chunk: Chunk, entries: list[Entry], *, waited: bool) -> list[Entry]:
+    def _take(self, chunk: Chunk, *, waited: bool) -> list[Entry]:
         now_s = asyncio.get_running_loop().time()
         self.pace.on_taken(
             waited=waited,
@@ -124,7 +124,7 @@ class ReadAhead:
             lay_s=now_s - chunk.ready_s,
         )
         self._held = chunk
-        self._shared.hold(chunk)
+        entries = self._shared.give(chunk)
         if chunk.first < self.next_entry:
             entries = entries[self.next_entry - chunk.first :]
         self.next_entry = chunk.last + 1

@@ -7,7 +7,7 @@ consuming rate"; the state is the LAC, at which reading ahead ends anyway.
 
 from typing import Final
 
-SMALLEST_BYTES: Final = 64 * 1024
+SMALLEST_BYTES: Final = 256 * 1024
 LYING_FACTOR: Final = 8
 """Entries that lie for so many times the time that it took to get them came too early."""
 

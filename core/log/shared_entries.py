@@ -116,30 +116,41 @@ class SharedEntries:
             chunk = self.add(lssn, entry.ledger_id, at, at, 0)
             self._arrived(chunk, [entry])
 
-    def hold(self, chunk: Chunk) -> None:
-        """Give a reader the entries of a chunk; it lets go of them."""
+    def give(self, chunk: Chunk) -> list[Entry]:
+        """Give a reader the entries of a chunk; it lets go of them.
+
+        To the only reader of the log for good: what it has used up is freed at once.
+        """
+        entries = chunk.entries or []
         chunk.holders += 1
         self._cache.hold(chunk)
+        if len(self._places) == 1:
+            self._unlist(chunk)
+            chunk.entries = []
+        return entries
 
     def let_go(self, chunk: Chunk) -> None:
         """Take a reader's entries back: kept while another may ask for them and there is room."""
         chunk.holders -= 1
-        if chunk.holders == 0 and chunk.size_bytes:  # else it was dropped meanwhile
+        if chunk.holders == 0:
             now_s = asyncio.get_running_loop().time()
             is_needed = any(place.at <= (chunk.lssn, chunk.last) for place in self._places)
-            if is_needed and self._cache.has_room(0, now_s):
+            if is_needed and chunk.entries and self._cache.has_room(0, now_s):
                 self._cache.keep(chunk, now_s)
             else:
                 self.drop(chunk)
 
     def drop(self, chunk: Chunk) -> None:
         """Find a chunk for nobody any more (ChunkHome). Idempotent."""
+        self._unlist(chunk)
+        self._cache.forget(chunk)
+
+    def _unlist(self, chunk: Chunk) -> None:
         chunks = self._chunks.get(chunk.ledger_id, [])
         if chunk in chunks:
             chunks.remove(chunk)
             if not chunks:
                 del self._chunks[chunk.ledger_id]
-        self._cache.forget(chunk)
 
     def _arrived(self, chunk: Chunk, entries: list[Entry]) -> None:
         now_s = asyncio.get_running_loop().time()
