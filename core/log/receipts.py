@@ -25,6 +25,13 @@ class Receipts:
         self._commits: deque[tuple[DLSN, asyncio.Future[None]]] = deque()
         self._seeking_room: list[asyncio.Future[None]] = []
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits."""
+        return not (
+            self._unplaced or self._placed or self._flushes or self._commits or self._seeking_room
+        )
+
     def position_of(self, number: int) -> "asyncio.Future[DLSN]":
         """Return a future of the position of the record of this number, not sent yet.
 

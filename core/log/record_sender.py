@@ -268,15 +268,18 @@ class RecordSender:
         if self._is_blocked:
             self._transmit()
         if segment.is_confirmed:
-            chain.on_all_confirmed()
-            if not segment.is_published:
-                self._on_unpublished(segment)
+            self._on_quiet(segment)
         self._watcher.on_tail_moved()
 
-    def _on_unpublished(self, segment: SegmentWriter) -> None:
-        if segment.is_ended and self._end is not None and not self._end.done():
-            self._end.set_result(segment.last_user)
-        self._control.on_unpublished()
+    def _on_quiet(self, segment: SegmentWriter) -> None:
+        """Nothing is on its way any more."""
+        self._chain.on_all_confirmed()
+        if self._receipts is not None and self._receipts.is_idle:
+            self._receipts = None  # most logs are idle most of the time
+        if not segment.is_published:
+            if segment.is_ended and self._end is not None and not self._end.done():
+                self._end.set_result(segment.last_user)
+            self._control.on_unpublished()
 
     def send_waiting(self) -> bool:
         """Send what waits, if anything does (ControlUser)."""
