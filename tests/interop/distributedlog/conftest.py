@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -40,8 +41,8 @@ def place(
     kind = OurBookie if request.param == "our-bookies" else JavaBookie
     bookies = [kind(tmp_path_factory.mktemp("bookie"), found.metadata) for _ in range(3)]
     try:
-        for bookie in bookies:
-            bookie.start()
+        with ThreadPoolExecutor(len(bookies)) as threads:
+            list(threads.map(lambda bookie: bookie.start(), bookies))
         yield found
     finally:
         for bookie in bookies:

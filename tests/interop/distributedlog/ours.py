@@ -71,9 +71,10 @@ async def our_namespace(
     uri: str, *, session_timeout_ms: int = SESSION_MS, **settings: Any
 ) -> AsyncIterator[OpenNamespace]:
     """Open a namespace as a process of its own would; `settings` are those of LogConfig."""
-    config = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2, "client_id": "ours"}
+    quorums = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}
+    more = {"client_id": "ours", "detects_position_gaps": True}
     options = NamespaceOptions(
-        log=LogConfig(**{**config, **settings}),
+        log=LogConfig(**{**quorums, **more, **settings}),
         bookies=BookieClientConfig(request_timeout_ms=30_000),
         session_timeout_ms=session_timeout_ms,
     )
