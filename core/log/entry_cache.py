@@ -37,7 +37,7 @@ class Chunk:
 
     __slots__ = (
         "_arrival", "asked_s", "entries", "error", "first", "holders", "home", "last", "ledger_id",
-        "lssn", "ready_s", "size_bytes",
+        "lssn", "ready_s", "size_bytes", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,8 @@ class Chunk:
         """Why they never will be; without one, whoever was reading them stopped."""
         self.holders = 0
         """Readers that were given them and have not come back for more."""
+        self.waiters = 0
+        """Readers that wait for them."""
         self.size_bytes = 0
         """What counts in the budget: an estimate until they are there."""
         self.asked_s = self.ready_s = 0.0

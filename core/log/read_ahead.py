@@ -112,7 +112,11 @@ class ReadAhead:
         if is_new:
             await self._shared.fetch(chunk, self._ledger)
         elif chunk.entries is None:
-            await asyncio.wait([chunk.arrival])
+            chunk.waiters += 1
+            try:
+                await asyncio.wait([chunk.arrival])
+            finally:
+                chunk.waiters -= 1
             if chunk.error is not None:
                 raise chunk.error
 

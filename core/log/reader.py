@@ -248,7 +248,9 @@ class LogReader:
             step = await cursor.read(max_bytes, asks=asks and not is_told)
         except LedgerNotFound as error:
             return await self._on_ledger_gone(cursor, error)
-        self._check_open()
+        if self._is_closed:
+            cursor.let_go()
+            self._check_open()
         if step is Step.ENTRIES:
             self._idleness.on_entry()
             self._move(cursor)

@@ -124,7 +124,7 @@ class SharedEntries:
         entries = chunk.entries or []
         chunk.holders += 1
         self._cache.hold(chunk)
-        if len(self._places) == 1:
+        if len(self._places) == 1 and not chunk.waiters:
             self._unlist(chunk)
             chunk.entries = []
         return entries
