@@ -65,6 +65,7 @@ async def broker_process(
             log=config.log_config(),
             ledgers=config.ledgers,
             bookies=config.bookies,
+            cold=config.cold,
             session_timeout_ms=config.session_timeout_ms,
             ledger_servers=parse_uri(config.metadata_uri).hosts,
         )
@@ -115,6 +116,8 @@ async def _connect(hosts: str, config: BrokerProcessConfig, stack: AsyncExitStac
 def _register(opened: OpenNamespace, metrics: Metrics) -> None:
     """Show the numbers of everything below the broker."""
     metrics.register("log", opened.logs.metrics)
+    if opened.cold is not None:
+        metrics.register("cold", opened.cold.metrics)
     metrics.register("ledger", opened.ledgers.metrics)
     metrics.register("bookie_client", opened.bookies.metrics)
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field, replace
 
 from broker.config import BrokerConfig
-from broker.standalone_config import LogLevel
+from broker.standalone_config import LogLevel, check_topic_logs
 from core.ledger.config import BookieClientConfig, LedgerClientConfig
+from core.log.cold.config import ColdConfig
 from core.log.config import LogConfig
 from core.metadata.layout import LEDGERS_ROOT
 from core.metadata.uri import parse_namespace_uri, parse_uri
@@ -48,6 +49,7 @@ class BrokerProcessConfig:
     )
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     log: TopicLogConfig = field(default_factory=TopicLogConfig)
+    cold: ColdConfig = field(default_factory=ColdConfig)
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
 
@@ -58,6 +60,7 @@ class BrokerProcessConfig:
             raise ValueError("namespaceUri must name a ZooKeeper: distributedlog://HOST:PORT/PATH")
         if self.session_timeout_ms < 1:
             raise ValueError("zkSessionTimeout must be positive")
+        check_topic_logs(self.log)
         if (self.log.ensemble_size, self.log.write_quorum, self.log.ack_quorum) != (1, 1, 1):
             raise ValueError(
                 "bkcEnsembleSize and its like say nothing here: each topic has its own; set "

@@ -27,7 +27,9 @@ from broker.until_signal import run_until_signal
 from core.errors import CoreError
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
+from core.log.cold.opening import open_cold_store
 from core.log.namespace import LogNamespace
+from core.metadata.layout import LEDGERS_ROOT
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
@@ -111,6 +113,10 @@ async def _open_namespace(
     ledgers = LedgerClient(store, bookies)
     metrics.register("ledger", ledgers.metrics)
     namespace = LogNamespace(store, ledgers, config.log, clock)
+    cold = await stack.enter_async_context(open_cold_store(config.cold, store, LEDGERS_ROOT))
+    if cold is not None:
+        namespace.use_cold_storage(cold)
+        metrics.register("cold", cold.metrics)
     metrics.register("log", namespace.metrics)
     await namespace.bind()
     stack.push_async_callback(namespace.close)

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
+from core.log.cold.config import ColdConfig
 from core.log.config import LogConfig
 from core.runtime.config import setting
 
@@ -28,7 +29,11 @@ class StandaloneConfig:
     )
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    cold: ColdConfig = field(default_factory=ColdConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
+
+    def __post_init__(self) -> None:
+        check_topic_logs(self.log)
 
     @property
     def metadata_path(self) -> Path:
@@ -43,3 +48,12 @@ class StandaloneConfig:
         if ledgers == _BOOKIE.ledger_directories:
             ledgers = (self.data / "bookie" / "ledgers",)
         return replace(self.bookie, journal_directories=journals, ledger_directories=ledgers)
+
+
+def check_topic_logs(log: LogConfig) -> None:
+    """Refuse what would take records away below a topic's log start. Errors: ValueError."""
+    if log.retention_hours or log.cold_storage or log.cold_retention_hours:
+        raise ValueError(
+            "logSegmentRetentionHours and log.cold.* are of log streams without topics; a topic has"
+            " retention.ms, remote.storage.enable and local.retention.ms"
+        )

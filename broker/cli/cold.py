@@ -77,7 +77,7 @@ def status(
     """Show how much of each log is on bookies, in cold storage, or both. Reads metadata only."""
 
     async def work(opened: OpenNamespace) -> list[dict[str, Any]]:
-        names = logs or await opened.logs.list_logs()
+        names = await _names(opened, logs)
         rows = []
         with progress("read metadata", "logs") as step:
             for number, name in enumerate(names, 1):
@@ -106,7 +106,7 @@ def verify(
         assert cold_store is not None, "the command line names it"
         rows = []
         with progress("verify", "objects") as step:
-            for name in logs or await opened.logs.list_logs():
+            for name in await _names(opened, logs):
                 paths = LogPaths(opened.uri.root, name)
                 async for found in verify_log(opened.store, paths, cold_store):
                     rows.append(_finding(name, found))
@@ -160,6 +160,14 @@ def restore(
         show_json({"log": log, "restored": restored})
     else:
         print(f"restored {len(restored)} segments: {', '.join(map(str, restored)) or 'none'}")
+
+
+async def _names(opened: OpenNamespace, logs: list[str] | None) -> list[str]:
+    """Return the logs to look at. Errors: LogNotFound, InvalidStreamName."""
+    for name in logs or []:
+        if not await opened.logs.log_exists(name):
+            raise LogNotFound(name)
+    return logs or await opened.logs.list_logs()
 
 
 def _cold_config(url: str, options: str) -> ColdConfig:

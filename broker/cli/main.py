@@ -26,6 +26,7 @@ COMMANDS = {
     "where": "broker.cli.where",
     "log": "broker.cli.log",
     "ledger": "broker.cli.ledger",
+    "cold": "broker.cli.cold",
     "pipeline": "broker.cli.pipeline",
 }
 """Command -> module with a Typer app named `app`: one command, or a group if it has a callback."""
