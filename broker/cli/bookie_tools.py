@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from broker.bookie_config import BookieProcessConfig
+from broker.cli.cluster_access import Cluster, Metadata, on_cluster
 from broker.cli.errors import CliError
-from broker.cli.ledger_cluster import Cluster, Metadata, on_cluster
 from broker.cli.options import Json
 from broker.cli.output import Column, note, show_rows
 from broker.cli.settings import load_settings_of

@@ -1,34 +1,19 @@
 """`tailrace cluster`: begin, look at and end a cluster, by its metadata in ZooKeeper."""
 
-import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from broker.cli.errors import CliError, Exit
+from broker.cli.cluster_access import Metadata, on_store
+from broker.cli.errors import CliError
 from broker.cli.options import Json
 from broker.cli.output import note, show_json
-from core.errors import CoreError, Unavailable
 from core.metadata.cluster import ClusterInfo, find_cluster, init_cluster, nuke_cluster
 from core.metadata.store import MetadataStore
-from core.metadata.uri import open_store, parse_uri
 
 app = typer.Typer(no_args_is_help=True)
 
-T = TypeVar("T")
-
-Metadata = Annotated[
-    str,
-    typer.Option(
-        "--metadata",
-        "-m",
-        metavar="URI",
-        envvar="TAILRACE_METADATA",
-        help="zk://HOST:PORT,HOST:PORT/ledgers: servers, and the path of the cluster.",
-    ),
-]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")]
 
 
@@ -44,7 +29,7 @@ def init(metadata: Metadata) -> None:
     As BookKeeper's `initnewcluster`: bookies of either kind can join it afterwards.
     """
     instance_id = str(uuid.uuid4())
-    _on_store(metadata, lambda store, root: init_cluster(store, root, instance_id))
+    on_store(metadata, lambda store, root: init_cluster(store, root, instance_id))
     print(f"cluster {instance_id} begins at {metadata}")
 
 
@@ -89,7 +74,7 @@ def reformat(metadata: Metadata, force: Force = False) -> None:
         await nuke_cluster(store, root, info.instance_id)
         await init_cluster(store, root, instance_id)
 
-    _on_store(metadata, work)
+    on_store(metadata, work)
     print(f"cluster {instance_id} begins at {metadata}")
 
 
@@ -109,7 +94,7 @@ def nuke(
     info = _existing(metadata)
     if instance_id is None:
         _confirm(info, force=force)
-    _on_store(metadata, lambda store, root: nuke_cluster(store, root, instance_id))
+    on_store(metadata, lambda store, root: nuke_cluster(store, root, instance_id))
     note(f"nothing is left at {info.root}")
 
 
@@ -127,41 +112,9 @@ def _confirm(info: ClusterInfo, *, force: bool) -> None:
 
 
 def _existing(uri: str) -> ClusterInfo:
-    info = _on_store(uri, find_cluster)
+    info = on_store(uri, find_cluster)
     if info is None:
         raise CliError(
             "there is no cluster", place=uri, remedy=f"tailrace cluster init --metadata {uri}"
         )
     return info
-
-
-def _on_store(uri: str, work: Callable[[MetadataStore, str], Awaitable[T]]) -> T:
-    """Open the metadata, do the work, close it. Errors: CliError for whatever goes wrong there."""
-    try:
-        at = parse_uri(uri)
-    except ValueError as error:
-        raise CliError(str(error), place="--metadata", code=Exit.USAGE) from error
-    if at.path is not None:
-        cause = f"{uri!r}: a cluster has its metadata in ZooKeeper, zk://HOST:PORT/PATH"
-        raise CliError(cause, place="--metadata", code=Exit.USAGE)
-
-    async def run() -> T:
-        store = await open_store(uri)
-        try:
-            return await work(store, at.ledgers_root)
-        finally:
-            await store.close()
-
-    try:
-        return asyncio.run(run())
-    except Unavailable as error:
-        raise CliError(
-            str(error),
-            place=uri,
-            remedy="is ZooKeeper running there?",
-            code=Exit.UNREACHABLE,
-        ) from error
-    except CoreError as error:
-        raise CliError(
-            str(error), place=uri, remedy=f"tailrace cluster show --metadata {uri}"
-        ) from error

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from broker.cli.cluster_access import Cluster, Metadata, on_cluster
 from broker.cli.errors import CliError
-from broker.cli.ledger_cluster import Cluster, Metadata, on_cluster
 from broker.cli.options import Json
 from broker.cli.output import Column, note, progress, show_json, show_rows
 from core.errors import LedgerNotFound

@@ -1,69 +1,85 @@
-"""`tailrace log`: the segments of a partition, and what is in them."""
+"""`tailrace log`: log streams, and the partitions that they are; what is in them, and their health.
 
-from datetime import UTC, datetime
+Two ways to say where: --namespace for the logs of a cluster, whatever wrote them; else the files of
+a standalone broker, read only.
+"""
+
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from broker.cli import log_health, log_owner
+from broker.cli.cluster_access import LedgersOfNamespace
+from broker.cli.errors import CliError, Exit
+from broker.cli.log_stored import Wanted, dump_stored, show_stored
+from broker.cli.log_streams import count, create, dump_stream, list_logs, show_stream
 from broker.cli.options import Json
-from broker.cli.output import Column, Step, progress, show_rows
-from broker.cli.position_spec import parse_partition
-from broker.cli.settings import data_option, load_settings
-from broker.standalone_config import StandaloneConfig
-
-if TYPE_CHECKING:
-    from broker.cli.inspection import StoredLog, StoredSegment
-    from broker.partition.offsets import Totals
+from broker.cli.position_spec import parse_dlsn
 
 app = typer.Typer(no_args_is_help=True)
 
-Partition = Annotated[str, typer.Argument(metavar="TOPIC/PARTITION")]
+Log = Annotated[
+    str, typer.Argument(metavar="LOG", help="A log's name; without --namespace TOPIC/PARTITION.")
+]
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="[default: ./tailrace-data]")
 ]
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE.toml", help="As given to start.")
 ]
+MaybeNamespace = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="URI",
+        envvar="TAILRACE_NAMESPACE",
+        help="distributedlog://HOST:PORT/messaging/NAME, for a log of a cluster.",
+    ),
+]
 
 
 @app.callback()
 def log() -> None:
-    """Look into the log of a partition, also while a broker runs on it: read only."""
+    """Look into logs, make and mend them. A standalone broker's are looked at only."""
 
 
 @app.command()
 def show(
-    partition: Partition,
+    log: Log,
+    namespace: MaybeNamespace = None,
+    metadata: LedgersOfNamespace = None,
     data: Data = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """List the segments: state, ledger, offsets, records, bytes, completion.
+    """List the segments: state, ledger, positions, records, completion.
 
-    A completed segment says itself what it holds; the others are read through.
+    Of a partition of a standalone broker a completed segment says itself what it holds; the others
+    are read through.
     """
-    settings, stored = _open(partition, data, config)
-    from broker.cli.inspection import damage
-
-    rows = []
-    entries = sum(len(segment.entry_ids) for segment in stored.segments)
-    with damage(settings), progress("read segments", "entries") as step:
-        done = 0
-        for segment in stored.segments:
-            rows.append(_segment_row(segment, step, done, entries))
-            done += len(segment.entry_ids)
-    show_rows(rows, _SEGMENT_COLUMNS, as_json=as_json)
+    if namespace is None or data or config:
+        show_stored(log, data, config, as_json=as_json)
+    else:
+        show_stream(namespace, metadata, log, as_json=as_json)
 
 
 @app.command()
 def dump(
-    partition: Partition,
+    log: Log,
+    namespace: MaybeNamespace = None,
+    metadata: LedgersOfNamespace = None,
     data: Data = None,
     config: Config = None,
     start: Annotated[
-        int, typer.Option("--from", metavar="OFFSET", min=0, help="First offset of interest.")
+        int,
+        typer.Option("--from", metavar="OFFSET", min=0, help="First offset, or txid, of interest."),
     ] = 0,
+    dlsn: Annotated[
+        str | None,
+        typer.Option("--dlsn", metavar="LSSN,ENTRY,SLOT", help="First position, in a namespace."),
+    ] = None,
     segment: Annotated[
         int | None, typer.Option("--segment", metavar="LSSN", help="Only this segment.")
     ] = None,
@@ -71,93 +87,38 @@ def dump(
         int | None, typer.Option("--count", "-c", min=0, help="At most so many lines.")
     ] = None,
     records: Annotated[
-        bool, typer.Option("--records", help="A line for each Kafka record too.")
+        bool, typer.Option("--records", help="A line for each Kafka record too (standalone).")
+    ] = False,
+    as_hex: Annotated[
+        bool, typer.Option("--hex", help="Payloads whole and in hex (in a namespace).")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Print entries, log records and batch headers, control records too; checksums are verified."""
-    settings, stored = _open(partition, data, config)
-    from broker.cli.inspection import damage
-    from broker.cli.log_dump import dump_lines, print_line
+    """Print records with their positions; checksums are verified.
 
-    with damage(settings):
-        for number, line in enumerate(dump_lines(stored, start, segment, records=records)):
-            if count is not None and number >= count:
-                break
-            print_line(line, as_json=as_json)
-
-
-def _open(
-    partition: str, data: Path | None, config: Path | None
-) -> tuple[StandaloneConfig, "StoredLog"]:
-    at = parse_partition(partition)
-    settings = load_settings(config, options=data_option(data)).config
-    from broker.cli.inspection import open_log
-
-    return settings, open_log(settings, at)
+    Of a standalone broker: entries and batch headers, control records too. In a namespace: what a
+    reader gets, up to the last confirmed record.
+    """
+    wanted = Wanted(start, segment, count)
+    if namespace is None or data or config:
+        _only(not dlsn and not as_hex, "--dlsn and --hex are for the logs of a --namespace")
+        dump_stored(log, data, config, wanted, records=records, as_json=as_json)
+    else:
+        _only(not records, "--records is for the data of a standalone broker")
+        begin = parse_dlsn(dlsn) if dlsn else None
+        dump_stream(namespace, metadata, log, wanted, begin, as_hex=as_hex, as_json=as_json)
 
 
-_SEGMENT_COLUMNS = [
-    Column("segment", right=True),
-    Column("state"),
-    Column("ledger", right=True),
-    Column("entries", right=True),
-    Column("first_offset", right=True, title="first"),
-    Column("last_offset", right=True, title="last"),
-    Column("batches", right=True),
-    Column("records", right=True),
-    Column("bytes", right=True),
-    Column("completed"),
-]
+def _only(holds: bool, cause: str) -> None:
+    if not holds:
+        raise CliError(cause, code=Exit.USAGE)
 
 
-def _segment_row(segment: "StoredSegment", step: Step, done: int, entries: int) -> dict[str, Any]:
-    metadata = segment.metadata
-    indexed = None if metadata.in_progress else segment.totals()
-    totals = indexed or _read_through(segment, step, done, entries)
-    step(done + len(segment.entry_ids), entries)
-    return {
-        "segment": metadata.lssn,
-        "state": _state(segment),
-        "ledger": metadata.ledger_id,
-        "entries": len(segment.entry_ids),
-        "first_offset": totals.first_offset if totals.batches else None,
-        "last_offset": totals.next_offset - 1 if totals.batches else None,
-        "batches": totals.batches,
-        "records": totals.records,
-        "bytes": totals.size_bytes,
-        "max_timestamp": totals.max_timestamp if totals.max_timestamp >= 0 else None,
-        "completed": _time(metadata.completion_time_ms) if not metadata.in_progress else None,
-        "counted_by": "its index" if indexed else "reading",
-    }
-
-
-def _state(segment: "StoredSegment") -> str:
-    metadata = segment.metadata
-    if segment.ledger is None:
-        return "ledger gone"
-    state = "in progress" if metadata.in_progress else "completed"
-    truncation = metadata.truncation.name.lower().replace("_", " ")
-    return state if truncation == "active" else f"{state}, {truncation}"
-
-
-def _read_through(segment: "StoredSegment", step: Step, done: int, entries: int) -> "Totals":
-    from broker.partition.offsets import SegmentIndex
-
-    index = SegmentIndex()
-    for found in segment.batches():
-        header, entry_id = found.header, found.stored.entry.entry_id
-        index.add(
-            header.base_offset,
-            header.last_offset,
-            entry_id,
-            header.size_bytes,
-            header.max_timestamp,
-            header.record_count,
-        )
-        step(done + entry_id, entries)
-    return index.totals
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+app.command("create")(create)
+app.command("list")(list_logs)
+app.command("count")(count)
+app.command("truncate")(log_owner.truncate)
+app.command("recover")(log_owner.recover)
+app.command("repair-seqno")(log_owner.repair_seqno)
+app.command("inspect")(log_health.inspect)
+app.command("check")(log_health.check)

@@ -24,6 +24,7 @@ COMMANDS = {
     "produce": "broker.cli.produce",
     "consume": "broker.cli.consume",
     "where": "broker.cli.where",
+    "namespace": "broker.cli.namespace",
     "log": "broker.cli.log",
     "ledger": "broker.cli.ledger",
     "cold": "broker.cli.cold",

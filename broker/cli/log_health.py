@@ -1,0 +1,119 @@
+"""`tailrace log inspect|check`: what is wrong with a log, and its ends read again."""
+
+from typing import Annotated, Any
+
+import typer
+
+from broker.cli.cluster_access import CLIENT_ID, LedgersOfNamespace, Namespace, on_namespace
+from broker.cli.errors import Exit
+from broker.cli.log_streams import OneLog
+from broker.cli.options import Json
+from broker.cli.output import Column, note, show_rows
+from core.log.names import check_log_name
+from core.log.open_namespace import OpenNamespace
+from core.log.stream_inspection import Problem, StoredStream, find_problems, read_stream
+from core.log.stream_repair import EndCheck, check_ends, holding_lock, mend_end
+from core.metadata.layout import LogPaths
+from core.metadata.segment_metadata import SegmentMetadata
+from protocol.distributedlog.dlsn import DLSN
+
+
+def inspect(
+    log: OneLog, namespace: Namespace, metadata: LedgersOfNamespace = None, as_json: Json = False
+) -> None:
+    """Look for what does not fit in the metadata of a log and of its ledgers.
+
+    Gaps and duplicates in the numbers, overlapping txids, missing, shared or short ledgers, counts
+    and counters that disagree, foreign nodes. Ends with 1 when there is any.
+    """
+
+    async def work(opened: OpenNamespace) -> list[Problem]:
+        paths = LogPaths(opened.uri.root, check_log_name(log))
+        return find_problems(await read_stream(opened.store, opened.ledgers, paths))
+
+    problems = on_namespace(namespace, metadata, work)
+    rows = [{"problem": kind, "place": place, "detail": detail} for kind, place, detail in problems]
+    if rows or as_json:
+        columns = [Column("problem"), Column("place"), Column("detail")]
+        show_rows(rows, columns, as_json=as_json)
+    else:
+        note("nothing is wrong")
+    if rows:
+        raise typer.Exit(Exit.FAILED)
+
+
+def check(
+    log: OneLog,
+    namespace: Namespace,
+    metadata: LedgersOfNamespace = None,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair/--dry-run", help="Record ends that are too small; else only say so."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Read the last record of each completed segment again, and compare it with the metadata.
+
+    As `dlog admin dlck`. Ends with 1 when an end is too small and was not repaired.
+    """
+
+    async def work(opened: OpenNamespace) -> list[EndCheck]:
+        paths = LogPaths(opened.uri.root, check_log_name(log))
+        if not repair:
+            return await _checked(opened, await _stream(opened, paths))
+        async with holding_lock(opened.store, paths, CLIENT_ID) as lock:
+            checks = await _checked(opened, await _stream(opened, paths))
+            for each in checks:
+                if each.is_too_small:
+                    lock.check_ownership()
+                    await mend_end(opened.store, paths, each)
+            return checks
+
+    checks = on_namespace(namespace, metadata, work, changes=repair)
+    show_rows([_row(each, repair=repair) for each in checks], _COLUMNS, as_json=as_json)
+    if not repair and any(each.is_too_small for each in checks):
+        raise typer.Exit(Exit.FAILED)
+
+
+async def _stream(opened: OpenNamespace, paths: LogPaths) -> StoredStream:
+    return await read_stream(opened.store, opened.ledgers, paths)
+
+
+async def _checked(opened: OpenNamespace, stream: StoredStream) -> list[EndCheck]:
+    return [each async for each in check_ends(opened.ledgers, stream.segments)]
+
+
+def _row(check: EndCheck, *, repair: bool) -> dict[str, Any]:
+    verdict = "ok"
+    if check.is_too_small:
+        verdict = "repaired" if repair else "too small"
+    return {
+        "segment": check.said.lssn,
+        "ledger": check.said.ledger_id,
+        "verdict": verdict,
+        "last_dlsn": _dlsn(check.said),
+        "last_txid": check.said.last_txid,
+        "records": check.said.record_count,
+        "found_dlsn": None if check.found is None else ",".join(map(str, check.found.dlsn)),
+        "found_txid": None if check.found is None else check.found.txid,
+        "found_records": None if check.found is None else check.found.position,
+    }
+
+
+def _dlsn(segment: SegmentMetadata) -> str:
+    return ",".join(map(str, DLSN(segment.lssn, segment.last_entry_id, segment.last_slot)))
+
+
+_COLUMNS = [
+    Column("segment", right=True),
+    Column("ledger", right=True),
+    Column("verdict"),
+    Column("last_dlsn", title="last dlsn"),
+    Column("last_txid", right=True, title="last txid"),
+    Column("records", right=True),
+    Column("found_dlsn", title="found dlsn"),
+    Column("found_txid", right=True, title="found txid"),
+    Column("found_records", right=True, title="found records"),
+]

@@ -1,0 +1,159 @@
+"""Mending the metadata of a log: ends that were recorded too small, and numbers that came too low.
+
+Whoever changes anything holds the log's lock, so a log that somebody writes is refused. Each change
+is one multi that names what it saw; a crash leaves a log that is mended further by doing it again.
+Source: reference DistributedLog 4.6, 11 (dlck, repairseqno); DistributedLogAdmin, DLAuditor.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from core.errors import DLIllegalState, LedgerNotFound, NoNode
+from core.ledger.client import LedgerClient
+from core.log.last_record import LastRecord, find_last_record
+from core.log.ownership import Ownership
+from core.log.stream_inspection import StoredSegment
+from core.metadata.layout import LogPaths
+from core.metadata.segment_metadata import (
+    SegmentMetadata,
+    encode_segment,
+    in_progress_name,
+)
+from core.metadata.store import Create, Delete, MetadataStore, Op, SetData
+
+logger = logging.getLogger(__name__)
+
+_ENDS_SINCE: Final = 2
+"""Version of the metadata that first had a last entry."""
+
+
+class EndCheck(NamedTuple):
+    """What a completed segment says of its end, and what its ledger holds."""
+
+    stored: StoredSegment
+    said: SegmentMetadata
+    found: LastRecord | None
+    """None: no record that a reader sees."""
+    mended: SegmentMetadata
+    """As `said`, with an end that is not before the ledger's."""
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether the metadata must be mended."""
+        return self.mended != self.said
+
+
+@asynccontextmanager
+async def holding_lock(
+    store: MetadataStore, paths: LogPaths, client_id: str, wait_ms: int = 0
+) -> AsyncIterator[Ownership]:
+    """Hold a log's lock during the block; ask it before each change.
+
+    Errors: OwnershipAcquireFailed names who has it.
+    """
+    ownership = Ownership(store, paths.lock, client_id)
+    await ownership.acquire(wait_ms)
+    try:
+        yield ownership
+    finally:
+        await ownership.release()
+
+
+async def check_ends(
+    ledgers: LedgerClient, segments: Iterable[StoredSegment]
+) -> AsyncIterator[EndCheck]:
+    """Read the last record of each completed segment again.
+
+    Segments in progress, and those whose ledger is not there, are passed over: `find_problems`
+    tells of them. Errors: BookieUnavailable, CorruptData.
+    """
+    for stored in segments:
+        segment = stored.segment
+        if segment is None or segment.in_progress:
+            continue
+        try:
+            ledger = await ledgers.open_ledger(segment.ledger_id, recover=False)
+        except LedgerNotFound:
+            continue
+        found = await find_last_record(segment, ledger, ledger.last_confirmed)
+        yield EndCheck(stored, segment, found, _with_end(segment, found))
+
+
+async def mend_end(store: MetadataStore, paths: LogPaths, check: EndCheck) -> None:
+    """Record the end that was found. For who holds the lock.
+
+    Errors: MetadataConflict when the segment is gone, or `maxtxid` changed: try again.
+    """
+    path = paths.segment(check.stored.node_name)
+    ops: list[Op] = [
+        Delete(path, check.stored.version),
+        Create(path, encode_segment(check.mended)),
+    ]
+    max_txid = await store.get(paths.max_txid)
+    if check.mended.last_txid > int(max_txid.data):
+        data = str(check.mended.last_txid).encode()
+        ops.append(SetData(paths.max_txid, data, max_txid.version))
+    await store.multi(ops)
+    logger.info("segment_end_mended path=%s txid=%d", path, check.mended.last_txid)
+
+
+def plan_renumbering(segments: Iterable[StoredSegment]) -> tuple[StoredSegment, int] | None:
+    """Return the segment in progress whose number is too low, and the one that it must get.
+
+    None: nothing to do. Errors: DLIllegalState when there are several in progress, or when the one
+    has the ledger of a completed segment.
+    """
+    known = [(stored, stored.segment) for stored in segments if stored.segment is not None]
+    completed = [segment for _, segment in known if not segment.in_progress]
+    writing = [(stored, segment) for stored, segment in known if segment.in_progress]
+    last = max((segment.lssn for segment in completed), default=0)
+    if len(writing) > 1:
+        names = ", ".join(stored.node_name for stored, _ in writing)
+        raise DLIllegalState(f"several segments in progress: {names}")
+    if not writing or writing[0][1].lssn > last:
+        return None
+    stored, segment = writing[0]
+    if any(other.ledger_id == segment.ledger_id for other in completed):
+        raise DLIllegalState(f"the ledger of {stored.node_name} is that of a completed segment")
+    return stored, last + 1
+
+
+async def renumber(
+    store: MetadataStore, paths: LogPaths, stored: StoredSegment, lssn: int
+) -> SegmentMetadata:
+    """Give a segment in progress another number, and the counter as well. For who holds the lock.
+
+    Errors: MetadataConflict when something changed meanwhile: look again.
+    """
+    assert stored.segment is not None, "a segment that was planned"
+    segment = replace(stored.segment, lssn=lssn, node_name="")
+    counter = await store.exists(paths.segments)
+    if counter is None:
+        raise NoNode(paths.segments)
+    await store.multi(
+        [
+            Delete(paths.segment(stored.node_name), stored.version),
+            Create(paths.segment(in_progress_name(lssn)), encode_segment(segment)),
+            SetData(paths.segments, str(lssn).encode(), counter.version),
+        ]
+    )
+    logger.info("segment_renumbered log=%s from=%s to=%d", paths.log, stored.node_name, lssn)
+    return segment
+
+
+def _with_end(segment: SegmentMetadata, found: LastRecord | None) -> SegmentMetadata:
+    """Return the metadata with the larger of what it says and what is there."""
+    if found is None or segment.version < _ENDS_SINCE:
+        return segment
+    said = (segment.last_entry_id, segment.last_slot)
+    entry_id, slot = max(said, (found.dlsn.entry_id, found.dlsn.slot))
+    return replace(
+        segment,
+        last_entry_id=entry_id,
+        last_slot=slot,
+        last_txid=max(segment.last_txid, found.txid),
+        record_count=max(segment.record_count, found.position),
+    )
