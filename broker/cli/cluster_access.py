@@ -24,6 +24,7 @@ from core.errors import (
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerClientConfig
+from core.log.cold.config import ColdConfig
 from core.log.config import LogConfig
 from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
 from core.metadata.layout import LedgerPaths
@@ -155,10 +156,13 @@ def on_namespace(
     work: Callable[[OpenNamespace], Awaitable[T]],
     *,
     changes: bool = False,
+    log: LogConfig | None = None,
+    cold: ColdConfig | None = None,
 ) -> T:
     """Do work on the logs of a namespace. Errors: CliError.
 
     `metadata`: where its ledgers are, if not where the binding says. `changes`: as `on_cluster`.
+    `log`, `cold`: settings of logs and of cold storage.
     """
     _namespace(uri, changes=changes)
     try:
@@ -166,7 +170,8 @@ def on_namespace(
     except ValueError as error:
         raise CliError(str(error), place="--metadata", code=Exit.USAGE) from error
     options = NamespaceOptions(
-        log=LogConfig(client_id=CLIENT_ID, lock_timeout_s=0),
+        log=log or LogConfig(client_id=CLIENT_ID, lock_timeout_s=0),
+        cold=cold or ColdConfig(),
         ledger_servers=ledgers.hosts if ledgers else "",
     )
 

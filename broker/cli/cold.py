@@ -1,22 +1,19 @@
 """`tailrace cold`: what of log streams is in cold storage."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from broker.cli.cluster_access import on_namespace
 from broker.cli.errors import CliError, Exit
 from broker.cli.options import Json
 from broker.cli.output import Column, note, progress, show_json, show_rows
-from core.errors import CoreError, LogNotFound, NoNode, Unavailable
 from core.log.cold.config import ColdConfig
 from core.log.cold_report import Finding, TieredSegment, tiered_segments, verify_log
 from core.log.config import LogConfig
-from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
+from core.log.open_namespace import OpenNamespace
 from core.metadata.layout import LogPaths
-from core.metadata.uri import parse_uri
-from protocol.errors import ProtocolError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -191,28 +188,7 @@ def _on_namespace(
             remedy="--namespace distributedlog://HOST:PORT/messaging/NAME",
         )  # fmt: skip
 
-    async def run() -> T:
-        options = NamespaceOptions(
-            log=log or LogConfig(),
-            cold=cold_config,
-            ledger_servers=parse_uri(metadata).hosts,
-        )
-        async with open_namespace(namespace or metadata, options) as opened:
-            return await work(opened)
-
-    place = namespace or metadata
-    try:
-        return asyncio.run(run())
-    except ValueError as error:
-        raise CliError(str(error), place=place, code=Exit.USAGE) from error
-    except LogNotFound as error:
-        raise CliError(f"there is no log {error}", place=place) from error
-    except NoNode as error:
-        raise CliError(f"there is no namespace: {error}", place=place) from error
-    except Unavailable as error:
-        raise CliError(str(error), place=place, code=Exit.UNREACHABLE) from error
-    except (CoreError, ProtocolError, OSError) as error:
-        raise CliError(f"{type(error).__name__}: {error}", place=place) from error
+    return on_namespace(namespace or metadata, metadata, work, log=log, cold=cold_config)
 
 
 _COLUMNS = [

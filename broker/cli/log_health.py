@@ -11,8 +11,8 @@ from broker.cli.options import Json
 from broker.cli.output import Column, note, show_rows
 from core.log.names import check_log_name
 from core.log.open_namespace import OpenNamespace
-from core.log.stream_inspection import Problem, StoredStream, find_problems, read_stream
-from core.log.stream_repair import EndCheck, check_ends, holding_lock, mend_end
+from core.log.stream_inspection import Problem, find_problems, read_stream
+from core.log.stream_repair import EndCheck, check_ends, holding_lock, repair_ends
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
@@ -61,28 +61,16 @@ def check(
 
     async def work(opened: OpenNamespace) -> list[EndCheck]:
         paths = LogPaths(opened.uri.root, check_log_name(log))
-        if not repair:
-            return await _checked(opened, await _stream(opened, paths))
-        async with holding_lock(opened.store, paths, CLIENT_ID) as lock:
-            checks = await _checked(opened, await _stream(opened, paths))
-            for each in checks:
-                if each.is_too_small:
-                    lock.check_ownership()
-                    await mend_end(opened.store, paths, each)
-            return checks
+        if repair:
+            async with holding_lock(opened.store, paths, CLIENT_ID):
+                return await repair_ends(opened.store, opened.ledgers, paths)
+        stream = await read_stream(opened.store, opened.ledgers, paths)
+        return [each async for each in check_ends(opened.ledgers, stream.segments)]
 
     checks = on_namespace(namespace, metadata, work, changes=repair)
     show_rows([_row(each, repair=repair) for each in checks], _COLUMNS, as_json=as_json)
     if not repair and any(each.is_too_small for each in checks):
         raise typer.Exit(Exit.FAILED)
-
-
-async def _stream(opened: OpenNamespace, paths: LogPaths) -> StoredStream:
-    return await read_stream(opened.store, opened.ledgers, paths)
-
-
-async def _checked(opened: OpenNamespace, stream: StoredStream) -> list[EndCheck]:
-    return [each async for each in check_ends(opened.ledgers, stream.segments)]
 
 
 def _row(check: EndCheck, *, repair: bool) -> dict[str, Any]:

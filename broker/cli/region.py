@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from broker.cli.cluster_access import Cluster, Metadata, on_cluster
 from broker.cli.errors import CliError
-from broker.cli.ledger_cluster import Cluster, Metadata, on_cluster
 from broker.cli.options import Json
 from broker.cli.output import Column, show_rows
 from core.errors import BadVersion, NodeExists, NoNode

@@ -6,7 +6,7 @@ Source: reference DistributedLog 4.6, 11 (dlck, repairseqno); DistributedLogAdmi
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -15,7 +15,8 @@ from core.errors import DLIllegalState, LedgerNotFound, NoNode
 from core.ledger.client import LedgerClient
 from core.log.last_record import LastRecord, find_last_record
 from core.log.ownership import Ownership
-from core.log.stream_inspection import StoredSegment
+from core.log.purged import PurgedNodes
+from core.log.stream_inspection import StoredSegment, read_stream
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import (
     SegmentMetadata,
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 _ENDS_SINCE: Final = 2
 """Version of the metadata that first had a last entry."""
+
+_MENDED_AT_ONCE: Final = 500
 
 
 class EndCheck(NamedTuple):
@@ -82,22 +85,36 @@ async def check_ends(
         yield EndCheck(stored, segment, found, _with_end(segment, found))
 
 
-async def mend_end(store: MetadataStore, paths: LogPaths, check: EndCheck) -> None:
-    """Record the end that was found. For who holds the lock.
+async def repair_ends(
+    store: MetadataStore, ledgers: LedgerClient, paths: LogPaths
+) -> list[EndCheck]:
+    """Check all ends, and record those that are too small. For who holds the lock.
 
-    Errors: MetadataConflict when the segment is gone, or `maxtxid` changed: try again.
+    One multi for up to 500 segments, under the guard of those who truncate and purge without it.
+    Errors: as `check_ends`; MetadataConflict when segments, or `maxtxid`, changed: try again.
     """
-    path = paths.segment(check.stored.node_name)
-    ops: list[Op] = [
-        Delete(path, check.stored.version),
-        Create(path, encode_segment(check.mended)),
-    ]
+    guard = PurgedNodes(store, paths)
+    version = await guard.version()
+    stream = await read_stream(store, ledgers, paths)
+    checks = [each async for each in check_ends(ledgers, stream.segments)]
+    small = [each for each in checks if each.is_too_small]
+    for at in range(0, len(small), _MENDED_AT_ONCE):
+        ops = await _mending(store, paths, small[at : at + _MENDED_AT_ONCE])
+        version = (await store.multi([guard.guard(version), *ops]))[0]
+        logger.info("segment_ends_mended log=%s segments=%d", paths.log, len(ops) // 2)
+    return checks
+
+
+async def _mending(store: MetadataStore, paths: LogPaths, small: Sequence[EndCheck]) -> list[Op]:
+    ops: list[Op] = []
+    for check in small:
+        path = paths.segment(check.stored.node_name)
+        ops += (Delete(path, check.stored.version), Create(path, encode_segment(check.mended)))
     max_txid = await store.get(paths.max_txid)
-    if check.mended.last_txid > int(max_txid.data):
-        data = str(check.mended.last_txid).encode()
-        ops.append(SetData(paths.max_txid, data, max_txid.version))
-    await store.multi(ops)
-    logger.info("segment_end_mended path=%s txid=%d", path, check.mended.last_txid)
+    last = max(check.mended.last_txid for check in small)
+    if last > int(max_txid.data):
+        ops.append(SetData(paths.max_txid, str(last).encode(), max_txid.version))
+    return ops
 
 
 def plan_renumbering(segments: Iterable[StoredSegment]) -> tuple[StoredSegment, int] | None:

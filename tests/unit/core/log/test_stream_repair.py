@@ -7,24 +7,25 @@ import pytest
 
 from core.errors import DLIllegalState, MetadataConflict, OwnershipAcquireFailed, Unavailable
 from core.log.log import Log
-from core.log.segment_nodes import rewrite_segments
 from core.log.stream_inspection import StoredSegment, find_problems, read_stream
 from core.log.stream_repair import (
     EndCheck,
     check_ends,
     holding_lock,
-    mend_end,
     plan_renumbering,
     renumber,
+    repair_ends,
 )
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import (
     SegmentMetadata,
+    Truncation,
     completed_name,
     encode_segment,
     in_progress_name,
+    segment_name,
 )
-from core.metadata.store import MetadataStore
+from core.metadata.store import Create, Delete, MetadataStore
 from protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_recovery import control_record, foreign_segment, user
@@ -54,11 +55,17 @@ async def written(world: World) -> Log:
     return log
 
 
+async def rewrite(store: MetadataStore, paths: LogPaths, segment: SegmentMetadata) -> None:
+    """Give a segment other data under its old name, as everybody does it."""
+    path = paths.segment(segment_name(segment))
+    await store.multi([Delete(path), Create(path, encode_segment(segment))])
+
+
 async def shrink(world: World, log: Log) -> SegmentMetadata:
     """Record the end of the second segment one record too early, as a bad writer would."""
     last = log.segments.segments[-1]
     small = replace(last, last_txid=4, record_count=1, last_entry_id=last.last_entry_id - 1)
-    await rewrite_segments(world.store, PATHS, [small])
+    await rewrite(world.store, PATHS, small)
     await world.store.set(PATHS.max_txid, b"4")
     return last
 
@@ -94,7 +101,7 @@ def test_an_end_that_is_too_small_is_mended(tmp_path: Path) -> None:
         first, second = await checked(world)
         assert (first.is_too_small, second.is_too_small) == (False, True)
         async with holding_lock(world.store, PATHS, "tool"):
-            await mend_end(world.store, PATHS, second)
+            assert await repair_ends(world.store, world.ledgers(), PATHS) == [first, second]
         assert (await segments(world))[-1].segment == right
         assert (await world.store.get(PATHS.max_txid)).data == b"5"
         assert not any(each.is_too_small for each in await checked(world))
@@ -110,9 +117,8 @@ def test_a_crash_leaves_an_end_as_it_was_or_mended(tmp_path: Path, *, applied: b
         wrong = (await segments(world))[-1].segment
         store = FaultyStore(world.store)
         store.die_at(0, applied=applied)
-        check = (await checked(world))[-1]
         with pytest.raises(Unavailable):
-            await mend_end(store, PATHS, check)
+            await repair_ends(store, world.ledgers(), PATHS)
         now = (await segments(world))[-1].segment
         assert now == (right if applied else wrong)
         counter = (await world.store.get(PATHS.max_txid)).data
@@ -121,14 +127,29 @@ def test_a_crash_leaves_an_end_as_it_was_or_mended(tmp_path: Path, *, applied: b
     run_world(tmp_path, story)
 
 
-def test_a_segment_that_was_purged_meanwhile_is_not_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_truncation_in_between_is_not_undone(tmp_path: Path, *, is_first: bool) -> None:
     async def story(world: World) -> None:
-        await shrink(world, await written(world))
-        check = (await checked(world))[-1]
-        await world.store.delete(PATHS.segment(check.stored.node_name))
+        log = await written(world)
+        if not is_first:
+            await log.truncate(DLSN(1, 0, 1))
+        await shrink(world, log)
+        store = FaultyStore(world.store)
+        other = await world.log()
+
+        async def before(_number: int) -> None:
+            await other.truncate(DLSN(2, 0, 0))
+
+        store.before = before
         with pytest.raises(MetadataConflict):
-            await mend_end(world.store, PATHS, check)
-        assert len(await segments(world)) == 1
+            await repair_ends(store, world.ledgers(), PATHS)
+        first, second = (each.segment for each in await segments(world))
+        assert first is not None
+        assert second is not None
+        assert first.truncation is Truncation.TRUNCATED
+        assert second.last_txid == 4
+        await repair_ends(world.store, world.ledgers(), PATHS)
+        assert [each.said.last_txid for each in await checked(world)] == [3, 5]
 
     run_world(tmp_path, story)
 
