@@ -2,8 +2,8 @@
 
 Every round asks both for the same, one after the other: appends of 1 KiB records, sent at once and
 buffered; how old a record is when a reader of another session has it; reading back what the other
-wrote; taking over a log of many segments; finding records in it by txid. The first name in a table
-is ours.
+wrote; taking over a log of many segments; finding records in it by txid. Last, what idle logs cost
+in memory, ours only.
 """
 
 import asyncio
@@ -29,6 +29,8 @@ _SEGMENTS: Final = 1000
 _SEGMENTS_QUICK: Final = 20
 _SEGMENT_RECORDS: Final = 10
 _OPENINGS: Final = 5
+_IDLE_LOGS: Final = 1000
+_IDLE_LOGS_QUICK: Final = 100
 _POSITIONS: Final = 200
 _QUORUMS: Final = ("bkcEnsembleSize=3", "bkcWriteQuorumSize=3", "bkcAckQuorumSize=2")
 _IMMEDIATE: Final = ("writerOutputBufferSize=0", "enableImmediateFlush=true")
@@ -60,6 +62,8 @@ def measure(
         steps("catch up")
         round_.many_segments(_SEGMENTS_QUICK if is_quick else _SEGMENTS)
         steps("many segments")
+        round_.idle(_IDLE_LOGS_QUICK if is_quick else _IDLE_LOGS)
+        steps("idle logs")
     return round_.figures
 
 
@@ -103,6 +107,12 @@ class _Round:
         for side in self.figures:
             found = self._run(side, "position", "many", _POSITIONS)
             self._note(side, f"position in {count} segments, p50 ms", found["p50_ms"])
+
+    def idle(self, count: int) -> None:
+        """Note what logs cost that this process owns and nobody writes. Only ours."""
+        (line,) = run_load([sys.executable, "-m", "tests.bench.idle_logs", "--logs", str(count)])
+        for stage, kb in json.loads(line)["kb_per_log"].items():
+            self._note(OURS, f"idle log, {stage}, KB", kb)
 
     def _note(self, side: str, figure: str, value: float) -> None:
         self.figures[side][figure] = value
