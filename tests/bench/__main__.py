@@ -1,6 +1,7 @@
 """`make bench`: what Tailrace has beside what Apache has; JSON and tables.
 
-Brokers beside Kafka, bookies beside BookKeeper's, log streams beside DistributedLog's.
+Brokers beside Kafka, bookies beside BookKeeper's, log streams beside DistributedLog's, a broker on
+three bookies beside three nodes of Kafka.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
 over the rounds with its range; a ratio is Tailrace's median over the other's. Nothing is asserted.
@@ -15,15 +16,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import ledgers, logs, workloads
+from tests.bench import clusters, ledgers, logs, workloads
 from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
 from tests.bench.report import save, table
 from tests.zookeeper import ZooKeeperServer
 
 _KINDS = {kind.name: kind for kind in (TAILRACE, KAFKA, KAFKA_FSYNC)}
-_SUITES = ("brokers", "bookies", "logs")
-
 Steps = Callable[[str], None]
+Suite = Callable[[argparse.Namespace, Steps], Iterator[tuple[str, dict[str, float]]]]
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     for suite in options.suite.split(","):
-        measure = {"brokers": _brokers, "bookies": _bookies, "logs": _logs}[suite]
+        measure = _SUITES[suite]
         rounds: dict[str, list[dict[str, float]]] = {}
         for number in range(options.rounds):
 
@@ -94,6 +94,16 @@ def _logs(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[
         ).items()
 
 
+def _cluster(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of a broker on three bookies and of three nodes of Kafka."""
+    for kind in clusters.KINDS:
+        with _folder(options.out) as folder:
+            yield (
+                kind.name,
+                clusters.measure(kind, folder, options.seconds, options.warm_up, step),
+            )
+
+
 @contextmanager
 def _zookeeper(folder: Path) -> Iterator[str]:
     server = ZooKeeperServer(folder / "zookeeper").start()
@@ -110,6 +120,14 @@ def _folder(out: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+_SUITES: dict[str, Suite] = {
+    "brokers": _brokers,
+    "bookies": _bookies,
+    "logs": _logs,
+    "cluster": _cluster,
+}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,17 +16,19 @@ import psutil
 
 from tests.java.jars import jars
 
+TAILRACE_COMMAND = str(Path(sys.executable).with_name("tailrace"))
 _READY_S = 60.0
 _KAFKA_PROPERTIES = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+node.id={node_id}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
-offsets.topic.replication.factor=1
+default.replication.factor={replicas}
+offsets.topic.replication.factor={replicas}
 group.initial.rebalance.delay.ms=0
 {extra}
 """
@@ -55,22 +56,22 @@ Configuration:
 
 @dataclass(slots=True)
 class Running:
-    """A broker that answers."""
+    """A broker, or a cluster of them, that answers."""
 
     name: str
     bootstrap: str
-    process: psutil.Process
+    processes: tuple[psutil.Process, ...]
     data: Path
     typed_at: float = field(default_factory=time.perf_counter)
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds that the process has used, user and system."""
-        times = self.process.cpu_times()
-        return times.user + times.system
+        """Return the CPU seconds that its processes have used, user and system."""
+        times = [process.cpu_times() for process in self.processes]
+        return sum(found.user + found.system for found in times)
 
     def rss_mb(self) -> float:
-        """Return resident memory. Unit: MB."""
-        return self.process.memory_info().rss / 1e6
+        """Return the resident memory of all its processes. Unit: MB."""
+        return sum(process.memory_info().rss for process in self.processes) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,29 @@ KAFKA = Kind("kafka", is_kafka=True)
 KAFKA_FSYNC = Kind("kafka-fsync", is_kafka=True, fsync_per_message_set=True)
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaNode:
+    """One node of Kafka, broker and controller: its number counts from 0 in `controllers`."""
+
+    number: int
+    port: int
+    controllers: tuple[int, ...]
+    """The controllers' ports, one for each node."""
+    cluster: str
+
+    @property
+    def properties(self) -> dict[str, object]:
+        """What the file of properties says of it."""
+        voters = [f"{id_}@127.0.0.1:{port}" for id_, port in enumerate(self.controllers, 1)]
+        return {
+            "node_id": self.number + 1,
+            "voters": ",".join(voters),
+            "replicas": len(voters),
+            "port": self.port,
+            "controller": self.controllers[self.number],
+        }
+
+
 @contextlib.contextmanager
 def started(kind: Kind, folder: Path, data: Path | None = None) -> Iterator[Running]:
     """Run a broker in a fresh folder (or again over `data`) until the block ends."""
@@ -94,13 +118,25 @@ def started(kind: Kind, folder: Path, data: Path | None = None) -> Iterator[Runn
     own = Path(tempfile.mkdtemp(prefix=kind.name + "-", dir=folder))
     data = data or own / "data"
     port = free_port()
-    command = _kafka_command(kind, own, data, port) if kind.is_kafka else _tailrace(data, port)
+    if kind.is_kafka:
+        node = KafkaNode(0, port, (free_port(),), uuid.uuid4().hex[:22])
+        command = kafka_command(node, own, data, fsync=kind.fsync_per_message_set)
+    else:
+        command = _tailrace(data, port)
     typed_at = time.perf_counter()
-    with (own / "out").open("w") as out:
-        child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    with running(command, own / "out") as child:
+        await_port(child, port, own / "out")
+        process = psutil.Process(child.pid)
+        yield Running(kind.name, f"127.0.0.1:{port}", (process,), data, typed_at)
+
+
+@contextlib.contextmanager
+def running(command: list[str], out: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process until the block ends; what it prints goes to `out`."""
+    with out.open("w") as file:
+        child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         try:
-            await_port(child, port, own / "out")
-            yield Running(kind.name, f"127.0.0.1:{port}", psutil.Process(child.pid), data, typed_at)
+            yield child
         finally:
             child.terminate()
             try:
@@ -108,36 +144,25 @@ def started(kind: Kind, folder: Path, data: Path | None = None) -> Iterator[Runn
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
-    shutil.rmtree(own / "out", ignore_errors=True)
 
 
 def _tailrace(data: Path, port: int) -> list[str]:
-    tailrace = str(Path(sys.executable).with_name("tailrace"))
-    return [tailrace, "start", "--data", str(data), "--listen", f"127.0.0.1:{port}",
+    return [TAILRACE_COMMAND, "start", "--data", str(data), "--listen", f"127.0.0.1:{port}",
             "--set", "group.initial.rebalance.delay.ms=0"]  # fmt: skip
 
 
-def _kafka_command(kind: Kind, own: Path, data: Path, port: int) -> list[str]:
+def kafka_command(node: KafkaNode, own: Path, data: Path, *, fsync: bool) -> list[str]:
+    """Return how to start a node of Kafka over `data`, formatted if it is new."""
     classpath = os.pathsep.join(str(jar) for jar in jars("kafka"))
     (own / "log4j2.yaml").write_text(_QUIET_LOG4J)
     java = ["java", f"-Dlog4j2.configurationFile={own / 'log4j2.yaml'}", "-cp", classpath]
     properties = own / "server.properties"
-    extra = "log.flush.interval.messages=1" if kind.fsync_per_message_set else ""
-    properties.write_text(
-        _KAFKA_PROPERTIES.format(port=port, controller=free_port(), data=data, extra=extra)
-    )
+    extra = "log.flush.interval.messages=1" if fsync else ""
+    properties.write_text(_KAFKA_PROPERTIES.format(**node.properties, data=data, extra=extra))
     if not (data / "meta.properties").exists():
-        cluster = uuid.uuid4().hex[:22]
-        format_log = [
-            *java,
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            cluster,
-            "-c",
-            str(properties),
-        ]
-        subprocess.run(format_log, check=True, capture_output=True)
+        storage = [*java, "kafka.tools.StorageTool", "format"]
+        arguments = ["-t", node.cluster, "-c", str(properties)]
+        subprocess.run([*storage, *arguments], check=True, capture_output=True)
     return [java[0], *_KAFKA_JVM, *java[1:], "kafka.Kafka", str(properties)]
 
 

@@ -23,9 +23,9 @@ _CONSUMER = {
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Create a topic and wait until its partitions have leaders."""
+    """Create a topic, of as many replicas as the brokers say, and wait until it has leaders."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, -1)]).values():
         future.result(30)
     deadline = time.perf_counter() + 30
     while time.perf_counter() < deadline:
@@ -167,8 +167,7 @@ def produce_paced(
             producer.poll(left_s)
         value = _STAMP.pack(time.time()) + filler
         producer.produce(topic, value, partition=number % partitions)
-    if producer.flush(60):
-        raise TimeoutError("records were not acknowledged in 60 s")
+    _flush(producer)
     return {"records": total}
 
 
@@ -222,6 +221,48 @@ def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int) -> d
     return _percentiles_ms(took)
 
 
+def acknowledgements(
+    *,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    record_bytes: int,
+    records_s: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Send `records_s` records a second, each alone; return how long their answers took."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    value = os.urandom(record_bytes)
+    took: list[float] = []
+
+    def send(partition: int) -> None:
+        sent = time.perf_counter()
+
+        def answered(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                raise KafkaException(error)
+            took.append(time.perf_counter() - sent)
+
+        producer.produce(topic, value, partition=partition, on_delivery=answered)
+
+    for partition in range(partitions):  # opening a partition is nobody's latency
+        send(partition)
+    _flush(producer)
+    took.clear()
+    started = time.perf_counter()
+    for number in range(int(records_s * seconds)):
+        while (left_s := started + number / records_s - time.perf_counter()) > 0:
+            producer.poll(left_s)
+        send(number % partitions)
+    _flush(producer)
+    return _percentiles_ms(took)
+
+
+def _flush(producer: Producer) -> None:
+    if producer.flush(60):
+        raise TimeoutError("records were not acknowledged in 60 s")
+
+
 def _percentiles_ms(took_s: list[float]) -> dict[str, float]:
     took_s.sort()
     return {
@@ -261,6 +302,7 @@ _JOBS = {
     "consume": consume,
     "follow": follow,
     "latency": latency,
+    "acknowledgements": acknowledgements,
     "first_record": first_record,
 }
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.broker_process_config import BrokerProcessConfig, TopicLogConfig
 from broker.cli.errors import Exit
+from broker.config import BrokerConfig, NetworkConfig
 from broker.standalone_config import StandaloneConfig
 from core.runtime.config import environment_name, settings_of
 from tests.unit.broker.cli.test_main import tailrace
@@ -72,3 +74,19 @@ def test_the_bookie_lives_below_the_data_directory_unless_told(tmp_path: Path) -
     assert config.bookie_config().journal_directories == (tmp_path / "bookie" / "journal",)
     assert config.bookie_config().ledger_directories == (tmp_path / "bookie" / "ledgers",)
     assert config.metadata_path == tmp_path / "metadata.db"
+
+
+def test_every_setting_of_a_broker_of_a_cluster_has_a_meaning() -> None:
+    for leaf in settings_of(BrokerProcessConfig):
+        assert leaf.doc, leaf.key
+        assert environment_name(leaf.key).isascii()
+
+
+def test_a_broker_goes_by_its_id_and_address_in_the_locks_of_logs() -> None:
+    network = NetworkConfig(host="h", port=7, advertised_host="public")
+    config = BrokerProcessConfig(broker=BrokerConfig(node_id=3, network=network))
+    assert config.log_config().client_id == "1;3;public:7"
+    assert config.log_config().client_id_is_exclusive
+    assert config.log_config().lock_timeout_s == 0
+    named = BrokerProcessConfig(log=TopicLogConfig(client_id="mine", lock_timeout_s=4))
+    assert named.log_config() == named.log
