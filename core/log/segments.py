@@ -158,12 +158,19 @@ class SegmentList:
             return segments[0]
         index = after - 1
         if segments[index].first_txid == txid:
-            while index and self._reaches(index - 1, txid):
-                index -= 1
+            at = index
+            while at and (self._reaches(at - 1, txid) or self._is_bare(at - 1)):
+                at -= 1
+                index = index if self._is_bare(at) else at
             return segments[index]
         if index + 1 < len(segments) and not self._reaches(index, txid):
             return segments[index + 1]
         return segments[index]
+
+    def _is_bare(self, index: int) -> bool:
+        """Tell whether a completed segment has no txid at all, as other libraries leave them."""
+        segment = self.segments[index]
+        return not segment.in_progress and segment.last_txid < segment.first_txid
 
     def _reaches(self, index: int, txid: TxId) -> bool:
         segment = self.segments[index]
