@@ -20,10 +20,10 @@ from core.ledger.network_topology import NetworkTopology
 from core.ledger.outcomes import BLAMELESS, UNREACHED
 from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
 from core.ledger.placement_policy import PlacementPolicy, Quorums, choose, replace
-from core.ledger.quarantine import AVOIDED, QUARANTINED, Quarantine
+from core.ledger.quarantine import AVOIDED, QUARANTINED, Quarantine, doubted_regions
 from core.ledger.region_aware import RegionAware
 from core.ledger.watched_node import WatchedNode
-from core.metadata.network_location import NetworkLocation
+from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
 from core.metadata.region_rules import NO_RULES, parse_region_rules
 from core.metadata.store import MetadataStore
 from protocol.bookkeeper.messages import (
@@ -230,9 +230,21 @@ class Ensembles:
             self._ask_for_free_disk(available, now_s)
         weights = capped_weights(pool, self._free_bytes, self._placement.weight_multiple_max)
         order = weighted_order(pool, weights, [self._rng.random() for _ in pool])
-        return [
-            Candidate(Member(b, self.location(b)), self._quarantine.rank(b, now_s)) for b in order
-        ]
+        ranks = self._ranks(policy, available, now_s)
+        return [Candidate(Member(b, self.location(b)), ranks[b]) for b in order]
+
+    def _ranks(
+        self, policy: PlacementPolicy, available: Bookies, now_s: float
+    ) -> dict[BookieId, int]:
+        ranks = {bookie: self._rank(bookie, now_s) for bookie in available}
+        if not isinstance(policy, RegionAware):
+            return ranks
+        regions = {b: at.region for b in ranks if (at := self.location(b)) != DEFAULT_LOCATION}
+        doubted = doubted_regions(regions, ranks)
+        for bookie, region in regions.items():
+            if region in doubted:
+                ranks[bookie] = max(ranks[bookie], AVOIDED)
+        return ranks
 
     def _why(
         self,

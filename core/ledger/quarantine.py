@@ -1,13 +1,16 @@
 """Which bookies new ensembles avoid: those that failed lately, and those that fail too often.
 
     rank 0  nothing is known against it
-    rank 1  it failed an add in the last minute: the next ensemble change would hit it again
+    rank 1  it failed an add in the last minute: the next ensemble change would hit it again;
+            or so many of its region did that the rest is likely to be lost with them
     rank 2  quarantined: it had `errors_max` errors within one interval
 
 A rank is a preference, not a ban: if the others make no ensemble, these are taken.
 Source: BookKeeper bookieHealthCheck*, PerChannelBookieClient error counters.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +21,10 @@ BOOKIES_MAX: Final = 10_000
 
 AVOIDED: Final = 1
 QUARANTINED: Final = 2
+
+REGION_FAILED_MIN: Final = 2
+REGION_FAILED_SHARE: Final = 0.25
+"""Bookies of a region, and their share of it, that failed lately when the region is doubted."""
 
 
 @dataclass(slots=True)
@@ -73,3 +80,18 @@ class Quarantine:
         if record.quarantined_until_s > now_s:
             return QUARANTINED
         return AVOIDED if now_s - record.failed_s < self._avoid_s else 0
+
+
+def doubted_regions(regions: Mapping[BookieId, str], ranks: Mapping[BookieId, int]) -> set[str]:
+    """Return the regions of which so many bookies failed lately that the rest is avoided, too.
+
+    Bookies of a lost region stay registered until their sessions end; tried one after the other
+    each would cost a time-out. Shape: `regions` has every registered bookie.
+    """
+    members = Counter(regions.values())
+    failed = Counter(region for bookie, region in regions.items() if ranks[bookie])
+    return {
+        region
+        for region, count in failed.items()
+        if count >= max(REGION_FAILED_MIN, REGION_FAILED_SHARE * members[region])
+    }

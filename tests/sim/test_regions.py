@@ -14,6 +14,7 @@ from tests.sim.regions import FIVE, THREE, Globe, RegionStage, regional
 from tests.sim.script import WrittenLedger
 
 TWO = Globe({"eu": 3, "us": 3}, (4, 4, 3), 2)
+CROWDED = Globe({"eu": 4, "us": 4, "asia": 12}, (6, 6, 5), 2)
 LOPSIDED = Globe({"eu": 6, "us": 2, "asia": 1}, (4, 4, 3), 2)
 UNEVEN = Globe({"eu": 8, "us": 2, "asia": 1}, (6, 6, 4), 2)
 
@@ -53,6 +54,20 @@ async def test_region_is_lost_under_load_and_used_again(stage: RegionStage) -> N
     reading = stage.client("asia")
     for written in (ledger, meanwhile, later):
         assert await stage.read_all(reading, written) == written.model.confirmed + 1
+
+
+@regional(CROWDED)
+async def test_lost_region_is_given_up_before_its_sessions_end(stage: RegionStage) -> None:
+    """Its bookies stay registered for a minute; two by two, all of them would cost time-outs."""
+    stage.world.metadata.session_timeout_s = 60
+    ledger = await stage.ledger(stage.client("eu"))
+    await ledger.add_confirmed(5)
+    assert stage.spread(ledger).count("asia") == 2
+    stage.lose("asia")
+    ledger.add(5)
+    await stage.until(lambda: "asia" not in stage.spread(ledger), 60)
+    await stage.until(lambda: ledger.model.confirmed == ledger.model.pushed)
+    assert stage.world.checker.ensemble_changes <= 5, "twelve without giving the region up"
 
 
 @regional(FIVE, seeds=2)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ledger.quarantine import AVOIDED, BOOKIES_MAX, QUARANTINED, Quarantine
+from core.ledger.quarantine import AVOIDED, BOOKIES_MAX, QUARANTINED, Quarantine, doubted_regions
 from protocol.ids import BookieId
 
 B = BookieId("b")
@@ -58,3 +58,15 @@ def test_against_counting_again_from_the_beginning(events: list[tuple[int, bool,
         for later in (now, now + 9, now + 10, now + 99, now + 100):
             rank = QUARANTINED if until > later else AVOIDED * (later - last_failure < 10)
             assert q.rank(B, later) == rank
+
+
+def test_region_is_doubted_when_enough_of_it_failed() -> None:
+    regions = {BookieId(f"b{i}"): "eu" if i < 12 else "us" for i in range(14)}
+
+    def doubted(*failed: int) -> set[str]:
+        ranks = dict.fromkeys(regions, 0) | {BookieId(f"b{i}"): AVOIDED for i in failed}
+        return doubted_regions(regions, ranks)
+
+    assert doubted() == doubted(0, 1) == doubted(12) == set()
+    assert doubted(0, 1, 2) == {"eu"}
+    assert doubted(12, 13) == {"us"}
