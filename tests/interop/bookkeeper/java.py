@@ -59,6 +59,7 @@ class JavaClient:
     def start(self, op: str, **fields: Any) -> "Future[dict[str, Any]]":
         """Begin a command; its future has the answer, or a JavaError."""
         future: Future[dict[str, Any]] = Future()
+        future.set_running_or_notify_cancel()  # an answer comes, whoever waits for it
         assert self._child.stdin is not None
         with self._lock:
             self._last = number = self._last + 1

@@ -3,6 +3,7 @@
 import pytest
 
 from protocol.distributedlog.dlsn import DLSN, INITIAL
+from protocol.distributedlog.record import RecordParts
 from tests.interop.bookkeeper.java import JavaError
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
@@ -15,7 +16,7 @@ from tests.interop.distributedlog.ours import (
     read_on,
     write_segment,
 )
-from tests.interop.distributedlog.records import check
+from tests.interop.distributedlog.records import check, payload
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 100
@@ -131,6 +132,30 @@ def test_java_follows_our_writer(place: Place, opener: Opener, name: str) -> Non
             await reader.close()
             check(seen, 5, range(1, 11))
             assert {record.dlsn.lssn for record in seen} == {1, 2, 3}
+
+    run(story)
+
+
+def test_positions_that_our_writer_returns_are_those_that_java_reads(
+    place: Place, opener: Opener, name: str
+) -> None:
+    async def story() -> None:
+        java = opener(name)
+        async with our_logs(place) as logs:
+            await logs.create_log(name)
+            log = await logs.open_log(name)
+            writer = await log.open_writer(Listener())
+            records = [(txid, payload(f"10/{txid}")) for txid in range(1, COUNT + 1)]
+            futures = [writer.write(txid, record) for txid, record in records[: COUNT // 2]]
+            many = [RecordParts(txid, (rest,), len(rest)) for txid, rest in records[COUNT // 2 :]]
+            futures += writer.append_many(many)
+            dlsns = [await future for future in futures]
+            await writer.commit()
+            assert await java.count() == COUNT  # at once: that is what commit is for
+            seen = await java.read(COUNT)
+            check(seen, 10, range(1, COUNT + 1))
+            assert [record.dlsn for record in seen] == dlsns
+            await writer.close()
 
     run(story)
 

@@ -2,16 +2,19 @@
 
 import asyncio
 import contextlib
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from core.errors import LedgerFenced, OwnershipLost
+from core.log.log import Log
 from core.metadata.layout import LogPaths
 from core.metadata.store import MetadataStore
 from tests.interop.bookkeeper.java import JavaError
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
+from tests.interop.distributedlog.java import JavaLog
 from tests.interop.distributedlog.our_writer import OurWriter
 from tests.interop.distributedlog.ours import (
     Listener,
@@ -25,6 +28,7 @@ from tests.interop.distributedlog.records import check
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 10
+TURNS = 3
 WITHOUT_LOCK = {"writeLockEnabled": False}
 
 
@@ -156,3 +160,49 @@ def test_without_locks_the_fence_alone_decides(place: Place, opener: Opener, nam
             assert await read(log, 3 * COUNT) == everything
 
     run(story)
+
+
+def test_owners_of_both_kinds_take_turns(place: Place, opener: Opener, name: str) -> None:
+    """Two of each wait for one lock, again and again; nobody's record is lost or between others."""
+
+    async def story() -> None:
+        java = opener(name)
+        await java.ask("create")
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            for number in range(2):
+                contender = opener(name, {"lockTimeoutSeconds": 60 + number})
+                group.create_task(java_turns(contender))
+                logs = await stack.enter_async_context(our_logs(place, lock_timeout_s=60))
+                group.create_task(our_turns(await logs.open_log(name)))
+        everything = await java.read(4 * TURNS * COUNT)
+        check(everything, 26, range(1, 4 * TURNS * COUNT + 1))
+        segments = await java.segments()
+        assert [segment["count"] for segment in segments] == [COUNT] * 4 * TURNS
+        async with our_logs(place) as logs:
+            assert await read(await logs.open_log(name), len(everything)) == everything
+
+    run(story)
+
+
+async def our_turns(log: Log) -> None:
+    for _ in range(TURNS):
+        writer = await log.open_writer(Listener())
+        await put(writer, 26, max(writer.last_txid, 0) + 1, COUNT)
+        await writer.close()
+
+
+async def java_turns(log: JavaLog) -> None:
+    """Begin again with a turn whose first write fails: what Java knew was stale by then."""
+    turns = 0
+    while turns < TURNS:
+        with contextlib.suppress(JavaError):
+            writer = await log.open_writer()
+            first = max((await writer.ask("acked"))["txid"], 0) + 1
+            try:
+                await writer.write(26, first, 1)
+            except JavaError:
+                await writer.abort()
+                raise
+            await writer.write(26, first + 1, COUNT - 1)
+            await writer.close()
+            turns += 1
