@@ -26,6 +26,7 @@ from core.log.stream_nodes import (
     move_stream,
     stream_exists,
 )
+from core.log.subscribers import Subscribers
 from core.metadata.bindings import bind_namespace, is_bound
 from core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT, LogPaths
 from core.metadata.namespace_binding import BKDLConfig
@@ -132,6 +133,10 @@ class LogNamespace:
         if overrides is not None and overrides != self._overrides[name]:
             raise ConfigError(f"log {name} is open with other settings: {self._overrides[name]}")
         return log
+
+    def subscribers(self, name: str) -> Subscribers:
+        """Return the positions of a log's subscribers. Errors: InvalidStreamName."""
+        return Subscribers(self._store, self._paths(check_log_name(name)))
 
     async def log_exists(self, name: str) -> bool:
         """Tell whether there is such a log. Errors: InvalidStreamName."""

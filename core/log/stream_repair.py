@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from core.errors import DLIllegalState, LedgerNotFound, NoNode
 from core.ledger.client import LedgerClient
+from core.log.cold.nodes import encode_cold, read_cold
 from core.log.last_record import LastRecord, find_last_record
 from core.log.ownership import Ownership
 from core.log.purged import PurgedNodes
@@ -101,13 +102,17 @@ async def repair_ends(
     for at in range(0, len(small), _MENDED_AT_ONCE):
         ops = await _mending(store, paths, small[at : at + _MENDED_AT_ONCE])
         version = (await store.multi([guard.guard(version), *ops]))[0]
-        logger.info("segment_ends_mended log=%s segments=%d", paths.log, len(ops) // 2)
+        logger.info("segment_ends_mended log=%s ops=%d", paths.log, len(ops))
     return checks
 
 
 async def _mending(store: MetadataStore, paths: LogPaths, small: Sequence[EndCheck]) -> list[Op]:
     ops: list[Op] = []
+    cold = await read_cold(store, paths, [check.mended.lssn for check in small])
     for check in small:
+        if check.mended.lssn in cold:  # the copy says the same; the guard keeps others from it
+            copy = cold[check.mended.lssn].with_metadata(check.mended)
+            ops.append(SetData(paths.cold_segment(check.mended.lssn), encode_cold(copy)))
         path = paths.segment(check.stored.node_name)
         ops += (Delete(path, check.stored.version), Create(path, encode_segment(check.mended)))
     max_txid = await store.get(paths.max_txid)

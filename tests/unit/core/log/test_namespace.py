@@ -18,6 +18,7 @@ from core.log.namespace import LogNamespace
 from core.metadata.bindings import resolve_binding
 from core.metadata.ledger_tree import ledger_ranges
 from core.metadata.namespace_binding import BKDLConfig, decode_binding
+from protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.test_log_list_watch import Heard
 from tests.unit.core.log.world import Listener, World, put, run_world, txids_of, write
 
@@ -262,6 +263,21 @@ def test_the_binding_numbers_segments(tmp_path: Path) -> None:
         assert (await world.store.get(segments)).data == b"8"
         bound = await resolve_binding(world.store, "/ns")
         assert (bound.encode_region_id, bound.first_log_segment_seq_no) == (True, 7)
+
+    run_world(tmp_path, story)
+
+
+def test_positions_of_subscribers_move_with_their_log(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        await namespace.create_log("s")
+        await namespace.subscribers("s").advance("a", DLSN(1, 2, 3))
+        await namespace.rename_log("s", "t")
+        assert await namespace.subscribers("/t").last_commits() == {"a": DLSN(1, 2, 3)}
+        await namespace.delete_log("t")
+        assert await namespace.subscribers("t").last_commits() == {}
+        with pytest.raises(InvalidStreamName):
+            namespace.subscribers("t/")
 
     run_world(tmp_path, story)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import DLIllegalState, MetadataConflict, OwnershipAcquireFailed, Unavailable
+from core.log.cold.nodes import ColdSegment, encode_cold, read_cold
 from core.log.log import Log
 from core.log.stream_inspection import StoredSegment, find_problems, read_stream
 from core.log.stream_repair import (
@@ -106,6 +107,26 @@ def test_an_end_that_is_too_small_is_mended(tmp_path: Path) -> None:
         assert (await world.store.get(PATHS.max_txid)).data == b"5"
         assert not any(each.is_too_small for each in await checked(world))
         assert await txids_of(await world.log()) == [1, 2, 3, 4, 5]
+
+    run_world(tmp_path, story)
+
+
+def test_the_copy_in_cold_storage_says_the_same(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        right = await shrink(world, await written(world))
+        (_, small) = await segments(world)
+        assert small.segment is not None
+        cold = ColdSegment(
+            segment=encode_segment(small.segment).decode(),
+            name="object-1",
+            size_bytes=1,
+            index_at=0,
+            crc32c=0,
+            payload_bytes=1,
+        )
+        await world.store.create(PATHS.cold_segment(2), encode_cold(cold), parents=True)
+        await repair_ends(world.store, world.ledgers(), PATHS)
+        assert (await read_cold(world.store, PATHS))[2].metadata == right
 
     run_world(tmp_path, story)
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
 from core.metadata.zookeeper import ZookeeperStore
 from core.runtime.clock import ManualClock
+from tests.sim.metadata import MetadataServer
 
 
 @asynccontextmanager
@@ -21,6 +23,8 @@ async def opened(
     store: MetadataStore
     if kind == "sqlite":
         store = SqliteStore(path / "m", ManualClock())
+    elif kind == "simulated":
+        store = MetadataServer(Random(1)).open()
     else:
         server = request.getfixturevalue("zookeeper")
         root = await asyncio.to_thread(server.make_root)
@@ -31,7 +35,7 @@ async def opened(
         await store.close()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.java)])
+@pytest.fixture(params=["sqlite", "simulated", pytest.param("zookeeper", marks=pytest.mark.java)])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     def runner(story: Callable[[MetadataStore], Coroutine[Any, Any, None]]) -> None:
         async def main() -> None:
