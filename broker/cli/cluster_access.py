@@ -13,6 +13,7 @@ import typer
 
 from broker.cli.errors import CliError, Exit
 from core.errors import (
+    ColdStorageUnavailable,
     CoreError,
     LedgerNotFound,
     LogExists,
@@ -208,6 +209,10 @@ def _run(work: Callable[[], Awaitable[T]], place: str, remedy: str = "") -> T:
 
     try:
         return asyncio.run(run())
+    except ColdStorageUnavailable as error:
+        raise CliError(
+            f"cold storage does not answer: {error}", place="--cold", code=Exit.UNREACHABLE
+        ) from error
     except Unavailable as error:
         raise CliError(
             f"the metadata store does not answer: {error}", place=place,

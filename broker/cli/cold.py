@@ -1,14 +1,14 @@
 """`tailrace cold`: what of log streams is in cold storage."""
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from broker.cli.cluster_access import on_namespace
+from broker.cli.cluster_access import LedgersOfNamespace, Namespace, on_namespace
 from broker.cli.errors import CliError, Exit
 from broker.cli.options import Json
 from broker.cli.output import Column, note, progress, show_json, show_rows
+from core.errors import LogNotFound
 from core.log.cold.config import ColdConfig
 from core.log.cold_report import Finding, TieredSegment, tiered_segments, verify_log
 from core.log.config import LogConfig
@@ -19,27 +19,6 @@ app = typer.Typer(no_args_is_help=True)
 
 T = TypeVar("T")
 
-Metadata = Annotated[
-    str,
-    typer.Option(
-        "--metadata",
-        "-m",
-        metavar="URI",
-        envvar="TAILRACE_METADATA",
-        help="The bookies' cluster: zk://HOST:PORT,HOST:PORT/ledgers, or sqlite:DIR/metadata.db of"
-        " a standalone broker to look at.",
-    ),
-]
-Namespace = Annotated[
-    str,
-    typer.Option(
-        "--namespace",
-        "-n",
-        metavar="URI",
-        envvar="TAILRACE_NAMESPACE",
-        help="distributedlog://HOST:PORT/messaging/NAME; not needed with sqlite.",
-    ),
-]
 Cold = Annotated[
     str,
     typer.Option(
@@ -69,7 +48,10 @@ def cold() -> None:
 
 @app.command()
 def status(
-    metadata: Metadata, logs: Logs = None, namespace: Namespace = "", as_json: Json = False
+    namespace: Namespace,
+    logs: Logs = None,
+    metadata: LedgersOfNamespace = None,
+    as_json: Json = False,
 ) -> None:
     """Show how much of each log is on bookies, in cold storage, or both. Reads metadata only."""
 
@@ -83,16 +65,16 @@ def status(
                 step(number, len(names))
         return rows
 
-    rows = _on_namespace(metadata, namespace, ColdConfig(), work)
+    rows = on_namespace(namespace, metadata, work)
     show_rows(rows, _COLUMNS, as_json=as_json)
 
 
 @app.command()
 def verify(
-    metadata: Metadata,
+    namespace: Namespace,
     url: Cold,
     logs: Logs = None,
-    namespace: Namespace = "",
+    metadata: LedgersOfNamespace = None,
     options: ColdOptions = "{}",
     as_json: Json = False,
 ) -> None:
@@ -110,7 +92,7 @@ def verify(
                     step(len(rows))
         return rows
 
-    rows = _on_namespace(metadata, namespace, _cold_config(url, options), work)
+    rows = on_namespace(namespace, metadata, work, cold=_cold_config(url, options))
     wrong = [row for row in rows if row["problem"]]
     if as_json:
         show_json(rows)
@@ -125,9 +107,9 @@ def verify(
 def restore(
     log: Annotated[str, typer.Argument(metavar="LOG")],
     lssn: Annotated[int, typer.Argument(metavar="LSSN", min=1, help="The oldest to bring back.")],
-    metadata: Metadata,
+    namespace: Namespace,
     url: Cold,
-    namespace: Namespace = "",
+    metadata: LedgersOfNamespace = None,
     options: ColdOptions = "{}",
     ensemble: Annotated[int, typer.Option("--ensemble", metavar="E", min=1)] = 1,
     write_quorum: Annotated[int, typer.Option("--write-quorum", metavar="QW", min=1)] = 1,
@@ -138,11 +120,6 @@ def restore(
 
     Newest first, so that what is on bookies has no hole at any time. They stay in cold storage.
     """
-    if metadata.startswith("sqlite:"):
-        raise CliError(
-            "the logs of a standalone broker are its own: here they are only looked at",
-            place=metadata,
-        )
     try:
         config = LogConfig(ensemble_size=ensemble, write_quorum=write_quorum, ack_quorum=ack_quorum)
     except ValueError as error:
@@ -152,7 +129,8 @@ def restore(
         with progress("restore", "segments"):
             return await (await opened.logs.open_log(log)).restore_from_cold(lssn)
 
-    restored = _on_namespace(metadata, namespace, _cold_config(url, options), work, config)
+    cold_config = _cold_config(url, options)
+    restored = on_namespace(namespace, metadata, work, changes=True, log=config, cold=cold_config)
     if as_json:
         show_json({"log": log, "restored": restored})
     else:
@@ -172,23 +150,6 @@ def _cold_config(url: str, options: str) -> ColdConfig:
         return ColdConfig(url=url, options=options)
     except ValueError as error:
         raise CliError(str(error), place="--cold-options", code=Exit.USAGE) from error
-
-
-def _on_namespace(
-    metadata: str,
-    namespace: str,
-    cold_config: ColdConfig,
-    work: Callable[[OpenNamespace], Awaitable[T]],
-    log: LogConfig | None = None,
-) -> T:
-    """Open a namespace, do the work, close it. Errors: CliError for whatever goes wrong there."""
-    if not namespace and not metadata.startswith("sqlite:"):
-        raise CliError(
-            "which namespace?", place="--namespace", code=Exit.USAGE,
-            remedy="--namespace distributedlog://HOST:PORT/messaging/NAME",
-        )  # fmt: skip
-
-    return on_namespace(namespace or metadata, metadata, work, log=log, cold=cold_config)
 
 
 _COLUMNS = [

@@ -43,7 +43,7 @@ class ColdCluster:
     def step(self, step: str, **given: Any) -> Any:
         """Run one step in a process of its own; return what it prints last."""
         done = subprocess.run(
-            self._command(step, given), cwd=ROOT, capture_output=True, timeout=_TIMEOUT_S,
+            self.command(step, **given), cwd=ROOT, capture_output=True, timeout=_TIMEOUT_S,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()
@@ -51,7 +51,7 @@ class ColdCluster:
 
     def kill_while_copying(self, **cold: Any) -> None:
         """Begin to copy, and end the process with SIGKILL when a part of an object is written."""
-        command = self._command("copy_slowly", {"cold": {**self.cold, **cold}})
+        command = self.command("copy_slowly", cold={**self.cold, **cold})
         child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
         try:
             assert child.stdout is not None
@@ -74,7 +74,8 @@ class ColdCluster:
         assert b"Traceback" not in done.stderr
         return done.stdout.decode()
 
-    def _command(self, step: str, given: dict[str, Any]) -> list[str]:
+    def command(self, step: str, **given: Any) -> list[str]:
+        """Return the command line of a step."""
         given = {
             "metadata": self.metadata, "namespace": self.namespace, "cold": self.cold, **given,
         }  # fmt: skip
