@@ -1,0 +1,74 @@
+"""Apache's repair tool agrees with what we write about our segments, down to the byte."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.log.log import Log
+from core.log.open_namespace import OpenNamespace
+from core.metadata.bindings import bind_namespace
+from core.metadata.layout import LogPaths
+from core.metadata.namespace_binding import BKDLConfig
+from core.metadata.segment_metadata import completed_name, decode_segment, encode_segment
+from tests.interop.bookkeeper.java import JavaClient
+from tests.interop.bookkeeper.ours import run
+from tests.interop.distributedlog.ours import Listener, Place, our_namespace, put
+from tests.interop.distributedlog.records import payload
+from tests.unit.core.log.world import RecordState
+
+pytestmark = [pytest.mark.interop, pytest.mark.java]
+COUNT = 10
+
+
+async def write_segments(log: Log) -> None:
+    """Write three segments with an owner's notes around them; the second is recovered."""
+    writer = await log.open_writer(Listener(), RecordState())
+    await put(writer, 81, 1, COUNT)
+    await writer.roll()
+    await put(writer, 81, COUNT + 1, COUNT)
+    await writer.commit()
+    await writer.abort()
+    writer = await log.open_writer(Listener(), RecordState())
+    await put(writer, 81, 2 * COUNT + 1, COUNT)
+    await writer.close()
+    writer = await log.open_writer(Listener())
+    await writer.append_set(3 * COUNT + 1, [payload(f"81/set/{i}") for i in range(COUNT)])
+    await writer.close()
+
+
+async def nodes(opened: OpenNamespace, paths: LogPaths) -> dict[str, bytes]:
+    """Return the metadata of all segments."""
+    names = await opened.store.children(paths.segments)
+    return {name: (await opened.store.get(f"{paths.segments}/{name}")).data for name in names}
+
+
+def test_dlck_finds_nothing_in_our_log_and_restores_what_was_damaged(
+    java: JavaClient, place: Place, name: str
+) -> None:
+    uri = f"{place.uri}-{name}"
+    dlck = ["dlck", "-u", uri, "-f"]
+
+    async def story() -> None:
+        async with our_namespace(place.uri) as opened:
+            binding = BKDLConfig(bk_zk_servers=place.hosts, bk_ledgers_path=place.ledgers)
+            await bind_namespace(opened.store, f"{place.path}-{name}", binding)
+        async with our_namespace(uri) as opened:
+            await opened.logs.create_log("checked")
+            await write_segments(await opened.logs.open_log("checked"))
+            paths = LogPaths(f"{place.path}-{name}", "checked")
+            written = await nodes(opened, paths)
+            assert len(written) == 4
+            assert java.call("admin", words=dlck)["exit"] == 0
+            assert await nodes(opened, paths) == written
+            for lssn in (1, 3, 4):
+                node = f"{paths.segments}/{completed_name(lssn)}"
+                segment = decode_segment(written[completed_name(lssn)])
+                damaged = replace(
+                    segment, record_count=1, last_txid=segment.first_txid, last_entry_id=0
+                )
+                await opened.store.set(node, encode_segment(damaged))
+            assert await nodes(opened, paths) != written
+            assert java.call("admin", words=dlck)["exit"] == 0
+            assert await nodes(opened, paths) == written
+
+    run(story)
