@@ -122,17 +122,15 @@ class LogNamespace:
         log is open with; InvalidQuorums as `create_log`.
         """
         name = check_log_name(name)
-        log = self._open.get(name)
-        if log is None:
+        if name not in self._open:
             config = with_overrides(self._context.config, overrides or {}, name)
             self._context.ledgers.check(config.ledger_config())
             await self._ensure(self._paths(name))
-            log = Log(name, self._paths(name), self._context._replace(config=config))
-            log = self._open.setdefault(name, log)
-            self._overrides.setdefault(name, dict(overrides or {}))
-        if overrides is not None and overrides != self._overrides[name]:
-            raise ConfigError(f"log {name} is open with other settings: {self._overrides[name]}")
-        return log
+            self._install(name, config, overrides or {})
+        own = self._overrides.get(name, {})
+        if overrides is not None and overrides != own:
+            raise ConfigError(f"log {name} is open with other settings: {own or 'none'}")
+        return self._open[name]
 
     def subscribers(self, name: str) -> Subscribers:
         """Return the positions of a log's subscribers. Errors: InvalidStreamName."""
@@ -196,6 +194,15 @@ class LogNamespace:
             await watch.close()
         for name in list(self._open):
             await self._forget(name)
+
+    def _install(self, name: str, config: LogConfig, overrides: Mapping[str, str]) -> None:
+        """Keep the log, unless another call has opened it meanwhile: its settings count."""
+        if name in self._open:
+            return
+        context = self._context._replace(config=config) if overrides else self._context
+        self._open[name] = Log(name, self._paths(name), context)
+        if overrides:
+            self._overrides[name] = dict(overrides)
 
     async def _ensure(self, paths: LogPaths) -> None:
         """See to it that a log can be opened. Errors: LogNotFound, CorruptData."""

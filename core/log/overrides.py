@@ -26,6 +26,8 @@ def with_overrides(config: LogConfig, overrides: Mapping[str, str], log: str) ->
     Errors: ConfigError for a key that a log cannot have of its own, with the nearest one that it
     can; for a value that is none; for values that do not go together.
     """
+    if not overrides:
+        return config  # most logs: they share one
     own = []
     for key, value in overrides.items():
         if key not in OVERRIDABLE:

@@ -1,9 +1,11 @@
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from core.log.config import LogConfig
-from core.log.overrides import with_overrides
+from core.log.namespace import LogNamespace
+from core.log.overrides import OVERRIDABLE, with_overrides
 from core.runtime.config import ConfigError, values_of
 from tests.unit.core.log.world import Listener, World, run_world, write
 
@@ -17,7 +19,8 @@ def test_a_log_has_its_own_and_inherits_the_rest() -> None:
     changed = {key for key, value in values_of(own).items() if values_of(CONFIG)[key] != value}
     assert changed == {"bkcAckQuorumSize", "periodicFlushFrequencyMilliSeconds"}
     assert (own.ack_quorum, own.control_flush_ms) == (3, 7)
-    assert with_overrides(CONFIG, {}, "s") == CONFIG
+    assert with_overrides(CONFIG, {}, "s") is CONFIG
+    assert set(OVERRIDABLE) <= set(values_of(CONFIG))
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,14 @@ def test_a_log_has_its_own_and_inherits_the_rest() -> None:
 def test_what_a_log_cannot_have_is_refused(overrides: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         with_overrides(CONFIG, overrides, "s")
+
+
+async def refused(namespace: LogNamespace, name: str, overrides: dict[str, str]) -> bool:
+    try:
+        await namespace.open_log(name, overrides)
+    except ConfigError:
+        return True
+    return False
 
 
 def test_a_log_is_written_with_its_own_settings(tmp_path: Path) -> None:
@@ -57,5 +68,11 @@ def test_a_log_is_written_with_its_own_settings(tmp_path: Path) -> None:
             await namespace.open_log("two", {})
         with pytest.raises(ConfigError):
             await namespace.open_log("three", {"x": "y"})
+        await namespace.create_log("four")
+        async with asyncio.TaskGroup() as group:  # of two that open it at once the first counts
+            first = group.create_task(namespace.open_log("four"))
+            second = group.create_task(refused(namespace, "four", {"bkcEnsembleSize": "2"}))
+        assert second.result()
+        assert await namespace.open_log("four", {}) is first.result()
 
     run_world(tmp_path, story, bookies=2)
