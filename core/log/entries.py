@@ -75,6 +75,14 @@ class EntryRecords(NamedTuple):
         size = _size_of(rest.payloads)
         return self._replace(slots=self.slots[count:], columns=rest, size_bytes=size)
 
+    def before(self, count: int) -> "EntryRecords":
+        """Return the first `count` records alone."""
+        metadata, txids, payloads, flags = self.columns
+        first = RecordColumns(metadata[:count], txids[:count], payloads[:count], flags)
+        size = _size_of(first.payloads)
+        slots = self.slots[:count]
+        return self._replace(slots=slots, columns=first, size_bytes=size, is_last=False)
+
     def from_slot(self, slot: int) -> "EntryRecords":
         """Return the records at `slot` and behind it."""
         return self.behind(bisect_left(self.slots, slot))
