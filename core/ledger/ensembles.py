@@ -56,8 +56,8 @@ class Ensembles:
     ) -> None:
         """`rng`: makes the choices; seeded by the system unless given.
 
-        `store`: where the rack mapping lies; without it only the configuration and the bookies
-        themselves say who is where.
+        `store`: where the rack mapping and the rules for regions lie; without it only the
+        configuration and the bookies themselves say who is where.
         """
         self._bookies = bookies
         self._rng = rng or Random()
@@ -221,8 +221,8 @@ class Ensembles:
     def _candidates(
         self,
         policy: PlacementPolicy,
-        available: Collection[BookieId],
-        exclude: Collection[BookieId],
+        available: Bookies,
+        exclude: Bookies,
     ) -> list[Candidate]:
         now_s = asyncio.get_running_loop().time()
         pool = sorted(b for b in available if b not in exclude and policy.admits(self.location(b)))
@@ -249,8 +249,8 @@ class Ensembles:
     def _why(
         self,
         policy: PlacementPolicy,
-        available: Collection[BookieId],
-        exclude: Collection[BookieId],
+        available: Bookies,
+        exclude: Bookies,
     ) -> str:
         """Return what is there and what is left out, for the operator."""
         now_s = asyncio.get_running_loop().time()
@@ -266,6 +266,8 @@ class Ensembles:
         ):
             if bookies:
                 parts.append(f"{what}: {', '.join(bookies)}")
+        if isinstance(policy, RegionAware) and policy.regions_min > 1:
+            parts.append(f"promised: {policy.regions_min} regions")
         racks = {self.location(b).rack for b in available}
         return "; ".join([*parts, f"racks: {', '.join(sorted(racks)) or 'none'}"])
 

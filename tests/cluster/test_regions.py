@@ -1,0 +1,91 @@
+"""A promise of regions on bookies as they are run, which say where they stand."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from core.ledger.bookie_registry import RegisteredBookies
+from core.ledger.config import LedgerConfig
+from core.ledger.durability import promise_of
+from core.ledger.writer import LedgerWriter
+from core.metadata.network_location import parse_location
+from protocol.ids import BookieId
+from tests.bookie_process import BookieUnderTest
+from tests.cluster.test_bookie_process import (
+    ClusterUnderTest,
+    Confirmed,
+    check,
+    client,
+    cluster,
+    payload,
+    run,
+)
+
+pytestmark = [pytest.mark.java, pytest.mark.crash, pytest.mark.timeout(240)]
+
+TWO_REGIONS = LedgerConfig(ensemble_size=4, write_quorum=4, ack_quorum=3, regions_min=2)
+
+__all__ = ["cluster"]
+
+
+def located(cluster: ClusterUnderTest, name: str, place: str) -> BookieUnderTest:
+    """Start a bookie that says where it stands."""
+    bookie = cluster.bookie(name)
+    bookie.arguments += ("--set", f"networkLocation={place}")
+    return bookie.start()
+
+
+def spread(writer: LedgerWriter, registry: RegisteredBookies) -> Counter[str]:
+    """Return how many members of the present ensemble each region has."""
+    places = [registry.location(b) for b in writer.metadata.fragments[-1].ensemble]
+    return Counter(place.region for place in places if place is not None)
+
+
+def test_region_is_killed_and_the_promise_is_kept(cluster: ClusterUnderTest) -> None:
+    regions = {
+        region: [located(cluster, f"{region}{rack}", f"/{region}/{rack}") for rack in (1, 2)]
+        for region in ("eu", "us", "asia")
+    }
+
+    async def story() -> None:
+        async with client(cluster) as at:
+            confirmed = Confirmed()
+            writer = await at.ledgers.create_ledger(TWO_REGIONS, confirmed)
+            assert promise_of(writer.metadata.custom) == 2
+            assert max(spread(writer, at.registry).values()) == 2
+            lost = next(iter(spread(writer, at.registry)))
+            for n in range(50):
+                writer.add((payload(n),))
+            await confirmed.reach(49)
+            for bookie in regions[lost]:
+                await asyncio.to_thread(bookie.kill)
+            while lost in spread(writer, at.registry):
+                writer.add((payload(writer.last_add_pushed + 1),))
+                await confirmed.reach(writer.last_add_pushed)
+            assert set(spread(writer, at.registry).values()) == {2}
+            count = writer.last_add_pushed + 1
+            await writer.close()
+            assert confirmed.errors == []
+        async with client(cluster) as at:
+            await check(at.ledgers, writer.ledger_id, count)
+
+    run(story)
+
+
+def test_bookie_moves_while_a_client_runs(cluster: ClusterUnderTest) -> None:
+    moving = located(cluster, "b1", "/us/1")
+    name = BookieId(moving.bookie_id)
+
+    async def story() -> None:
+        async with client(cluster) as at:
+            await at.registry.available()
+            assert at.registry.location(name) == parse_location("/us/1")
+            await asyncio.to_thread(moving.stop)
+            moving.arguments = (*moving.arguments[:-1], "networkLocation=/asia/3")
+            await asyncio.to_thread(moving.start)
+            async with asyncio.timeout(60):
+                while at.registry.location(name) != parse_location("/asia/3"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+    run(story)
