@@ -126,10 +126,14 @@ class PartitionLogs:
                 await self.shared.readers.forget(log.log)
 
     async def close(self) -> None:
-        """Finish what is in flight and close all partitions. Idempotent. Errors: none."""
+        """Finish what is in flight and close all partitions. Idempotent. Errors: none.
+
+        Side by side: while the metadata cannot be reached, each waits for it as long as it may.
+        """
         self._closed = True
-        for key in sorted(self._opening.keys() | self._open.keys() | self._dying.keys()):
-            await self.close_partition(TopicPartition(*key))
+        async with asyncio.TaskGroup() as group:
+            for key in sorted(self._opening.keys() | self._open.keys() | self._dying.keys()):
+                group.create_task(self.close_partition(TopicPartition(*key)))
         await self.shared.readers.close()
         await self._tasks.close()
 

@@ -84,6 +84,21 @@ def test_producing_goes_on_while_zookeeper_is_away(cluster: ThreeBookies) -> Non
     load.check(broker.bootstrap)
 
 
+def test_a_broker_can_be_stopped_while_zookeeper_is_away(cluster: ThreeBookies) -> None:
+    broker = cluster.broker().start()
+    create_topic(broker.bootstrap, replication_factor=3)
+    load = Load(broker.bootstrap)
+    load.start()
+    load.wait_for_progress(200)
+    cluster.zookeeper.pause()
+    assert broker.stop() == 0
+    cluster.zookeeper.resume()
+    broker.restart()
+    load.wait_for_progress(200)
+    load.finish()
+    load.check(broker.bootstrap)
+
+
 def test_a_session_that_ended_stops_no_broker(cluster: ThreeBookies) -> None:
     broker = cluster.broker().start()
     create_topic(broker.bootstrap, replication_factor=3)
