@@ -157,7 +157,7 @@ class RecordSender:
         """Send after this turn, or now if enough waits, or in a while, as the policy says."""
         policy = self._policy
         if not policy.buffer_bytes:
-            self._transmit_handle = self._loop.call_soon(self._transmit)
+            self._transmit_handle = self._loop.call_soon(self._on_time)
             return
         if self._is_bulk:
             return
@@ -165,7 +165,11 @@ class RecordSender:
             self._transmit()
         elif self._transmit_handle is None and policy.interval_ms:
             delay_s = policy.interval_ms / 1000
-            self._transmit_handle = self._loop.call_later(delay_s, self._transmit)
+            self._transmit_handle = self._loop.call_later(delay_s, self._on_time)
+
+    def _on_time(self) -> None:
+        self._transmit_handle = None
+        self._transmit()
 
     def _transmit(self) -> None:
         if self._transmit_handle is not None:
