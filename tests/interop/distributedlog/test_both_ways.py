@@ -1,5 +1,8 @@
 """What one side writes the other reads, record by record: in progress, completed, at the tail."""
 
+import asyncio
+from itertools import pairwise
+
 import pytest
 
 from protocol.distributedlog.dlsn import DLSN, INITIAL
@@ -16,7 +19,7 @@ from tests.interop.distributedlog.ours import (
     read_on,
     write_segment,
 )
-from tests.interop.distributedlog.records import check, payload
+from tests.interop.distributedlog.records import SIZE, check, payload
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 100
@@ -110,6 +113,34 @@ def test_we_follow_javas_writer(place: Place, opener: Opener, name: str) -> None
             await reader.close()
             check(seen, 4, range(1, 11))
             assert {record.dlsn.lssn for record in seen} == {1, 2}
+
+    run(story)
+
+
+def test_we_follow_java_while_it_rolls(place: Place, opener: Opener, name: str) -> None:
+    """Each segment says that it begins with the last txid of the one before it."""
+
+    async def story() -> None:
+        java = opener(name, {"maxLogSegmentBytes": 20 * SIZE})
+        await java.ask("create")
+        async with our_logs(place) as logs:
+            log = await logs.open_log(name)
+            reader = await log.open_reader(INITIAL)
+            writer = await java.open_writer()
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(read_on(reader, 2 * COUNT))
+                dlsns = await writer.write(11, 1, 2 * COUNT, one_by_one=True)
+            await reader.close()
+            seen = reading.result()
+            check(seen, 11, range(1, 2 * COUNT + 1))
+            assert [record.dlsn for record in seen] == dlsns
+            segments = await java.segments()
+            assert len(segments) > 5
+            for before, after in pairwise(segments):
+                assert after["first_txid"] == before["last_txid"]
+            for txid in range(1, 2 * COUNT + 1):
+                assert await log.locate(txid) == dlsns[txid - 1]
+            await writer.close()
 
     run(story)
 

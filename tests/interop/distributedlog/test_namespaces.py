@@ -8,6 +8,7 @@ from core.errors import InvalidStreamName, LogExists, LogNotFound
 from core.metadata.bindings import bind_namespace
 from core.metadata.namespace_binding import BKDLConfig
 from protocol.distributedlog.dlsn import DLSN
+from tests.cluster.cli import output
 from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
@@ -59,6 +60,16 @@ def test_we_find_the_binding_that_javas_tool_writes(
     words = ["bind", "-l", place.ledgers, "-s", place.hosts, "-seqno", "7", "-r", "true"]
     assert java.call("admin", words=[*words, "-c", "-f", uri])["exit"] == 0
     run(lambda: check_both_write(java, uri, lssns=[7, 8]))
+
+
+def test_java_finds_the_binding_that_our_tool_writes(
+    java: JavaClient, place: Place, name: str
+) -> None:
+    uri = f"{place.uri}-{name}"
+    where = ("--metadata", place.metadata, "--namespace", uri)
+    output("namespace", "bind", *where, "--first-segment", "3")
+    assert java.call("binding", uri=uri)["first_lssn"] == 3
+    run(lambda: check_both_write(java, uri, lssns=[3, 4]))
 
 
 def test_both_find_a_binding_of_an_ancestor(java: JavaClient, place: Place, name: str) -> None:
@@ -154,6 +165,27 @@ def test_log_that_we_rename(place: Place, opener: Opener, name: str) -> None:
             await write_segment(log, 43, COUNT + 1, COUNT)
             everything = await opener(f"{name}-newer").read(2 * COUNT)
             check(everything, 43, range(1, 2 * COUNT + 1))
+
+    run(story)
+
+
+def test_positions_of_subscribers(place: Place, opener: Opener, name: str) -> None:
+    async def story() -> None:
+        java = opener(name)
+        async with our_logs(place) as logs:
+            await logs.create_log(name)
+            ours = logs.subscribers(name)
+            await ours.advance("by-us", DLSN(1, 5, 0))
+            assert (await java.ask("get_position", subscriber="by-us"))["dlsn"] == [1, 5, 0]
+            await java.ask("set_position", subscriber="by-us", dlsn=(2, 0, 3))
+            await java.ask("set_position", subscriber="by-java", dlsn=(1, 0, 0))
+            assert await ours.last_commit("by-us") == DLSN(2, 0, 3)
+            assert await ours.last_commits() == {
+                "by-java": DLSN(1, 0, 0),
+                "by-us": DLSN(2, 0, 3),
+            }
+            nobody = await java.ask("get_position", subscriber="nobody")
+            assert await ours.last_commit("nobody") == DLSN(*nobody["dlsn"])
 
     run(story)
 
