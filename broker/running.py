@@ -76,7 +76,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     topics = TopicRegistry(
         store,
         storage.namespace,
-        defaults=TopicDefaults(config.topics.defaults.given()),
+        defaults=TopicDefaults(
+            config.topics.defaults.given(), has_cold_storage=storage.namespace.has_cold_storage
+        ),
         clock=clock,
         random=random,
         paths=paths,

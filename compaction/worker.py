@@ -34,6 +34,10 @@ class RetainedLog(Protocol):
     def log_start_offset(self) -> Offset:
         """First offset that is kept."""
 
+    @property
+    def local_limits(self) -> Limits | None:
+        """What the topic allows on the bookies; None if it is not in cold storage as well."""
+
     async def segments_for_retention(self) -> Sequence[RetainedSegment]:
         """Return the segments with records, oldest first. Errors: CoreError."""
 
@@ -42,6 +46,15 @@ class RetainedLog(Protocol):
 
     async def delete_segments_before(self, offset: Offset) -> None:
         """Begin the log at `offset` and delete whole segments before it. Errors: CoreError."""
+
+    async def copy_to_cold(self) -> None:
+        """Copy completed segments to cold storage. Errors: CoreError."""
+
+    async def release_segments_before(self, offset: Offset) -> None:
+        """Take whole segments before `offset` off the bookies, if copied. Errors: CoreError."""
+
+    async def delete_purged(self) -> None:
+        """Delete for good what earlier rounds gave up long enough ago. Errors: CoreError."""
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that were silent for too long; return how many."""
@@ -95,3 +108,9 @@ class RetentionWorker:
         if verdict.log_start > log.log_start_offset or begins_late:
             self.metrics.logs_trimmed_total += verdict.log_start > log.log_start_offset
             await log.delete_segments_before(verdict.log_start)
+        await log.delete_purged()
+        local = log.local_limits
+        if local is not None:
+            await log.copy_to_cold()
+            kept = judge(segments, local, verdict.log_start, now_ms)
+            await log.release_segments_before(kept.log_start)

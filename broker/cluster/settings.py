@@ -53,6 +53,9 @@ class TopicSettings(NamedTuple):
     cleanup_policy: tuple[str, ...]
     compression_type: str
     delete_retention_ms: int
+    local_retention_bytes: int
+    """-2: as `retention_bytes`; so for `local_retention_ms`."""
+    local_retention_ms: int
     max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
@@ -61,6 +64,8 @@ class TopicSettings(NamedTuple):
     min_cleanable_dirty_ratio: float
     min_compaction_lag_ms: int
     min_insync_replicas: int
+    remote_log_copy_disable: bool
+    remote_storage_enable: bool
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
@@ -84,12 +89,18 @@ class TopicSettings(NamedTuple):
         return self.message_timestamp_type == "LogAppendTime"
 
 
+AS_WHOLE = -2
+"""local.retention.*: as retention.*."""
+UNLIMITED = -1
+
+
 class TopicDefaults:
     """Kafka's defaults with the broker's static settings over them."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, given: Mapping[str, str], *, has_cold_storage: bool = False) -> None:
         """`given`: broker configs that somebody set, as text by Kafka's broker names."""
         self.given = dict(given)
+        self.has_cold_storage = has_cold_storage
 
     @cached_property
     def settings(self) -> TopicSettings:
@@ -142,7 +153,10 @@ def check_overrides(overrides: Mapping[str, str | None], defaults: TopicDefaults
         if text is None:
             raise InvalidConfig(f"Null value not supported for topic configs: {name}")
         stored[name] = text_of(config.parse(text))
-    _check_together(defaults.resolve(stored))
+    settings = defaults.resolve(stored)
+    _check_together(settings)
+    if settings.remote_storage_enable:
+        _check_tiers(settings, has_cold_storage=defaults.has_cold_storage)
     return stored
 
 
@@ -190,3 +204,24 @@ def _check_together(settings: TopicSettings) -> None:
             "a compacted topic cannot be given a deadline yet: this release stores compacted "
             "topics whole and has no cleaner to keep it",
         )
+
+
+def _check_tiers(settings: TopicSettings, *, has_cold_storage: bool) -> None:
+    """Refuse what Kafka refuses of a topic in two tiers. Source: Kafka's LogConfig."""
+    if not has_cold_storage:
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage. Set cold.storage.url on the broker."
+        )
+    if settings.compacted:
+        raise InvalidConfig("Remote log storage does not support compacted topics")
+    for name, local, whole in (
+        ("ms", settings.local_retention_ms, settings.retention_ms),
+        ("bytes", settings.local_retention_bytes, settings.retention_bytes),
+    ):
+        if local == AS_WHOLE or whole == UNLIMITED:
+            continue
+        if local == UNLIMITED or local > whole:
+            key = f"local.retention.{name}"
+            why = f"Value must not be {local} as retention.{name} value is set as {whole}."
+            raise refuse(key, local, why)

@@ -107,7 +107,6 @@ _NO_RECOMPRESSION = (
     "acts; set compression.type on the producer instead"
 )
 _GZIP_FAULT = "Value must be between 1 and 9 or equal to -1"
-_NO_TIERS = "tiered storage is not part of this broker"
 
 _B, _S, _I, _L, _D, _LIST = (
     ConfigType.BOOLEAN,
@@ -184,13 +183,14 @@ _TABLE = (
         "Leader replicas to throttle; brokers do not replicate, bookies do.",
     ),
     TopicConfig(
-        "local.retention.bytes", _L, -2, at_least(-2), _names("log.local.retention.bytes"),
-        _NOTHING,
-        "Local size of a topic with tiered storage, which this broker does not have.",
+        "local.retention.bytes", _L, -2, at_least(-2), _names("log.local.retention.bytes"), _ACTS,
+        "Size of a partition on the bookies above which segments in cold storage leave them; -2 "
+        "means as retention.bytes, -1 no limit.",
     ),
     TopicConfig(
-        "local.retention.ms", _L, -2, at_least(-2), _names("log.local.retention.ms"), _NOTHING,
-        "Local retention of a topic with tiered storage, which this broker does not have.",
+        "local.retention.ms", _L, -2, at_least(-2), _names("log.local.retention.ms"), _ACTS,
+        "Age above which segments in cold storage leave the bookies; -2 means as retention.ms, -1 "
+        "no limit.",
     ),
     TopicConfig(
         "max.compaction.lag.ms", _L, LONG_MAX, at_least(1),
@@ -238,16 +238,17 @@ _TABLE = (
         "Preallocate segment files; bookies manage their own files.",
     ),
     TopicConfig(
-        "remote.log.copy.disable", _B, _OFF, None, (), _NOTHING,
-        "Stop uploads to tiered storage, which this broker does not have.",
+        "remote.log.copy.disable", _B, _OFF, None, (), _ACTS,
+        "Copy no more segments to cold storage; what is there stays and is read.",
     ),
     TopicConfig(
         "remote.log.delete.on.disable", _B, _OFF, None, (), _NOTHING,
-        "Delete tiered data when tiering is switched off; this broker has none.",
+        "Delete tiered data when tiering is switched off; here it stays until retention.ms.",
     ),
     TopicConfig(
-        "remote.storage.enable", _B, _OFF, _only(_OFF, _NO_TIERS), (), _NOTHING,
-        "Tiered storage, which this broker does not have: only false.",
+        "remote.storage.enable", _B, _OFF, None, (), _ACTS,
+        "Copy completed segments to cold storage; needs cold.storage.url. retention.ms and "
+        "retention.bytes then count both tiers.",
     ),
     TopicConfig(
         "retention.bytes", _L, -1, None, _names("log.retention.bytes"), _ACTS,

@@ -64,14 +64,7 @@ async def delete_segments_before(log: PartitionLog, offset: Offset) -> None:
     Errors: CoreError; the offset may have been raised, the segments go the next time.
     """
     await raise_log_start(log, offset)
-    first_kept = None
-    async for lssn, totals in log.segments.totals():
-        if totals.next_offset > log.log_start_offset:
-            first_kept = lssn
-            break
-    if first_kept is None:
-        segments = list(log.log.segments)
-        first_kept = segments[-1].lssn if segments else 0
+    first_kept = await _first_segment_behind(log, log.log_start_offset)
     _check_owned(log)
     purged = await log.log.purge_segments(first_kept)
     if purged:
@@ -80,6 +73,27 @@ async def delete_segments_before(log: PartitionLog, offset: Offset) -> None:
             "segments deleted partition=%s segments=%d start=%d",
             log.partition, len(purged), log.log_start_offset,
         )  # fmt: skip
+
+
+async def release_segments_before(log: PartitionLog, offset: Offset) -> None:
+    """Leave the segments that lie before `offset` to cold storage, as far as they are there.
+
+    They stay readable. Errors: CoreError.
+    """
+    first_kept = await _first_segment_behind(log, offset)
+    _check_owned(log)
+    released = await log.log.release_segments(first_kept)
+    if released:
+        logger.info("segments released partition=%s segments=%d", log.partition, len(released))
+
+
+async def _first_segment_behind(log: PartitionLog, offset: Offset) -> int:
+    """Return the LSSN of the first segment that reaches beyond `offset`; the last if none does."""
+    async for lssn, totals in log.segments.totals():
+        if totals.next_offset > offset:
+            return lssn
+    segments = list(log.log.segments)
+    return segments[-1].lssn if segments else 0
 
 
 async def raise_log_start(log: PartitionLog, offset: Offset) -> None:

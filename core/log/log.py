@@ -4,16 +4,18 @@ Invariant: a log has one `Log` in a process (its namespace sees to that), which 
 from the owner's own steps while this process writes it, else from the metadata and its watch.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from core.errors import ColdStorageDisabled, EndOfStream, OwnershipLost, Unavailable
+from core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost, Unavailable
 from core.log.cold_copy import ColdCopier
 from core.log.cold_restore import ColdRestorer
 from core.log.context import LogContext
 from core.log.log_reading import LogReading
 from core.log.owner import LogListener, NoState, SegmentState
 from core.log.ownership import Ownership
+from core.log.prepared import PreparedAllocator
 from core.log.reader import LogReader
 from core.log.recovery import find_state, read_index, recover_segments, restore_state
 from core.log.segment_chain import SegmentChain
@@ -120,13 +122,19 @@ class Log:
             )
         self._ownership = ownership = self._new_claim(self._on_refused)
         try:
-            await ownership.acquire(self._config.lock_timeout_s * 1000)
+            await self._acquire(ownership)
             self._writer = await self._take_over(listener, state)
             ownership.check_not_refused()
         except BaseException:
             await self._give_up(ownership)
             raise
         return self._writer
+
+    async def _acquire(self, ownership: Ownership) -> None:
+        clock = self._context.clock
+        began_s = clock.monotonic_s()
+        await ownership.acquire(self._config.lock_timeout_s * 1000)
+        self._context.metrics.lock_wait_ms = round(1000 * (clock.monotonic_s() - began_s))
 
     async def _give_up(self, ownership: Ownership) -> None:
         """End an opening that failed."""
@@ -137,9 +145,43 @@ class Log:
         await ownership.release()
 
     async def _take_over(self, listener: LogListener, state: SegmentState | None) -> LogWriter:
+        clock, metrics = self._context.clock, self._context.metrics
+        began_s = clock.monotonic_s()
         nodes = SegmentNodes(self._store, self._paths)
         known, is_whole = await nodes.load()
-        segments = await recover_segments(known, nodes, self._context)
+        allocator = PreparedAllocator(self._context.allocator(nodes.allocation))
+        try:
+            segments = await self._recover(known, nodes, allocator)
+            await self._become_owner(segments, state, is_whole=is_whole)
+        except CoreError:
+            await allocator.give_back()
+            raise
+        chain = SegmentChain(self, nodes, state or NoState(), self._context, allocator)
+        last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
+        metrics.writers += 1
+        metrics.take_over_ms = round(1000 * (clock.monotonic_s() - began_s))
+        return LogWriter(self, chain, listener, self._context, last_txid=last_txid)
+
+    async def _recover(
+        self, known: SegmentList, nodes: SegmentNodes, allocator: PreparedAllocator
+    ) -> SegmentList:
+        """Recover what is in progress, and make the next segment's ledger meanwhile.
+
+        Only then: a log that nobody wrote when its owner died may not be written now.
+        """
+        if not any(segment.in_progress for segment in known):
+            return known
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(allocator.prepare())
+                recovering = group.create_task(recover_segments(known, nodes, self._context))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return recovering.result()
+
+    async def _become_owner(
+        self, segments: SegmentList, state: SegmentState | None, *, is_whole: bool
+    ) -> None:
         if segments.last_txid == END_OF_STREAM_TXID:
             raise EndOfStream(f"{self.name} was sealed")
         was_read = bool(self._segments)
@@ -150,10 +192,6 @@ class Log:
             await self._load_older()
         if state is not None:
             await self._restore(state)
-        chain = SegmentChain(self, nodes, state or NoState(), self._context)
-        last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
-        self._context.metrics.writers += 1
-        return LogWriter(self, chain, listener, self._context, last_txid=last_txid)
 
     async def _restore(self, state: SegmentState) -> None:
         found = await find_state(self._segments, self._open_ledger)
@@ -322,6 +360,7 @@ class Log:
 
     async def truncate(self, dlsn: DLSN) -> None:
         """Give up every record before `dlsn` in completed segments. Errors: as the trimmer's."""
+        self._check_lock()
         await self.trimmer.truncate(dlsn)
 
     async def purge_segments(self, before_lssn: int) -> list[SegmentMetadata]:
@@ -329,7 +368,24 @@ class Log:
 
         Readers inside may go on for `log.segment.delete.delay.ms`, then they get LogTruncated.
         """
+        self._check_lock()
         return await self.trimmer.purge(before_lssn)
+
+    def _check_lock(self) -> None:
+        """Refuse an owner without its lock: no fence protects completed segments from two owners.
+
+        Errors: OwnershipLost.
+        """
+        if self._ownership is not None:
+            self._ownership.check_ownership()
+
+    async def release_segments(self, before_lssn: int) -> list[SegmentMetadata]:
+        """Take segments below `before_lssn` that are in cold storage off the bookies."""
+        return await self.trimmer.release(before_lssn)
+
+    async def delete_purged(self) -> int:
+        """Delete ledgers and objects whose delay is over; return how many. Errors: CoreError."""
+        return await self.trimmer.collect()
 
     async def copy_to_cold(self) -> list[int]:
         """Copy completed segments to cold storage; return the LSSNs. Errors: as ColdCopier's."""

@@ -87,6 +87,11 @@ class LogNamespace:
         assert not self._open, "logs were opened without it"
         self._context = self._context._replace(cold=cold)
 
+    @property
+    def has_cold_storage(self) -> bool:
+        """Whether segments can be copied to cold storage, and read there."""
+        return self._context.cold is not None
+
     async def bind(self) -> None:
         """Make the namespace unless it is there; one that nothing binds gets its binding.
 

@@ -125,6 +125,9 @@ class FakeLog:
     async def truncate(self, dlsn: DLSN) -> None:
         self.truncated = dlsn
 
+    async def delete_purged(self) -> int:
+        return 0
+
     async def purge_segments(self, before_lssn: int) -> list[FakeSegment]:
         completed = [each for each in self.segments if not each.in_progress]
         gone = [each for each in completed[:-1] if each.lssn < before_lssn]

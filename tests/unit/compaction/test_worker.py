@@ -13,7 +13,9 @@ class FakeLog:
     def __init__(self, name: str, newest_ms: int, *, broken: bool = False) -> None:
         self.name = name
         self.limits = Limits(1000, -1, deletes=True)
+        self.local_limits: Limits | None = None
         self.log_start_offset = 0
+        self.purges = 0
         self.broken = broken
         self.done: list[object] = []
         self._newest_ms = newest_ms
@@ -28,6 +30,15 @@ class FakeLog:
 
     async def delete_segments_before(self, offset: int) -> None:
         self.done.append(offset)
+
+    async def copy_to_cold(self) -> None:
+        self.done.append("copy")
+
+    async def release_segments_before(self, offset: int) -> None:
+        self.done.append(("release", offset))
+
+    async def delete_purged(self) -> None:
+        self.purges += 1
 
     def expire_producers(self, now_ms: int) -> int:
         return 2
@@ -51,6 +62,19 @@ def test_each_log_is_judged_and_a_broken_one_holds_up_nobody() -> None:
     metrics = worker.metrics
     assert (metrics.rounds_total, metrics.logs_trimmed_total, metrics.failures_total) == (1, 1, 1)
     assert metrics.producers_expired_total == 6
+    assert [log.purges for log in logs] == [0, 1, 1], "also where nothing goes today"
+
+
+def test_a_log_in_two_tiers_is_copied_before_it_leaves_the_bookies() -> None:
+    clock = ManualClock()
+    log = FakeLog("tiered", clock.now_ms() - 500)
+    log.local_limits = Limits(100, -1, deletes=True)
+
+    async def one() -> AsyncIterator[RetainedLog]:
+        yield log
+
+    asyncio.run(RetentionWorker(one, clock, 1000).round())
+    assert log.done == ["copy", ("release", 10)]
 
 
 def test_the_loop_ends_when_it_is_cancelled() -> None:

@@ -29,7 +29,6 @@ def refused_here_only(name: str, value: str) -> bool:
     """What Kafka accepts and this broker does not; each has its reason in DESIGN.md."""
     return (
         (name == "compression.type" and value.strip() != "producer")
-        or (name == "remote.storage.enable" and value.strip().lower() == "true")
         or (name == "max.message.bytes" and int(value) > MAX_MESSAGE_BYTES_LIMIT)
         or (name == "internal.segment.bytes" and int(value) < 1)
     )
@@ -65,7 +64,7 @@ def test_values_are_accepted_as_kafka_does(name: str) -> None:
     assert rows
     for value, theirs in rows:
         try:
-            check_overrides({name: value}, TopicDefaults({}))
+            check_overrides({name: value}, TopicDefaults({}, has_cold_storage=True))
             ours = "ok"
         except InvalidConfig as error:
             ours = str(error)
