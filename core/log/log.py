@@ -171,13 +171,19 @@ class Log:
         """
         if not any(segment.in_progress for segment in known):
             return known
+        recovered: SegmentList | CoreError
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(allocator.prepare())
-                recovering = group.create_task(recover_segments(known, nodes, self._context))
+                try:
+                    recovered = await recover_segments(known, nodes, self._context)
+                except CoreError as error:
+                    recovered = error  # once the ledger is made, or it could not be given back
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        return recovering.result()
+        if isinstance(recovered, CoreError):
+            raise recovered
+        return recovered
 
     async def _become_owner(
         self, segments: SegmentList, state: SegmentState | None, *, is_whole: bool

@@ -68,8 +68,10 @@ async def recover_segments(
     would push the highest txid there, and the next record would seem out of order.
     Errors: BookieUnavailable (try again), CorruptData, OwnershipLost (somebody else recovers).
     """
-    ledgers = context.ledgers
+    ledgers, clock = context.ledgers, context.clock
+    began_s = clock.monotonic_s()
     recovered = await _recover_all([s for s in segments if s.in_progress], ledgers)
+    context.metrics.ledger_recovery_ms = round(1000 * (clock.monotonic_s() - began_s))
     while recovered and _is_to_be_deleted(recovered[-1], _txid_before(recovered, segments)):
         segment = recovered.pop().segment
         logger.info("segment_without_records_deleted lssn=%d", segment.lssn)

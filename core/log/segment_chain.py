@@ -15,6 +15,7 @@ from typing import Protocol
 
 from core.errors import CoreError, OwnershipLost, Unavailable
 from core.ledger.writer import LedgerWriter
+from core.log.allocation import Allocator
 from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
@@ -65,10 +66,11 @@ class SegmentChain:
         nodes: SegmentNodes,
         state: SegmentState,
         context: LogContext,
+        allocator: Allocator,
     ) -> None:
         self._book = book
         self._nodes = nodes
-        self._allocator = context.allocator(nodes.allocation)
+        self._allocator = allocator
         self._state = state
         self._context = context
         self._tasks = Tasks("log.segments")

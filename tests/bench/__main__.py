@@ -1,7 +1,7 @@
 """`make bench`: what Tailrace has beside what Apache has; JSON and tables.
 
 Brokers beside Kafka, bookies beside BookKeeper's, log streams beside DistributedLog's, a broker on
-three bookies beside three nodes of Kafka.
+three bookies beside three nodes of Kafka; and how soon a log whose owner died is written again.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
 over the rounds with its range; a ratio is Tailrace's median over the other's. Nothing is asserted.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import clusters, ledgers, logs, workloads
+from tests.bench import clusters, failover, ledgers, logs, workloads
 from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
 from tests.bench.report import save, table
 from tests.zookeeper import ZooKeeperServer
@@ -104,6 +104,12 @@ def _cluster(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, di
             )
 
 
+def _failover(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of owners that die."""
+    with _folder(options.out) as folder, _zookeeper(folder) as hosts:
+        yield from failover.measure(hosts, folder, step).items()
+
+
 @contextmanager
 def _zookeeper(folder: Path) -> Iterator[str]:
     server = ZooKeeperServer(folder / "zookeeper").start()
@@ -127,6 +133,7 @@ _SUITES: dict[str, Suite] = {
     "bookies": _bookies,
     "logs": _logs,
     "cluster": _cluster,
+    "failover": _failover,
 }
 
 

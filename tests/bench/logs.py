@@ -74,7 +74,7 @@ class _Round:
         self.figures: Figures = {OURS: {}, JAVA: {}}
         path = f"/messaging/{name}"
         self._uri = f"distributedlog://{zookeeper}{path}"
-        asyncio.run(_bind(ledgers_uri, zookeeper, path))
+        asyncio.run(bind(ledgers_uri, zookeeper, path))
 
     def append(self, name: str, settings: tuple[str, ...], seconds: float, warm_s: float) -> None:
         numbers = (_RECORD_BYTES, _IN_FLIGHT, warm_s, seconds)
@@ -126,7 +126,8 @@ class _Round:
         return found
 
 
-async def _bind(ledgers_uri: str, zookeeper: str, path: str) -> None:
+async def bind(ledgers_uri: str, zookeeper: str, path: str) -> None:
+    """Bind a namespace to the bookies of a URI."""
     store = await open_store(ledgers_uri)
     try:
         root = ledgers_root(ledgers_uri)

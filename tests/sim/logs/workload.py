@@ -100,11 +100,12 @@ class LogWorkload(Workload):
                 raise
 
     async def _truncate(self, log: Log, owner: Owner, rng: Random) -> None:
-        """Give up what is before a record that is confirmed, and sometimes delete segments."""
+        """Give up what is before a record, often the last one of a segment; purge sometimes."""
         last = owner.first + owner.confirmed - 1
         if last <= NOTHING:
             return
-        txid = rng.randint(max(0, last - 100), last)
+        ends = [s.last_txid for s in log.segments if 0 <= s.last_txid <= last]
+        txid = rng.choice(ends) if ends and rng.random() < 0.4 else rng.randint(0, last)
         dlsn = await log.locate(txid)
         if dlsn is None:
             return

@@ -14,6 +14,7 @@ from core.metadata.layout import LogPaths
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.store import SessionEvent
 from core.metadata.zookeeper import ZookeeperStore
+from protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.world import Listener, World, txids_of, write
 from tests.unit.core.metadata.test_zookeeper_session import SessionLog, expire
 from tests.zookeeper import ZooKeeperServer
@@ -216,5 +217,47 @@ def test_member_that_somebody_deletes_comes_again(zookeeper: ZooKeeperServer) ->
                 await at.one.sync()
             await owner.release()
             assert await at.other.children("/lock") == []
+
+    run(story)
+
+
+def test_owner_without_its_lock_truncates_nothing(
+    zookeeper: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            world = World(tmp_path)
+            await initialize_layout(at.one, instance_id="test")
+            namespace = world.namespace(at.one)
+            await namespace.create_log("s")
+            log = await namespace.open_log("s")
+            writer = await log.open_writer(Listener())
+            await write(writer, 1, 2)
+            await writer.roll()
+            create = at.one.create
+            may_create = asyncio.Event()
+
+            async def late(*arguments: Any, **options: Any) -> str:
+                await may_create.wait()
+                return await create(*arguments, **options)
+
+            monkeypatch.setattr(at.one, "create", late)
+            sessions = SessionLog(at.one)
+            await expire(zookeeper, at.one)
+            await sessions.until(SessionEvent.NEW_SESSION)
+            for change in (log.truncate(DLSN(1, 0, 1)), log.purge_segments(1)):
+                with pytest.raises(OwnershipLost, match="not held"):
+                    await change
+            await write(writer, 3)
+            may_create.set()
+            lock = LogPaths("/distributedlog/tailrace", "s").lock
+            while not await at.one.children(lock):
+                await at.one.sync()
+            while log._ownership is None or not log._ownership.is_held:
+                await at.one.sync()
+            await log.truncate(DLSN(1, 0, 1))
+            assert await txids_of(log) == [2, 3]
+            await writer.close()
+            await world.store.close()
 
     run(story)
