@@ -117,6 +117,8 @@ def _only(holds: bool, cause: str) -> None:
 app.command("create")(create)
 app.command("list")(list_logs)
 app.command("count")(count)
+app.command("rename")(log_owner.rename)
+app.command("delete")(log_owner.delete)
 app.command("truncate")(log_owner.truncate)
 app.command("recover")(log_owner.recover)
 app.command("repair-seqno")(log_owner.repair_seqno)

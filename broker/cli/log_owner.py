@@ -1,4 +1,4 @@
-"""`tailrace log truncate|recover|repair-seqno`: what only the owner of a log may do.
+"""`tailrace log rename|delete|truncate|recover|repair-seqno`: what only a log's owner may do.
 
 Each takes the log's lock first, and is refused while a broker or another writer has it.
 """
@@ -64,6 +64,41 @@ def truncate(
             await writer.close()
 
     _show(on_namespace(namespace, metadata, work, changes=True), as_json=as_json)
+
+
+def rename(
+    log: OneLog,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Its name from now on.")],
+    namespace: Namespace,
+    metadata: LedgersOfNamespace = None,
+) -> None:
+    """Give a log another name, in one step. Refused while it is written, or if there is such a log.
+
+    Not for the log of a topic: its broker would look for it under its old name.
+    """
+
+    async def work(opened: OpenNamespace) -> None:
+        await opened.logs.rename_log(log, new)
+
+    on_namespace(namespace, metadata, work, changes=True)
+    note(f"{log} is {new} now")
+
+
+def delete(
+    log: OneLog, namespace: Namespace, metadata: LedgersOfNamespace = None, yes: Yes = False
+) -> None:
+    """Delete a log with all of its ledgers. Refused while it is written.
+
+    Not for the log of a topic: `tailrace topic delete` does that.
+    """
+    if not yes and not typer.confirm(f"delete {log} with everything in it?"):
+        raise CliError("nothing was changed")
+
+    async def work(opened: OpenNamespace) -> None:
+        await opened.logs.delete_log(log)
+
+    on_namespace(namespace, metadata, work, changes=True)
+    note(f"{log} is deleted")
 
 
 def recover(

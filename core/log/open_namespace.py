@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+from core.errors import CorruptData
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
 from core.ledger.config import BookieClientConfig, LedgerClientConfig
@@ -66,8 +67,8 @@ async def open_namespace(
 
     A `sqlite:` URI names the namespace of a standalone broker, to look at beside it: nothing can be
     changed, and entries can be read only if its bookie is registered.
-    Errors: ValueError (the URI, or servers that the binding names); NoNode (it is not bound);
-    NotYetImplemented (federated); Unavailable (nobody answers), CorruptData.
+    Errors: ValueError (the URI, or `ledger_servers`); NoNode (it is not bound); NotYetImplemented
+    (federated); Unavailable (nobody answers); CorruptData, for servers that are none too.
     """
     at = parse_namespace_uri(uri)
     options, clock = options or NamespaceOptions(), clock or SystemClock()
@@ -77,9 +78,9 @@ async def open_namespace(
         binding = await resolve_binding(store, at.root)
         ledger_store = store
         if at.path is None:
-            mine = "" if options.ledger_servers else binding.dl_zk_servers_for_writer
-            store = await stores.at(uri, mine or at.hosts)
-            ledger_store = await stores.at(uri, options.ledger_servers or binding.bk_zk_servers)
+            log_hosts, ledger_hosts = _servers(at, binding, options)
+            store = await stores.at(log_hosts)
+            ledger_store = await stores.at(ledger_hosts)
         bookies = RegisteredBookies(ledger_store, options.bookies, root=binding.bk_ledgers_path)
         stack.push_async_callback(bookies.close)
         config = replace(options.ledgers, root=binding.bk_ledgers_path)
@@ -94,6 +95,17 @@ async def open_namespace(
         yield OpenNamespace(at, binding, store, ledger_store, bookies, ledgers, logs, cold)
 
 
+def _servers(uri: NamespaceUri, bound: BKDLConfig, options: NamespaceOptions) -> tuple[str, str]:
+    """Return the servers of the logs and those of the ledgers."""
+    if options.ledger_servers:
+        return uri.hosts, parse_servers("the servers of the ledgers", options.ledger_servers)
+    try:
+        logs = parse_servers("the binding", bound.dl_zk_servers_for_writer or uri.hosts)
+        return logs, parse_servers("the binding", bound.bk_zk_servers)
+    except ValueError as error:
+        raise CorruptData(f"namespace {uri.text}: {error}") from error
+
+
 class _Stores:
     """Connections to metadata, one for each group of servers; closed by the stack."""
 
@@ -104,13 +116,12 @@ class _Stores:
 
     async def first(self, uri: NamespaceUri, clock: Clock) -> MetadataStore:
         if uri.path is None:
-            return await self.at(uri.text, uri.hosts)
+            return await self.at(uri.hosts)
         store = SqliteStore(uri.path, clock, read_only=True)
         self._stack.push_async_callback(store.close)
         return store
 
-    async def at(self, place: str, servers: str) -> MetadataStore:
-        hosts = parse_servers(place, servers)
+    async def at(self, hosts: str) -> MetadataStore:
         key = frozenset(hosts.split(","))
         if key not in self._open:
             store = await ZookeeperStore.connect(hosts, session_timeout_ms=self._session_timeout_ms)

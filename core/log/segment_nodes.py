@@ -6,7 +6,6 @@ lost (or that was sent twice below us) is settled by reading what is there.
 Source: reference DistributedLog 4.4, 4.5, 4.6, 5.7.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from core.log.allocation_node import AllocationNode
 from core.log.cold.nodes import read_cold
 from core.log.segments import SegmentList
 from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
+from core.metadata.node_reads import read_nodes
 from core.metadata.segment_metadata import (
     INVALID_TXID,
     SegmentMetadata,
@@ -35,16 +35,13 @@ from core.metadata.segment_metadata import (
     read_segment_name,
     segment_name,
 )
-from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
+from core.metadata.store import Create, Delete, MetadataStore, Op, SetData, Watch
 from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
 
 _LIST_ATTEMPTS: Final = 16
-
-_READS_AT_ONCE: Final = 128
-"""Nodes that are read at the same time: enough to hide the way to the metadata and back."""
 
 
 async def read_segments(
@@ -85,7 +82,7 @@ async def _read_list(
             raise LogNotFound(paths.log) from None
         names = [name for name in children if is_segment_name(name)]
         wanted = choose(names)
-        nodes = await _read_all(store, [paths.segment(name) for name in wanted])
+        nodes = await read_nodes(store, [paths.segment(name) for name in wanted])
         found = [
             replace(decode_segment(node.data), node_name=name)
             for name, node in zip(wanted, nodes, strict=True)
@@ -110,19 +107,6 @@ def recent_names(names: list[str]) -> list[str]:
     before_open = [each.lssn - 1 for each in numbered if each.in_progress]
     first = min([last_completed, *before_open])
     return [name for name, each in zip(names, numbered, strict=True) if each.lssn >= first]
-
-
-async def _read_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
-    found: list[Node | None] = []
-    for at in range(0, len(paths), _READS_AT_ONCE):
-        some = paths[at : at + _READS_AT_ONCE]
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(store.exists(path)) for path in some]
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        found += [task.result() for task in tasks]
-    return found
 
 
 class _Counter(NamedTuple):
@@ -161,7 +145,7 @@ class SegmentNodes:
         """
         paths = self._paths
         await self._store.sync()
-        nodes = await _read_all(
+        nodes = await read_nodes(
             self._store,
             (paths.segments, paths.max_txid, paths.allocation, paths.version, paths.cold),
         )
@@ -249,7 +233,7 @@ class SegmentNodes:
         """
         changes = [op for op in ops if isinstance(op, SetData)]
         try:
-            node, *counters = await _read_all(self._store, [path, *(op.path for op in changes)])
+            node, *counters = await read_nodes(self._store, [path, *(op.path for op in changes)])
         except CoreError:
             logger.warning("multi_in_doubt path=%s", path)
             return False

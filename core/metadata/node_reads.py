@@ -1,36 +1,51 @@
 """Reading several nodes in one round trip."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 from core.metadata.store import MetadataStore, Node
+
+READS_AT_ONCE: Final = 128
+"""Nodes that are read at the same time: enough to hide the way to the metadata and back."""
+
+T = TypeVar("T")
 
 
 async def read_nodes(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
     """Return the nodes, None for each that is not there; not a view of one moment.
 
-    Errors: the first that a read had.
+    Errors: the first that a read had. Cost: a round trip for each 128.
     """
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(store.exists(path)) for path in paths]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
+    found: list[Node | None] = []
+    for at in range(0, len(paths), READS_AT_ONCE):
+        some = paths[at : at + READS_AT_ONCE]
+        found += await _together([store.exists(path) for path in some])
+    return found
 
 
 async def read_below(store: MetadataStore, path: str) -> list[str]:
     """Return the paths of all nodes below one, children before their parents.
 
     Errors: NoNode when the node, or one below it, is not there (any more).
-    Cost: a round trip per level.
+    Cost: a round trip per level and 128 nodes.
     """
     levels = [[path]]
     while levels[-1]:
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [(at, group.create_task(store.children(at))) for at in levels[-1]]
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        levels.append([f"{at}/{name}" for at, task in tasks for name in task.result()])
+        found: list[str] = []
+        for start in range(0, len(levels[-1]), READS_AT_ONCE):
+            some = levels[-1][start : start + READS_AT_ONCE]
+            lists = await _together([store.children(at) for at in some])
+            for at, names in zip(some, lists, strict=True):
+                found += [f"{at}/{name}" for name in names]
+        levels.append(found)
     return [at for level in levels[:0:-1] for at in level]
+
+
+async def _together(reads: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(read) for read in reads]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -153,6 +153,20 @@ def test_recover_completes_what_a_dead_writer_left(place: Namespace) -> None:
     assert output(*place.tool("count", name)) == b"6\n"
 
 
+def test_rename_and_delete(place: Namespace) -> None:
+    name = place.written()
+    before = parsed(*place.tool("show", name))
+    output(*place.tool("rename", name, f"moved/{name}"))
+    assert parsed(*place.tool("show", f"moved/{name}")) == before
+    assert "there is no log" in refusal(Exit.FAILED, *place.tool("rename", name, "x"))
+    command = place.tool("delete", f"moved/{name}")
+    assert "nothing was changed" in refusal(Exit.FAILED, *command, stdin=b"n\n")
+    output(*command, "--yes")
+    ledgers = [row["ledger"] for row in parsed("ledger", "list", "-m", place.metadata)]
+    assert not {row["ledger"] for row in before} & set(ledgers)
+    refusal(Exit.FAILED, *command, "--yes")
+
+
 def test_truncate(place: Namespace) -> None:
     name = place.written()
     dlsns = [line["dlsn"] for line in lines(*place.tool("dump", name))]
@@ -179,10 +193,12 @@ def test_a_log_that_is_written_is_left_to_its_owner(place: Namespace) -> None:
             ("truncate", "owned", "--dlsn", "1,0,0", "--yes"),
             ("recover", "owned"),
             ("repair-seqno", "owned", "--yes"),
+            ("rename", "owned", "free"),
+            ("delete", "owned", "--yes"),
             ("check", "owned", "--repair"),
         ):
             text = await asyncio.to_thread(refusal, Exit.FAILED, *place.tool(*words))
-            assert "owned by test" in text, text
+            assert "ed by test" in text, text
             assert "stop its owner first" in text
         assert await asyncio.to_thread(parsed, *place.tool("inspect", "owned")) == []
         await append(writer, range(2, 4))

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from core.errors import LogNotFound, NoNode, NotEnoughBookies, NotYetImplemented, Unavailable
+from core.errors import (
+    CorruptData,
+    LogNotFound,
+    NoNode,
+    NotEnoughBookies,
+    NotYetImplemented,
+    Unavailable,
+)
 from core.ledger.config import LedgerConfig
 from core.log.open_namespace import NamespaceOptions, open_namespace
 from core.metadata.bindings import bind_namespace
@@ -87,6 +94,18 @@ def test_other_servers_are_connected_to(zookeeper: ZooKeeperServer, root: str) -
                 pass
         async with open_namespace(uri, options) as opened:
             assert opened.store is opened.ledger_store
+
+    on_zookeeper(zookeeper, story)
+
+
+@pytest.mark.java
+def test_a_binding_without_servers_is_corrupt(zookeeper: ZooKeeperServer, root: str) -> None:
+    async def story(store: MetadataStore) -> None:
+        binding = BKDLConfig(bk_zk_servers="no server", bk_ledgers_path="/l")
+        await bind_namespace(store, f"{root}/ns", binding)
+        with pytest.raises(CorruptData, match="no server"):
+            async with open_namespace(f"distributedlog://{zookeeper.hosts}{root}/ns"):
+                pass
 
     on_zookeeper(zookeeper, story)
 
