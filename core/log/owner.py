@@ -37,7 +37,10 @@ class SegmentState(Protocol):
         """Begin a new index: what follows is in this segment."""
 
     def observe(self, lssn: int, entry_id: EntryId, records: Sequence[RecordParts]) -> None:
-        """Take note of all records of an entry; slots count from 0. They are not confirmed yet."""
+        """Take note of all records of an entry, in order. They are not confirmed yet.
+
+        Slots count from 0; a record set takes one for each of its `values`.
+        """
 
     def index(self) -> bytes:
         """Return the index of the segment that ends; `Log.read_index` finds it."""

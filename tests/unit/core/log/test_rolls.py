@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import CoreError, Unavailable
 from core.log import segment_chain
-from core.log.rolling import RollingPolicy, RollPhase
+from core.log.rolling import ROLL_RETRY_MS, RollingPolicy, RollPhase
 from core.log.writer import LogWriter
 from core.metadata.store import Node, Op, Watch
 from tests.unit.core.log.faulty_store import FaultyStore
@@ -38,6 +38,13 @@ class AwayStore(FaultyStore):
         """A part of the path of a node that the step makes; empty: the store is there."""
         self.refusals = 0
         self.applied = applied
+        self.is_away = False
+        """Whether it answers nothing at all."""
+
+    def _check(self) -> None:
+        super()._check()
+        if self.is_away:
+            raise Unavailable("the store is away")
 
     async def multi(self, ops: Sequence[Op]) -> list[int]:
         is_away = self.step and any(self.step in op.path for op in ops)
@@ -65,6 +72,31 @@ async def opened(world: World, store: FaultyStore) -> tuple[LogWriter, Listener,
     writer = await (await namespace.open_log("s")).open_writer(listener, state)
     await write(writer, 0)
     return writer, listener, state
+
+
+def test_a_roll_that_has_not_begun_is_put_off_while_the_store_is_away(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        store = AwayStore(world)
+        writer, listener, _ = await opened(world, store)
+        writer.rolling = RollingPolicy(segment_bytes=1, segment_ms=0)
+        store.is_away = True
+        for txid in (1, 2, 3):
+            await write(writer, txid)
+            await writer._chain.settled()
+        assert (writer.lssn, listener.last, listener.errors) == (1, 3, [])
+        store.is_away = False
+        await write(writer, 4)
+        assert writer.lssn == 1, "it is not asked at every record"
+        world.clock.advance_ms(ROLL_RETRY_MS)
+        await write(writer, 5)
+        await writer._chain.settled()
+        await write(writer, 6)
+        assert writer.lssn == 2
+        await writer.close()
+        log = await world.log(client_id="other")
+        assert await txids_of(log) == list(range(7))
+
+    run_world(tmp_path, story)
 
 
 @pytest.mark.parametrize("applied", [False, True])
