@@ -139,3 +139,46 @@ def test_only_lists_can_be_appended_to(op: ConfigOp) -> None:
 def test_a_change_may_not_make_a_contradiction() -> None:
     with pytest.raises(InvalidConfig):
         alter({"max.compaction.lag.ms": "5"}, [Alteration("cleanup.policy", SET, "compact")], PLAIN)
+
+
+TIERED = {"remote.storage.enable": "true"}
+
+
+def test_tiers_need_cold_storage() -> None:
+    with pytest.raises(InvalidConfig, match=r"cold\.storage\.url"):
+        check_overrides(TIERED, PLAIN)
+    defaults = TopicDefaults({}, has_cold_storage=True)
+    assert check_overrides(TIERED, defaults) == TIERED
+    assert check_overrides({"remote.storage.enable": "false"}, PLAIN)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"cleanup.policy": "compact"},
+        {"retention.ms": "1000", "local.retention.ms": "1001"},
+        {"retention.ms": "1000", "local.retention.ms": "-1"},
+        {"retention.bytes": "1000", "local.retention.bytes": "1001"},
+        {"retention.bytes": "1000", "local.retention.bytes": "-1"},
+    ],
+)
+def test_contradictions_of_tiers(more: dict[str, str]) -> None:
+    defaults = TopicDefaults({}, has_cold_storage=True)
+    with pytest.raises(InvalidConfig):
+        check_overrides({**TIERED, **more}, defaults)
+    if "cleanup.policy" not in more:
+        assert check_overrides(more, defaults), "without tiers they mean nothing"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"retention.ms": "1000", "local.retention.ms": "1000"},
+        {"retention.ms": "-1", "local.retention.ms": "-1"},
+        {"retention.ms": "-1", "local.retention.ms": "5"},
+        {"retention.bytes": "1000", "local.retention.bytes": "-2"},
+    ],
+)
+def test_tiers_that_fit_together(more: dict[str, str]) -> None:
+    defaults = TopicDefaults({}, has_cold_storage=True)
+    assert check_overrides({**TIERED, **more}, defaults) == {**TIERED, **more}
