@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -61,8 +62,11 @@ class Topic:
 class TopicStreams(Protocol):
     """Where the streams of partitions are made; `core.log`'s namespace is one."""
 
-    async def create_log(self, name: str) -> object:
-        """Create a stream. Errors: LogExists."""
+    def check_settings(self, overrides: Mapping[str, str]) -> None:
+        """Refuse settings that no stream can have. Errors: CoreError."""
+
+    async def create_log(self, name: str, overrides: Mapping[str, str]) -> object:
+        """Create a stream that is opened with these settings. Errors: LogExists."""
 
     async def delete_log(self, name: str) -> object:
         """Delete a stream. Errors: LogNotFound."""
@@ -252,7 +256,9 @@ class TopicRegistry:
     ) -> dict[str, str]:
         overrides = check_overrides(configs, self.defaults)
         if replication_factor is not None:
-            check_quorums(replication_factor, overrides, self.defaults.resolve(overrides))
+            settings = self.defaults.resolve(overrides)
+            check_quorums(replication_factor, overrides, settings)
+            self._streams.check_settings(quorums_of(replication_factor, settings).as_settings())
         return overrides
 
     def _altered(self, topic: Topic, changes: Sequence[Alteration]) -> dict[str, str]:
@@ -284,7 +290,10 @@ class TopicRegistry:
     async def _complete(self, name: str) -> None:
         stored = self._records[name].stored
         missing = range(stored.ready, stored.partitions)
-        await self._for_each_stream(name, missing, self._create_stream)
+        settings = self.defaults.resolve(stored.configs)
+        quorums = quorums_of(stored.replication_factor, settings)
+        create = partial(self._create_stream, quorums.as_settings())
+        await self._for_each_stream(name, missing, create)
         await self._update(name, msgspec.structs.replace(stored, ready=stored.partitions))
         self._tell(self._publish(name))
 
@@ -310,9 +319,9 @@ class TopicRegistry:
             except ExceptionGroup as failed:
                 raise failed.exceptions[0] from failed
 
-    async def _create_stream(self, stream: str) -> None:
+    async def _create_stream(self, settings: Mapping[str, str], stream: str) -> None:
         try:
-            await self._streams.create_log(stream)
+            await self._streams.create_log(stream, settings)
         except LogExists:
             logger.info("stream was there already stream=%s", stream)
 

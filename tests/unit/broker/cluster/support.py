@@ -1,7 +1,7 @@
 """A registry over a real metadata file, with streams in memory and crashes on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import Topic, TopicRegistry
-from core.errors import LogExists, LogNotFound
+from core.errors import InvalidQuorums, LogExists, LogNotFound
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
 
@@ -60,9 +60,16 @@ class Streams:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
+        self.unplaceable = ""
+        """A write quorum that no ledger can have."""
         self.fuse = Fuse()
 
-    async def create_log(self, name: str) -> None:
+    def check_settings(self, overrides: Mapping[str, str]) -> None:
+        if overrides["bkcWriteQuorumSize"] == self.unplaceable:
+            raise InvalidQuorums("three copies cannot be in two regions, whoever acknowledges")
+
+    async def create_log(self, name: str, overrides: Mapping[str, str]) -> None:
+        self.check_settings(overrides)
         await self.fuse.through(lambda: self._create(name))
 
     async def delete_log(self, name: str) -> None:

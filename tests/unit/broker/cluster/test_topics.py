@@ -10,7 +10,7 @@ from broker.cluster.names import stream_name
 from broker.cluster.settings import Alteration, ConfigOp
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
-from core.errors import CorruptData
+from core.errors import CorruptData, InvalidQuorums
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
 from protocol.errors import ErrorCode
@@ -84,6 +84,24 @@ def test_creation_refused(tmp_path: Path, name: str, partitions: int, code: Erro
             before = set(streams.names)
             assert (await refused(topics.create(name, partitions))).code is code
             assert streams.names == before
+
+    run(story)
+
+
+def test_copies_that_placement_refuses_leave_nothing(tmp_path: Path) -> None:
+    """As three copies are refused where two regions are promised: before the topic's node."""
+
+    async def story() -> None:
+        streams = Streams()
+        streams.unplaceable = "3"
+        async with registry(tmp_path, streams) as topics:
+            with pytest.raises(InvalidQuorums):
+                await topics.create("orders", 2, replication_factor=3)
+            assert topics.all() == []
+            await topics.create("orders", 2, replication_factor=4)
+            assert streams.names == {"orders-0", "orders-1"}
+        async with registry(tmp_path, streams) as topics:
+            assert [topic.name for topic in topics.all()] == ["orders"]
 
     run(story)
 
