@@ -246,6 +246,8 @@ class BookieChecker:
         """Entries whose add it answered with success, synced or not."""
         self.acked: dict[tuple[LedgerId, EntryId], None] = {}
         self.fenced: dict[LedgerId, None] = {}
+        self._denied: dict[tuple[LedgerId, EntryId], None] = {}
+        """Entries that it told a recovery it has not."""
         self._acked_before_fence: dict[tuple[LedgerId, EntryId], None] = {}
         self._submitted: dict[tuple[LedgerId, EntryId], set[int]] = {}
         self._checker = checker
@@ -262,18 +264,26 @@ class BookieChecker:
     def _on_add(self, request: AddRequest, submit: Submit, reply: Reply) -> None:
         key = (request.ledger_id, request.entry_id)
         self._submitted.setdefault(key, set()).add(zlib.crc32(b"".join(request.body)))
+        is_fenced = request.ledger_id in self.fenced
 
         def replied(response: Response) -> None:
             if isinstance(response, AddResponse) and response.status is StatusCode.EOK:
                 self.stored[key] = None
-                self._on_added(request, key)
+                self._on_added(request, key, is_fenced=is_fenced)
             reply(response)
 
         submit(request, replied)
 
-    def _on_added(self, request: AddRequest, key: tuple[LedgerId, EntryId]) -> None:
+    def _on_added(
+        self, request: AddRequest, key: tuple[LedgerId, EntryId], *, is_fenced: bool
+    ) -> None:
+        """`is_fenced`: a fence was answered before the add came.
+
+        One that came before may be acknowledged later (a slow disk), unless a recovery was told
+        meanwhile that it is not there.
+        """
         self._checker.expect(
-            request.recovery or request.ledger_id not in self.fenced or self.damaged,
+            request.recovery or self.damaged or not (is_fenced or key in self._denied),
             f"bookie {self.name} acknowledged {key} after it answered a fence",
         )
         if request.write_flags & WriteFlag.DEFERRED_SYNC.value:
@@ -306,6 +316,8 @@ class BookieChecker:
         if self.damaged or request.entry_id < 0 or model is None or model.deleted:
             return
         if response.status is not StatusCode.EOK:
+            if request.fence:
+                self._denied[key] = None
             self._checker.expect(
                 not known,
                 f"bookie {self.name} says {response.status.name} of {key}, which it acknowledged"
