@@ -32,10 +32,6 @@ class LogWorkload(Workload):
         self.models = {name: LogModel(world, name, LogPaths(DEFAULT_ROOT, name)) for name in names}
         self.takeovers = 0
 
-    def start_on(self, client: LogClient, kind: str) -> None:
-        """Start an owner or a reader."""
-        self.start(client, kind)
-
     # Owners
 
     async def _owner(self, client: LogClient, rng: Random, name: str) -> None:

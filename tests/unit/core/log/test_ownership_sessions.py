@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from core.errors import CoreError, OwnershipAcquireFailed, OwnershipLost, Unavailable
-from core.log.ownership import Ownership
+from core.log.ownership import Ownership, member_prefix
 from core.metadata.layout import LogPaths
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.store import SessionEvent
@@ -259,5 +259,29 @@ def test_owner_without_its_lock_truncates_nothing(
             assert await txids_of(log) == [2, 3]
             await writer.close()
             await world.store.close()
+
+    run(story)
+
+
+def test_member_of_the_former_session_is_claimed_over(zookeeper: ZooKeeperServer) -> None:
+    """It is no stranger, and goes by itself; its name is the same client's (reference 6.2)."""
+
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            await at.one.create("/lock")
+            refused: list[OwnershipLost] = []
+            owner = Ownership(at.one, "/lock", "a", refused.append)
+            await owner.acquire(0)
+            prefix = member_prefix("a", at.one.session_id)
+            left = await at.other.create(f"/lock/{prefix}", b"a", ephemeral=True, sequential=True)
+            await expire(zookeeper, at.one)
+            while not (owner.is_held and len(await at.one.children("/lock")) == 2):
+                await at.one.sync()
+            assert not refused
+            with pytest.raises(OwnershipAcquireFailed):  # for anybody else it is one
+                await Ownership(at.one, "/lock", "a").acquire(0)
+            await at.other.delete(left)
+            await owner.release()
+            assert await at.other.children("/lock") == []
 
     run(story)
