@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from broker.cli.errors import Exit
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.config import LedgerConfig
 from core.ledger.durability import promise_of
@@ -12,6 +14,7 @@ from core.ledger.writer import LedgerWriter
 from core.metadata.network_location import parse_location
 from protocol.ids import BookieId
 from tests.bookie_process import BookieUnderTest
+from tests.cluster.cli import output, parsed, refusal
 from tests.cluster.test_bookie_process import (
     ClusterUnderTest,
     Confirmed,
@@ -21,6 +24,8 @@ from tests.cluster.test_bookie_process import (
     payload,
     run,
 )
+from tests.cluster.three_bookies import ThreeBookies
+from tests.zookeeper import ZooKeeperServer
 
 pytestmark = [pytest.mark.java, pytest.mark.crash, pytest.mark.timeout(240)]
 
@@ -89,3 +94,26 @@ def test_bookie_moves_while_a_client_runs(cluster: ClusterUnderTest) -> None:
                     await asyncio.sleep(0.05)
 
     run(story)
+
+
+def test_broker_refuses_copies_that_cannot_be_in_two_regions(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """Two of three copies may be one region's; three of four, in two regions evenly, may not."""
+    made = ThreeBookies(zookeeper, tmp_path)
+    made.bookies.append(BookieUnderTest(made.metadata, tmp_path / "bookie-3"))
+    for n, bookie in enumerate(made.bookies):
+        bookie.arguments += ("--set", f"networkLocation=/{'eu' if n % 2 else 'us'}/r{n}")
+    with made as cluster:
+        policy = "ensemblePlacementPolicy=RegionAwareEnsemblePlacementPolicy"
+        promise = "reppMinimumRegionsForDurability=2"
+        near = "clientNetworkLocation=/eu/r1"
+        settings = [word for each in (policy, promise, near) for word in ("--set", each)]
+        broker = cluster.broker(*settings).start()
+        create = ("topic", "create", "orders", "--replication-factor")
+        said = refusal(Exit.FAILED, *create, "3", bootstrap=broker.bootstrap)
+        assert "an ack quorum of 2 of 3 can be had without one of 2 regions" in said
+        output(*create, "4", bootstrap=broker.bootstrap)
+        output("produce", "orders", stdin=b"one\ntwo\n", bootstrap=broker.bootstrap)
+        ledgers = parsed("ledger", "list", "-m", cluster.metadata)
+        assert {ledger["quorums"] for ledger in ledgers} == {"4/4/3"}
