@@ -15,13 +15,19 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from core.errors import CoreError, LogRecordTooLong, OverCapacity, TransactionIdOutOfOrder
+from core.errors import (
+    CoreError,
+    LogRecordTooLong,
+    OverCapacity,
+    TransactionIdOutOfOrder,
+    Unavailable,
+)
 from core.log.config import ENTRY_RECORDS_BYTES_MAX
 from core.log.context import LogContext
 from core.log.control_records import ControlRecords
 from core.log.owner import LogListener
 from core.log.receipts import Receipts, refuse
-from core.log.rolling import RollingPolicy, RollPhase
+from core.log.rolling import SEGMENT_RECORDS_MAX, RollingPolicy, RollPhase
 from core.log.segment_chain import SegmentChain
 from core.log.segment_writer import SegmentWriter
 from core.log.transmit import ControlPolicy, TransmitPolicy
@@ -177,13 +183,10 @@ class RecordSender:
             self._transmit_handle = None
         if self._error is not None:
             return
-        chain, waiting = self._chain, self._waiting
-        segment = chain.writable
+        waiting = self._waiting
+        segment = self._chain.writable
         if segment is None:
-            self._is_blocked = True
-            has_work = waiting or self._end is not None
-            if chain.current is None and has_work and chain.roll.may_begin(0):
-                self._start_first_segment()
+            self._start_first_segment()
             return
         try:
             while waiting and segment.has_room:
@@ -193,6 +196,9 @@ class RecordSender:
         except CoreError as error:
             self.fail(error)
             return
+        except Exception as error:  # a bug: no record may follow the one that it took
+            self.fail(Unavailable(f"sending records failed: {error!r}"))
+            raise
         self._is_blocked = bool(waiting)
         self._roll_if_due(segment)
 
@@ -224,15 +230,22 @@ class RecordSender:
             segment.add_end_of_stream()
 
     def _start_first_segment(self) -> None:
-        first_txid = self.confirmed_txid
-        if first_txid == INVALID_TXID:
-            first_txid = self._waiting[0].txid if self._waiting else END_OF_STREAM_TXID
-        self._chain.advance(first_txid)
+        """Begin to, if there is work for it; wait for it, or for the one that a roll brings."""
+        self._is_blocked = True
+        chain = self._chain
+        if chain.current is not None or not chain.roll.may_begin(0):
+            return
+        if self._waiting or self._end is not None:
+            first_txid = self.confirmed_txid
+            if first_txid == INVALID_TXID:
+                first_txid = self._waiting[0].txid if self._waiting else END_OF_STREAM_TXID
+            chain.advance(first_txid)
 
     def _roll_if_due(self, segment: SegmentWriter) -> None:
-        if self.rolling.segment_bytes or self.rolling.segment_ms:
+        policy = self.rolling
+        if policy.segment_bytes or policy.segment_ms or segment.records >= SEGMENT_RECORDS_MAX:
             now_ms = self._clock.now_ms()
-            is_due = self.rolling.is_due(segment.size_bytes, now_ms - segment.started_ms)
+            is_due = policy.is_due(segment.size_bytes, now_ms - segment.started_ms, segment.records)
             if is_due and segment.records and self._end is None and self._may_roll(now_ms):
                 self._chain.advance(segment.last_txid)
 
@@ -260,15 +273,15 @@ class RecordSender:
         if self._error is not None or segment is not chain.current:
             return  # an old segment's index: all its records were confirmed before the switch
         confirmed = chain.records_before + segment.confirmed_records
+        if self._receipts is not None:
+            lac = DLSN(segment.metadata.lssn, segment.lac, 0)
+            self._receipts.on_confirmed(confirmed, lac)
         if confirmed > self._confirmed:
             if self._limits is not None:
                 self._limits.release(confirmed - self._confirmed)
             self._confirmed = confirmed
             self.confirmed_txid = segment.confirmed_txid
             self._listener.on_confirmed(segment.confirmed_txid)
-        if self._receipts is not None:
-            lac = DLSN(segment.metadata.lssn, segment.lac, 0)
-            self._receipts.on_confirmed(confirmed, lac)
         if self._is_blocked:
             self._transmit()
         if segment.is_confirmed:
@@ -320,7 +333,7 @@ class RecordSender:
         if self._transmit_handle is not None:
             self._transmit_handle.cancel()
             self._transmit_handle = None
-        self._control.stop()
+        self._control.close()
         self._waiting.clear()
         self._waiting_bytes = 0
         self._chain.fail()

@@ -18,6 +18,9 @@ from typing import Final, NamedTuple
 ROLL_RETRY_MS: Final = 10_000
 """Pause after a roll that was given up."""
 
+SEGMENT_RECORDS_MAX: Final = 1 << 30
+"""Positions of records end at 2^31 - 1, in Java too; from here on there is time to roll."""
+
 STEP_RETRY_S: Final = 1.0
 """Pause before a step is tried again for which the metadata store gave no answer."""
 
@@ -56,14 +59,18 @@ class RollPermits:
 
 
 class RollingPolicy(NamedTuple):
-    """Limits of one segment; 0 means none."""
+    """Limits of one segment; 0 means none but `SEGMENT_RECORDS_MAX`."""
 
     segment_bytes: int
     segment_ms: int
 
-    def is_due(self, size_bytes: int, age_ms: int) -> bool:
+    def is_due(self, size_bytes: int, age_ms: int, records: int = 0) -> bool:
         """Tell whether a segment with records in it should be followed by a new one."""
-        return 0 < self.segment_bytes <= size_bytes or 0 < self.segment_ms <= age_ms
+        return (
+            0 < self.segment_bytes <= size_bytes
+            or 0 < self.segment_ms <= age_ms
+            or records >= SEGMENT_RECORDS_MAX
+        )
 
 
 class RollPhase(Enum):

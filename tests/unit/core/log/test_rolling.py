@@ -5,11 +5,13 @@ from hypothesis import strategies as st
 from core.log.rolling import (
     PERMIT_MS,
     ROLL_RETRY_MS,
+    SEGMENT_RECORDS_MAX,
     Roll,
     RollingPolicy,
     RollPermits,
     RollPhase,
 )
+from protocol.distributedlog.record import POSITION_MAX
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,13 @@ from core.log.rolling import (
 )
 def test_policy(policy: tuple[int, int], size: int, age: int, due: bool) -> None:
     assert RollingPolicy(*policy).is_due(size, age) is due
+
+
+def test_a_segment_ends_long_before_its_positions_do() -> None:
+    policy = RollingPolicy(0, 0)
+    assert not policy.is_due(10**12, 10**12, SEGMENT_RECORDS_MAX - 1)
+    assert policy.is_due(0, 0, SEGMENT_RECORDS_MAX)
+    assert SEGMENT_RECORDS_MAX <= POSITION_MAX // 2 + 1
 
 
 def test_steps() -> None:

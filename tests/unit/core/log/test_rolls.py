@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import CoreError, Unavailable
-from core.log import segment_chain
+from core.log import record_sender, rolling, segment_chain
 from core.log.rolling import ROLL_RETRY_MS, RollingPolicy, RollPhase
 from core.log.writer import LogWriter
 from core.metadata.store import Node, Op, Watch
@@ -278,5 +278,47 @@ def test_a_policy_of_the_settings_rolls_by_age(tmp_path: Path) -> None:
             after(60_000)
         await writer.close()
         assert lssns == [1, 1, 2, 2, 3]
+
+    run_world(tmp_path, story)
+
+
+def test_a_segment_without_limits_is_rolled_before_its_positions_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_sender, "SEGMENT_RECORDS_MAX", 3)
+    monkeypatch.setattr(rolling, "SEGMENT_RECORDS_MAX", 3)
+
+    async def story(world: World) -> None:
+        log = await world.log(segment_minutes=0, segment_bytes=0)
+        writer = await log.open_writer(Listener())
+        for txid in range(7):
+            await write(writer, txid)
+            await writer._chain.settled()
+        await writer.close()
+        assert [s.record_count for s in log.segments] == [3, 3, 1]
+
+    run_world(tmp_path, story)
+
+
+def test_a_bug_while_sending_lets_no_record_follow(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        writer, listener, state = await opened(world, FaultyStore(world.store))
+
+        def bug(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        heard: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
+        setattr(state, "observe", bug)  # noqa: B010 - the state of an owner with a bug
+        put(writer, 1)
+        await settle()
+        assert len(listener.errors) == len(heard) == 1
+        with pytest.raises(CoreError, match="a bug"):
+            put(writer, 2)
+        await writer.abort()
+        log = await world.log(client_id="next")
+        again = await log.open_writer(Listener(), RecordState())
+        await again.close()
+        assert await txids_of(log) == [0]
 
     run_world(tmp_path, story)

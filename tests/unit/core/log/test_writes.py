@@ -13,6 +13,7 @@ from core.errors import (
     WriteCancelled,
 )
 from core.log.config import CompressionType
+from core.log.receipts import Receipts
 from core.log.transmit import TransmitPolicy
 from core.log.writer import LogWriter
 from protocol.bookkeeper.messages import AddRequest, StatusCode
@@ -80,6 +81,21 @@ def test_positions_are_told_with_their_own_entry(tmp_path: Path) -> None:
         await writer.close()
 
     run_world(tmp_path, story)
+
+
+def test_nobody_waits_for_a_record_that_was_not_taken() -> None:
+    async def story() -> None:
+        receipts = Receipts()
+        first, refused = receipts.position_of(1), receipts.position_of(2)
+        receipts.withdraw(refused)
+        receipts.on_sent(0, 1, DLSN(1, 0, 0))
+        receipts.withdraw(first)  # it is on its way
+        assert not receipts.is_idle
+        receipts.on_confirmed(1, DLSN(1, 0, 0))
+        assert receipts.is_idle
+        assert await first == DLSN(1, 0, 0)
+
+    asyncio.run(story())
 
 
 def test_a_write_that_nobody_waits_for_is_written(tmp_path: Path) -> None:
