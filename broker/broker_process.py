@@ -75,7 +75,12 @@ async def broker_process(
         _register(opened, metrics)
         paths = ClusterPaths.of_namespace(opened.uri.root)
         storage = Storage(
-            opened.store, opened.logs, opened.bookies, paths, config.session_timeout_ms
+            opened.store,
+            opened.logs,
+            opened.bookies,
+            paths,
+            session_timeout_ms=config.session_timeout_ms,
+            is_shared=True,
         )
         serving = running_broker(config.broker, storage, clock, metrics)
         yield await stack.enter_async_context(serving)

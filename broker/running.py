@@ -16,6 +16,7 @@ from broker.cluster.identity import cluster_id
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.registration import BrokerRegistration, broker_node
 from broker.cluster.settings import TopicDefaults
+from broker.cluster.topic_watch import TopicWatch
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
 from broker.coordinator.runtime import GroupCoordinator
@@ -41,6 +42,8 @@ class Storage(NamedTuple):
     paths: ClusterPaths
     session_timeout_ms: int
     """After so long, the store forgets a process that was killed."""
+    is_shared: bool
+    """Whether other brokers use the same store."""
 
 
 @asynccontextmanager
@@ -59,6 +62,10 @@ async def running_broker(
         await _register(broker, storage, metrics, stack)
         stack.push_async_callback(broker.partitions.close)
         await broker.topics.start()
+        if storage.is_shared:
+            others = TopicWatch(storage.store, storage.paths, broker.topics.note)
+            stack.push_async_callback(others.close)
+            others.start()
         await broker.groups.start(metrics)
         stack.push_async_callback(broker.groups.close)
         await server.serve()

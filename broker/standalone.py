@@ -80,7 +80,14 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
         store, bookie = await _open_storage(config, clock, metrics, stack)
         bookies = LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)])
         namespace = await _open_namespace(config, clock, store, bookies, metrics, stack)
-        storage = Storage(store, namespace, bookies, ClusterPaths(), _SESSION_TIMEOUT_MS)
+        storage = Storage(
+            store,
+            namespace,
+            bookies,
+            ClusterPaths(),
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
+            is_shared=False,
+        )
         serving = running_broker(config.broker, storage, clock, metrics)
         broker = await stack.enter_async_context(serving)
         yield Standalone(broker, bookie, store, metrics)

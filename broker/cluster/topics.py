@@ -268,6 +268,28 @@ class TopicRegistry:
         check_quorums(topic.replication_factor, overrides, settings)
         return overrides
 
+    async def note(self, name: str) -> None:
+        """Take over what another broker did to a topic. Errors: CoreError.
+
+        What is half done is left alone: whoever does it is at it.
+        """
+        async with self._changing:
+            node = await self._store.exists(self._paths.topic(name))
+            known = self._records.get(name)
+            if node is None:
+                self._records.pop(name, None)
+                await self._withdraw(name)
+                return
+            stored = decode_topic(name, node.data)
+            if known is not None and known.stored == stored:
+                self._records[name] = _Record(stored, node.version)
+                return
+            if stored.state == "deleting" or (known and known.stored.topic_id != stored.topic_id):
+                await self._withdraw(name)
+            self._records[name] = _Record(stored, node.version)
+            if stored.state != "deleting" and stored.ready:
+                self._tell(self._publish(name))
+
     async def _settle(self, name: str) -> None:
         """Read a topic's node and finish what a crash or a cancelled change left half done."""
         node = None if name_fault(name) else await self._store.exists(self._paths.topic(name))
@@ -298,15 +320,19 @@ class TopicRegistry:
         self._tell(self._publish(name))
 
     async def _remove(self, name: str) -> None:
+        await self._withdraw(name)
+        partitions = range(self._records[name].stored.partitions)
+        await self._for_each_stream(name, partitions, self._delete_stream)
+        await self._store.delete(self._paths.topic(name))
+        del self._records[name]
+
+    async def _withdraw(self, name: str) -> None:
+        """Show a topic no more, and have its partitions closed."""
         topic = self._topics.pop(name, None)
         if topic is not None:
             del self._by_id[topic.topic_id]
             for listener in self._listeners:
                 await listener.on_topic_deleting(topic)
-        partitions = range(self._records[name].stored.partitions)
-        await self._for_each_stream(name, partitions, self._delete_stream)
-        await self._store.delete(self._paths.topic(name))
-        del self._records[name]
 
     async def _for_each_stream(
         self, name: str, partitions: range, act: Callable[[str], Awaitable[None]]

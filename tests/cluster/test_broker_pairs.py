@@ -1,10 +1,12 @@
 """Two brokers on one namespace: each serves what it can claim, and nothing is damaged."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 
 from tests.cluster.load import PARTITIONS, TOPIC, Load, create_topic
 from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
@@ -72,3 +74,13 @@ def can_produce(broker: ClusterBroker) -> bool:
     assert all(error.code() == KafkaError._MSG_TIMED_OUT for error in failed)
     assert len(failed) in (0, PARTITIONS)
     return not failed
+
+
+def test_each_hears_of_the_others_topics(cluster: ThreeBookies) -> None:
+    first, second = cluster.broker().start(), cluster.broker("--set", "node.id=2").start()
+    create_topic(first.bootstrap, replication_factor=3)
+    deadline = time.monotonic() + 30
+    while TOPIC not in AdminClient({"bootstrap.servers": second.bootstrap}).list_topics().topics:
+        assert time.monotonic() < deadline
+    assert can_produce(second)
+    assert not can_produce(first)
