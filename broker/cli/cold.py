@@ -127,7 +127,7 @@ def restore(
 
     async def work(opened: OpenNamespace) -> list[int]:
         with progress("restore", "segments"):
-            return await (await opened.logs.open_log(log)).restore_from_cold(lssn)
+            return await (await opened.logs.open_log(log)).upkeep.restore(lssn)
 
     cold_config = _cold_config(url, options)
     restored = on_namespace(namespace, metadata, work, changes=True, log=config, cold=cold_config)

@@ -81,7 +81,7 @@ class RetainedPartition:
     async def copy_to_cold(self) -> None:
         """Copy completed segments to cold storage. Errors: CoreError."""
         if not self._log.settings.remote_log_copy_disable:
-            await self._log.log.copy_to_cold()
+            await self._log.log.upkeep.copy_to_cold()
 
     async def release_segments_before(self, offset: Offset) -> None:
         """Take whole segments before `offset` off the bookies, if copied. Errors: CoreError."""
@@ -89,7 +89,7 @@ class RetainedPartition:
 
     async def delete_purged(self) -> None:
         """Delete for good what earlier rounds gave up long enough ago. Errors: CoreError."""
-        await self._log.log.delete_purged()
+        await self._log.log.upkeep.trimmer.collect()
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that were silent for too long; return how many."""

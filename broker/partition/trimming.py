@@ -82,7 +82,7 @@ async def release_segments_before(log: PartitionLog, offset: Offset) -> None:
     """
     first_kept = await _first_segment_behind(log, offset)
     _check_owned(log)
-    released = await log.log.release_segments(first_kept)
+    released = await log.log.upkeep.trimmer.release(first_kept)
     if released:
         logger.info("segments released partition=%s segments=%d", log.partition, len(released))
 

@@ -9,8 +9,6 @@ import logging
 from collections.abc import Callable, Sequence
 
 from core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost, Unavailable
-from core.log.cold_copy import ColdCopier
-from core.log.cold_restore import ColdRestorer
 from core.log.context import LogContext
 from core.log.log_reading import LogReading
 from core.log.owner import LogListener, NoState, SegmentState
@@ -29,7 +27,6 @@ from core.log.segment_view import SegmentView
 from core.log.segment_writer import SegmentWriter
 from core.log.segments import SegmentList
 from core.log.tiered import open_segment
-from core.log.trimmer import LogTrimmer
 from core.log.upkeep import LogUpkeep
 from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
@@ -64,8 +61,6 @@ class Log:
         self._ownership: Ownership | None = None
         self._segment_writers: dict[int, SegmentWriter] = {}
         self._reading = LogReading(self, self._open_ledger, context)
-        self._trimmer: LogTrimmer | None = None
-        self._copier: ColdCopier | None = None
         self._upkeep: LogUpkeep | None = None
 
     @property
@@ -160,6 +155,7 @@ class Log:
         last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
         metrics.writers += 1
         metrics.take_over_ms = round(1000 * (clock.monotonic_s() - began_s))
+        self._upkeep_if_wanted()
         return LogWriter(self, chain, listener, self._context, last_txid=last_txid)
 
     async def _recover(
@@ -245,7 +241,7 @@ class Log:
         """Take a segment that our writer completed into the list (SegmentBook)."""
         self._segment_writers.pop(metadata.lssn, None)
         self._install(self._segments.with_segment(metadata))
-        self._ask_for_upkeep()
+        self._upkeep_if_wanted()
 
     def writer_of(self, lssn: int) -> SegmentWriter | None:
         """Return who in this process writes a segment (WriterLookup)."""
@@ -358,16 +354,20 @@ class Log:
     # ------------------------------------------------------------------ truncation
 
     @property
-    def trimmer(self) -> LogTrimmer:
-        """Truncates and purges this log."""
-        if self._trimmer is None:
-            self._trimmer = LogTrimmer(self, self._paths, self._context)
-        return self._trimmer
+    def upkeep(self) -> LogUpkeep:
+        """What keeps the log short, and in cold storage."""
+        if self._upkeep is None:
+            self._upkeep = LogUpkeep(self, self._paths, self._context)
+        return self._upkeep
 
     async def truncate(self, dlsn: DLSN) -> None:
         """Give up every record before `dlsn` in completed segments. Errors: as the trimmer's."""
         self._check_lock()
-        await self.trimmer.truncate(dlsn)
+        await self.upkeep.trimmer.truncate(dlsn)
+
+    def _upkeep_if_wanted(self) -> None:
+        if self._config.cold_storage or self._config.retention_hours:
+            self.upkeep.ask()
 
     async def purge_segments(self, before_lssn: int) -> list[SegmentMetadata]:
         """End the completed segments below `before_lssn`, but the last one; return them.
@@ -375,7 +375,7 @@ class Log:
         Readers inside may go on for `log.segment.delete.delay.ms`, then they get LogTruncated.
         """
         self._check_lock()
-        return await self.trimmer.purge(before_lssn)
+        return await self.upkeep.trimmer.purge(before_lssn)
 
     def _check_lock(self) -> None:
         """Refuse an owner without its lock: no fence protects completed segments from two owners.
@@ -384,38 +384,6 @@ class Log:
         """
         if self._ownership is not None:
             self._ownership.check_ownership()
-
-    async def release_segments(self, before_lssn: int) -> list[SegmentMetadata]:
-        """Take segments below `before_lssn` that are in cold storage off the bookies."""
-        return await self.trimmer.release(before_lssn)
-
-    async def delete_purged(self) -> int:
-        """Delete ledgers and objects whose delay is over; return how many. Errors: CoreError."""
-        return await self.trimmer.collect()
-
-    async def copy_to_cold(self) -> list[int]:
-        """Copy completed segments to cold storage; return the LSSNs. Errors: as ColdCopier's."""
-        return await self._cold_copier.copy_completed()
-
-    async def restore_from_cold(self, from_lssn: int) -> list[int]:
-        """Write segments back to ledgers; return the LSSNs. Errors: as ColdRestorer's."""
-        return await ColdRestorer(self._paths, self._context).restore(from_lssn)
-
-    @property
-    def _cold_copier(self) -> ColdCopier:
-        if self._copier is None:
-            self._copier = ColdCopier(self, self._paths, self._context)
-        return self._copier
-
-    def _ask_for_upkeep(self) -> None:
-        """Copy, purge and delete what the log's own settings say, in the background."""
-        config = self._config
-        if not (config.cold_storage or config.retention_hours):
-            return
-        if self._upkeep is None:
-            copier = self._cold_copier if config.cold_storage else None
-            self._upkeep = LogUpkeep(self.name, self.trimmer, copier)
-        self._upkeep.ask()
 
     def segments_rewritten(self, segments: Sequence[SegmentMetadata]) -> None:
         """Take over what completed segments say now (SegmentHome)."""
@@ -449,7 +417,7 @@ class Log:
         ownership = self._new_claim()
         await ownership.acquire(self._config.lock_timeout_s * 1000)
         try:
-            await self.trimmer.drop_purged_and_cold()
+            await self.upkeep.trimmer.drop_purged_and_cold()
             for segment in await read_segments(self._store, self._paths):
                 await self._ledgers.delete_ledger(segment.ledger_id)
                 await delete_segment_node(self._store, self._paths, segment)

@@ -1,34 +1,42 @@
-"""What a log's writer does beside writing when a segment was completed: copy, purge, delete.
+"""What keeps a log short, and in cold storage: by itself for streams without topics, or when told.
 
-For streams without topics: their settings say how long they are kept. A broker's retention calls
-the same doors of the log for its partitions.
+A stream's own settings say how long it is kept: its writer sees to that at its start and whenever
+a segment was completed. For topics the broker's retention calls the same doors.
 """
 
 import asyncio
 import logging
-from typing import Final
 
 from core.errors import CoreError
 from core.log.cold_copy import ColdCopier
-from core.log.trimmer import LogTrimmer
+from core.log.cold_restore import ColdRestorer
+from core.log.context import LogContext
+from core.log.trimmer import LogTrimmer, SegmentHome
+from core.metadata.layout import LogPaths
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
-
-_NAME: Final = "log.upkeep"
 
 
 class LogUpkeep:
     """The upkeep of one log: one round at a time, and one more if something came meanwhile."""
 
-    def __init__(self, name: str, trimmer: LogTrimmer, copier: ColdCopier | None) -> None:
-        """`copier`: None if the log is not copied to cold storage."""
-        self._name = name
-        self._trimmer = trimmer
-        self._copier = copier
-        self._tasks = Tasks(_NAME)
+    def __init__(self, home: SegmentHome, paths: LogPaths, context: LogContext) -> None:
+        self.trimmer = LogTrimmer(home, paths, context)
+        self._paths = paths
+        self._context = context
+        self._copier = ColdCopier(home, paths, context)
+        self._tasks = Tasks("log.upkeep")
         self._running: asyncio.Task[None] | None = None
         self._is_asked = False
+
+    async def copy_to_cold(self) -> list[int]:
+        """Copy completed segments to cold storage; return the LSSNs. Errors: as ColdCopier's."""
+        return await self._copier.copy_completed()
+
+    async def restore(self, from_lssn: int) -> list[int]:
+        """Write segments back to ledgers; return the LSSNs. Errors: as ColdRestorer's."""
+        return await ColdRestorer(self._paths, self._context).restore(from_lssn)
 
     def ask(self) -> None:
         """Have a round begin now, or after the one that runs."""
@@ -38,9 +46,9 @@ class LogUpkeep:
 
     async def round(self) -> None:
         """Do everything once. Errors: CoreError; what is left is for the next round."""
-        if self._copier is not None:
-            await self._copier.copy_completed()
-        await self._trimmer.purge_expired()
+        if self._context.config.cold_storage:
+            await self.copy_to_cold()
+        await self.trimmer.purge_expired()
 
     async def idle(self) -> None:
         """Wait for the round that runs, and those that were asked for."""
@@ -57,4 +65,4 @@ class LogUpkeep:
             try:
                 await self.round()
             except CoreError as error:
-                logger.warning("upkeep_failed log=%s error=%r", self._name, error)
+                logger.warning("upkeep_failed log=%s error=%r", self._paths.log, error)

@@ -65,7 +65,7 @@ async def write(opened: OpenNamespace, given: dict[str, Any]) -> Any:
 
 
 async def copy(opened: OpenNamespace, _: dict[str, Any]) -> Any:
-    return await (await opened.logs.open_log(LOG)).copy_to_cold()
+    return await (await opened.logs.open_log(LOG)).upkeep.copy_to_cold()
 
 
 async def copy_slowly(opened: OpenNamespace, _: dict[str, Any]) -> Any:
@@ -89,13 +89,13 @@ async def copy_slowly(opened: OpenNamespace, _: dict[str, Any]) -> Any:
         return upload
 
     cold.objects.create = create_loudly  # type: ignore[method-assign]
-    return await (await opened.logs.open_log(LOG)).copy_to_cold()
+    return await (await opened.logs.open_log(LOG)).upkeep.copy_to_cold()
 
 
 async def release(opened: OpenNamespace, _: dict[str, Any]) -> Any:
     log = await opened.logs.open_log(LOG)
-    released = [segment.lssn for segment in await log.trimmer.release(99)]
-    await log.trimmer.collect()
+    released = [segment.lssn for segment in await log.upkeep.trimmer.release(99)]
+    await log.upkeep.trimmer.collect()
     return released
 
 

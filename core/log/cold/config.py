@@ -23,7 +23,8 @@ class ColdConfig:
         "cold.storage.options",
         "{}",
         "JSON object with the options of that file system in fsspec, such as"
-        ' {"client_kwargs": {"endpoint_url": "http://host:9000"}}',
+        ' {"client_kwargs": {"endpoint_url": "http://host:9000"}}; shown by --show-config, so leave'
+        " credentials to the environment (AWS_ACCESS_KEY_ID and its like)",
     )
     block_bytes: int = setting(
         "cold.block.bytes", 1024 * 1024, "Entries that have one checksum and are read together"

@@ -43,6 +43,19 @@ class FakeSegment:
         self.index: bytes | None = None
 
 
+class FakeTrimmer:
+    """Nothing of a `FakeLog` waits for its deletion."""
+
+    async def collect(self) -> int:
+        return 0
+
+
+class FakeUpkeep:
+    """What a `FakeLog` has to keep it short."""
+
+    trimmer = FakeTrimmer()
+
+
 class FakeLog:
     """A log stream in memory; survives its writers."""
 
@@ -58,6 +71,7 @@ class FakeLog:
         self.open_error: CoreError | None = None
         self.opening: asyncio.Event | None = None
         self.readers_opened = 0
+        self.upkeep = FakeUpkeep()
         self.readers_closed = 0
         self.reads = 0
         self.truncated: DLSN | None = None
@@ -124,9 +138,6 @@ class FakeLog:
 
     async def truncate(self, dlsn: DLSN) -> None:
         self.truncated = dlsn
-
-    async def delete_purged(self) -> int:
-        return 0
 
     async def purge_segments(self, before_lssn: int) -> list[FakeSegment]:
         completed = [each for each in self.segments if not each.in_progress]

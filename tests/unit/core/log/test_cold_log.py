@@ -50,18 +50,18 @@ async def on_bookies(world: World) -> list[int]:
 
 async def release_all(world: World, log: Log) -> None:
     """Leave the last completed segment on the bookies, and the others in cold storage only."""
-    await log.copy_to_cold()
-    await log.trimmer.release(99)
+    await log.upkeep.copy_to_cold()
+    await log.upkeep.trimmer.release(99)
     world.clock.advance_ms(DELAY_MS)
-    await log.trimmer.collect()
+    await log.upkeep.trimmer.collect()
 
 
 def test_a_log_reads_the_same_from_both_tiers(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await with_segments(world)
-        assert await log.copy_to_cold() == [1, 2, 3, 4, 5]
-        assert await log.copy_to_cold() == []
-        assert [s.lssn for s in await log.trimmer.release(99)] == [1, 2, 3, 4]
+        assert await log.upkeep.copy_to_cold() == [1, 2, 3, 4, 5]
+        assert await log.upkeep.copy_to_cold() == []
+        assert [s.lssn for s in await log.upkeep.trimmer.release(99)] == [1, 2, 3, 4]
         assert len(await world.ledger_ids()) == 5, "for readers inside"
         await release_all(world, log)
         assert len(await world.ledger_ids()) == 1
@@ -108,7 +108,7 @@ def test_an_owner_takes_a_log_over_whose_past_is_cold(tmp_path: Path) -> None:
         await write(writer, 3)
         await writer.close()
         assert await txids_of(second) == [0, 1, 2, 3]
-        await second.copy_to_cold()
+        await second.upkeep.copy_to_cold()
         sequence = 0
         for segment in second.segments:
             assert segment.start_sequence_id == sequence
@@ -131,7 +131,7 @@ def test_purging_reaches_into_cold_storage(tmp_path: Path) -> None:
         assert [s.lssn for s in await log.purge_segments(3)] == [1, 2]
         assert len(objects(tmp_path)) == 5, "for readers inside"
         world.clock.advance_ms(DELAY_MS)
-        assert await log.trimmer.collect() == 2
+        assert await log.upkeep.trimmer.collect() == 2
         assert [name[:18] for name in objects(tmp_path)] == [f"{n:018d}" for n in (3, 4, 5)]
         assert await txids_of(await world.log()) == list(range(24, 50))
 
@@ -153,7 +153,7 @@ def test_a_reader_of_a_purged_cold_segment_is_told(tmp_path: Path) -> None:
         assert await reader.read(1)
         await log.purge_segments(5)
         world.clock.advance_ms(DELAY_MS)
-        await log.trimmer.collect()
+        await log.upkeep.trimmer.collect()
         with pytest.raises(LogTruncated):
             await read_on(reader)
         await reader.close()
@@ -199,8 +199,8 @@ def test_without_cold_storage_it_says_what_is_missing(tmp_path: Path) -> None:
         blind = await world.log()
         assert await txids_of(blind, DLSN(5, 0, 0)) == list(range(40, 50))
         for call in (
-            txids_of(blind), blind.purge_segments(3), blind.copy_to_cold(),
-            blind.restore_from_cold(1), world.namespace().delete_log("s"),
+            txids_of(blind), blind.purge_segments(3), blind.upkeep.copy_to_cold(),
+            blind.upkeep.restore(1), world.namespace().delete_log("s"),
         ):  # fmt: skip
             with pytest.raises(ColdStorageDisabled, match=r"cold\.storage\.url"):
                 await call
@@ -215,9 +215,9 @@ def test_a_segment_comes_back_to_the_bookies(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await with_segments(world)
         await release_all(world, log)
-        assert await log.restore_from_cold(3) == [4, 3]
+        assert await log.upkeep.restore(3) == [4, 3]
         assert await on_bookies(world) == [3, 4, 5]
-        assert await log.restore_from_cold(3) == []
+        assert await log.upkeep.restore(3) == []
         world.cold = None
         assert await txids_of(await world.log(), DLSN(3, 0, 0)) == list(range(20, 50))
         assert await txids_of(log) == list(range(50))
@@ -229,7 +229,7 @@ def test_a_restored_segment_can_go_again(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await with_segments(world)
         await release_all(world, log)
-        await log.restore_from_cold(1)
+        await log.upkeep.restore(1)
         log = await world.log()
         await release_all(world, log)
         assert len(await world.ledger_ids()) == 1
@@ -248,10 +248,10 @@ def test_what_does_not_verify_is_not_restored(tmp_path: Path) -> None:
         at = data.index(b"r33")
         path.write_bytes(data[:at] + b"R" + data[at + 1 :])
         with pytest.raises(ColdObjectCorrupt):
-            await log.restore_from_cold(1)
+            await log.upkeep.restore(1)
         assert await on_bookies(world) == [5]
         world.clock.advance_ms(25 * HOUR_MS)
-        await log.trimmer.collect()
+        await log.upkeep.trimmer.collect()
         assert len(await world.ledger_ids()) == 1, "the ledger that was begun is gone"
 
     run_cold(tmp_path, story)
@@ -259,19 +259,16 @@ def test_what_does_not_verify_is_not_restored(tmp_path: Path) -> None:
 
 def test_settings_move_segments_by_age(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        log = await with_segments(
-            world, cold_storage=True, retention_hours=3, cold_retention_hours=10
-        )
-        assert log._upkeep is not None
-        await log._upkeep.idle()
+        await with_segments(world)
+        log = await world.log(cold_storage=True, retention_hours=3, cold_retention_hours=10)
         world.clock.advance_ms(1)
-        await log.trimmer.purge_expired()
+        await log.upkeep.round()
         assert await on_bookies(world) == [3, 4, 5]
         assert await txids_of(await world.log()) == list(range(50))
         world.clock.advance_ms(6 * HOUR_MS)
-        assert [s.lssn for s in await log.trimmer.purge_expired()] == [3, 4]
+        assert [s.lssn for s in await log.upkeep.trimmer.purge_expired()] == [3, 4]
         assert statuses(log)[0][0] == 2, "ten hours after the first was completed"
-        assert await log.trimmer.purge_expired() == []
+        assert await log.upkeep.trimmer.purge_expired() == []
 
     run_cold(tmp_path, story)
 
@@ -281,7 +278,7 @@ def test_nothing_leaves_the_bookies_that_is_not_copied(tmp_path: Path) -> None:
         await with_segments(world)
         log = await world.log(cold_storage=True, retention_hours=1)
         world.clock.advance_ms(100 * HOUR_MS)
-        assert await log.trimmer.purge_expired() == []
+        assert await log.upkeep.trimmer.purge_expired() == []
         assert await on_bookies(world) == [1, 2, 3, 4, 5]
 
     run_cold(tmp_path, story)
@@ -295,8 +292,7 @@ def test_the_writer_copies_what_it_completes(tmp_path: Path) -> None:
         await writer.roll()
         await write(writer, 1)
         await writer.close()
-        assert log._upkeep is not None
-        await log._upkeep.idle()
+        await log.upkeep.idle()
         await log.close()
         assert [name[:18] for name in objects(tmp_path)] == [f"{n:018d}" for n in (1, 2)]
 
@@ -327,12 +323,12 @@ def test_two_processes_copy_at_once(tmp_path: Path) -> None:
 
             async def overtake(number: int) -> None:
                 if number == change:
-                    await second.copy_to_cold()
+                    await second.upkeep.copy_to_cold()
 
             store.before = overtake
             first = await world.namespace(store).open_log("s")
-            await first.copy_to_cold()
-            await second.copy_to_cold()
+            await first.upkeep.copy_to_cold()
+            await second.upkeep.copy_to_cold()
             path = tmp_path / str(change)
             assert [name[:18] for name in objects(path)] == [f"{n:018d}" for n in (1, 2)]
             await release_all(world, first)
@@ -385,14 +381,14 @@ class Mortal:
 
 async def live(world: World, log: Log) -> None:
     """Copy, release, restore and purge."""
-    await log.copy_to_cold()
-    await log.trimmer.release(3)
+    await log.upkeep.copy_to_cold()
+    await log.upkeep.trimmer.release(3)
     world.clock.advance_ms(DELAY_MS)
-    await log.trimmer.collect()
-    await log.restore_from_cold(2)
+    await log.upkeep.trimmer.collect()
+    await log.upkeep.restore(2)
     await log.purge_segments(2)
     world.clock.advance_ms(DELAY_MS)
-    await log.trimmer.collect()
+    await log.upkeep.trimmer.collect()
 
 
 @pytest.mark.parametrize("part", range(3))
@@ -424,7 +420,7 @@ def test_crash_at_every_step(tmp_path: Path, part: int) -> None:
             await live(world, log)
             assert await txids_of(log) == list(range(10, 30))
             world.clock.advance_ms(25 * HOUR_MS)
-            await log.trimmer.collect()
+            await log.upkeep.trimmer.collect()
             names = [name[:18] for name in objects(here)]
             assert names == [f"{n:018d}" for n in (2, 3)], "an object is left over, or missing"
             assert len(await world.ledger_ids()) == 2

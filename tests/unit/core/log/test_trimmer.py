@@ -42,7 +42,7 @@ def statuses(log: Log) -> list[tuple[int, str]]:
 async def check_no_leak(world: World, log: Log) -> None:
     """Every ledger has its segment, every segment its ledger, once the delay is over."""
     world.clock.advance_ms(DELAY_MS)
-    await log.trimmer.collect()
+    await log.upkeep.trimmer.collect()
     await log.refresh()
     assert await world.ledger_ids() == {segment.ledger_id for segment in log.segments}
     if await world.store.exists(PATHS.purged) is not None:
@@ -100,10 +100,10 @@ def test_the_delay_counts_from_the_purge(tmp_path: Path) -> None:
         log = await with_segments(world)
         await log.purge_segments(3)
         world.clock.advance_ms(DELAY_MS - 1)
-        assert await log.trimmer.collect() == 0
+        assert await log.upkeep.trimmer.collect() == 0
         assert len(await world.ledger_ids()) == 5
         world.clock.advance_ms(1)
-        assert await log.trimmer.collect() == 2
+        assert await log.upkeep.trimmer.collect() == 2
         assert len(await world.ledger_ids()) == 3
 
     run_world(tmp_path, story)
@@ -111,12 +111,13 @@ def test_the_delay_counts_from_the_purge(tmp_path: Path) -> None:
 
 def test_segments_expire_by_their_completion(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        log = await with_segments(world, retention_hours=3)  # completed 4, 3, 2, 1, 0 hours ago
-        assert [s.lssn for s in await log.trimmer.purge_expired()] == [1]
+        await with_segments(world)
+        log = await world.log(retention_hours=3)  # completed 4, 3, 2, 1, 0 hours ago
+        assert [s.lssn for s in await log.upkeep.trimmer.purge_expired()] == [1]
         world.clock.advance_ms(1)
-        assert [s.lssn for s in await log.trimmer.purge_expired()] == [2]
+        assert [s.lssn for s in await log.upkeep.trimmer.purge_expired()] == [2]
         world.clock.advance_ms(100 * HOUR_MS)
-        assert [s.lssn for s in await log.trimmer.purge_expired()] == [3, 4]
+        assert [s.lssn for s in await log.upkeep.trimmer.purge_expired()] == [3, 4]
         assert [lssn for lssn, _ in statuses(log)] == [5], "the last completed one stays"
         await check_no_leak(world, log)
 
@@ -125,11 +126,12 @@ def test_segments_expire_by_their_completion(tmp_path: Path) -> None:
 
 def test_only_what_was_truncated_expires_if_so_told(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        log = await with_segments(world, retention_hours=1, only_truncated_expires=True)
+        await with_segments(world)
+        log = await world.log(retention_hours=1, only_truncated_expires=True)
         world.clock.advance_ms(100 * HOUR_MS)
-        assert await log.trimmer.purge_expired() == []
+        assert await log.upkeep.trimmer.purge_expired() == []
         await log.truncate(DLSN(3, 1, 4))
-        assert [s.lssn for s in await log.trimmer.purge_expired()] == [1, 2]
+        assert [s.lssn for s in await log.upkeep.trimmer.purge_expired()] == [1, 2]
         assert statuses(log)[0] == (3, "PARTIALLY_TRUNCATED")
 
     run_world(tmp_path, story)
@@ -139,7 +141,7 @@ def test_without_a_retention_nothing_expires(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await with_segments(world)
         world.clock.advance_ms(10**6 * HOUR_MS)
-        assert await log.trimmer.purge_expired() == []
+        assert await log.upkeep.trimmer.purge_expired() == []
 
     run_world(tmp_path, story)
 
@@ -148,7 +150,7 @@ def test_without_a_retention_nothing_expires(tmp_path: Path) -> None:
 def test_logs_older_than_a_txid_are_purged(tmp_path: Path, txid: int, left: int) -> None:
     async def story(world: World) -> None:
         log = await with_segments(world)
-        assert len(await log.trimmer.purge_older_than(txid)) == 5 - left
+        assert len(await log.upkeep.trimmer.purge_older_than(txid)) == 5 - left
         assert len(log.segments) == left
 
     run_world(tmp_path, story)
@@ -164,8 +166,7 @@ def test_an_expired_segment_goes_when_the_next_one_is_completed(tmp_path: Path) 
             await write(writer, number)
             await writer.roll()
             world.clock.advance_ms(2 * HOUR_MS)
-        assert log._upkeep is not None
-        await log._upkeep.idle()
+        await log.upkeep.idle()
         await writer.close()
         await log.close()
         assert [lssn for lssn, _ in statuses(log)][-2:] == [4, 5]
@@ -223,7 +224,7 @@ async def trim(log: Log, world: World) -> None:
     await log.truncate(DLSN(3, 1, 4))
     await log.purge_segments(3)
     world.clock.advance_ms(DELAY_MS)
-    await log.trimmer.collect()
+    await log.upkeep.trimmer.collect()
 
 
 class Overtaker:
