@@ -219,6 +219,35 @@ def test_long_polls_ask_near_bookies_first() -> None:
     run(story)
 
 
+def test_silent_long_poll_goes_to_near_bookies_outside_the_write_set_before_far_ones() -> None:
+    """With E > Qw each bookie of the ensemble may be the first to hear of the LAC."""
+    striped = LedgerConfig(ensemble_size=6, write_quorum=3, ack_quorum=3, regions_min=2)
+
+    async def story(globe: Globe) -> None:
+        writer = await globe.client.create_ledger(striped, Listener())
+        for i in range(2):
+            writer.add((b"%d" % i,))
+            await writer._adder.drained()
+        reader = await opened(globe, writer, "/us/1", long_poll_parallel=True)
+        await reader.read_last_confirmed()
+        asked: list[str] = []
+        for bookie, place in zip(globe.far, PLACES, strict=True):
+            bookie.delay_s = lambda place=place: asked.append(place) or 0.0  # type: ignore[misc, func-returns-value]
+        tail = reader.last_confirmed + 1
+        await reader.read_last_confirmed_and_entry(tail, 1)
+        by_place = dict(zip((b.bookie_id for b in globe.far), PLACES, strict=True))
+        members = writer.metadata.fragments[0].ensemble
+        write_set = [by_place[members[(tail + i) % 6]] for i in range(3)]
+        others = [place for place in asked[:6] if place not in write_set]
+        assert sorted(asked[:3]) == sorted(write_set)
+        for group in (asked[:3], others):
+            near = [place for place in group if place.startswith("/us/")]
+            assert group[: len(near)] == near
+        await writer.close()
+
+    run(story)
+
+
 def test_places_that_cannot_be_learnt_keep_nobody_from_reading() -> None:
     async def story(globe: Globe) -> None:
         writer = await globe.written()
