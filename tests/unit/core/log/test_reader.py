@@ -254,9 +254,8 @@ def test_an_entry_that_nobody_can_take_apart_is_never_skipped(tmp_path: Path) ->
             await write(writer, txid)
         await writer.close()
         segment = log.segments.segments[0]
-        view = await log.view(segment.lssn)
         entries = world.bookie.ledgers[segment.ledger_id].entries
-        metadata = view.ledger.metadata
+        metadata = await log._ledgers.ledger_metadata(segment.ledger_id)
         digest = Digest(metadata.digest, metadata.password)
         entries[3] = b"".join(pack_entry(segment.ledger_id, 3, 2, 9, (b"no record",), digest))
         reader = await log.open_reader(INITIAL)

@@ -65,7 +65,7 @@ async def replace_entry(
     world: World, log: Log, segment: SegmentMetadata, entry_id: int, payload: list[Buffer]
 ) -> None:
     """Let every bookie have another entry there, with the right digest."""
-    metadata = (await log.view(segment.lssn)).ledger.metadata  # type: ignore[attr-defined]
+    metadata = await log._ledgers.ledger_metadata(segment.ledger_id)
     digest = Digest(metadata.digest, metadata.password)
     body = pack_entry(segment.ledger_id, entry_id, entry_id - 1, 9 * entry_id, payload, digest)
     world.bookie.ledgers[segment.ledger_id].entries[entry_id] = b"".join(body)
@@ -194,16 +194,18 @@ def test_record_sets_come_apart_or_whole(tmp_path: Path, codec: int) -> None:
         await replace_entry(world, log, log.segments.segments[0], 1, pack_envelope(records))
         last = pack_envelope([LogRecord(2, b"f", 0, 7)])
         await replace_entry(world, log, log.segments.segments[0], 2, last)
-        config = {"detects_position_gaps": True, "client_id": "other"}
-        reader = await (await world.log(**config)).open_reader(DLSN(1, 1, 0))
+        other = await world.log(client_id="other", detects_position_gaps=True)
+        reader = await other.open_reader(DLSN(1, 1, 0))
         apart = await reader.read(1 << 20)
         assert [(d.slot, bytes(r.payload)) for d, r in apart] == [
             (0, b"a"), (1, b"b"), (2, b"c"), (3, b"d"), (4, b"e"), (0, b"f"),
         ]  # fmt: skip
         assert [r.position for _, r in apart] == [2, 3, 4, 5, 6, 7]
         await reader.close()
-        config |= {"expands_record_sets": False}
-        reader = await (await world.log(**config)).open_reader(DLSN(1, 1, 0))
+        other = await world.log(
+            client_id="other", detects_position_gaps=True, expands_record_sets=False
+        )
+        reader = await other.open_reader(DLSN(1, 1, 0))
         whole = await reader.read(1 << 20)
         assert [(d.slot, r.is_record_set) for d, r in whole] == [
             (0, False), (1, True), (4, False), (0, False),
