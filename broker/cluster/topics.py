@@ -8,9 +8,8 @@ and `start()`, or the next request for that name, finishes it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -18,7 +17,7 @@ import msgspec
 
 from broker.cluster.admin import check_new_partitions
 from broker.cluster.config_def import InvalidConfig
-from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault, stream_name
+from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.quorums import Quorums, check_quorums, check_same_ensemble, quorums_of
 from broker.cluster.settings import Alteration, TopicDefaults, TopicSettings, alter, check_overrides
@@ -29,16 +28,13 @@ from broker.cluster.topic_codec import (
     id_bytes,
     id_text,
 )
+from broker.cluster.topic_streams import TopicStreams, create_streams, delete_streams
 from broker.errors import KafkaError
-from core.errors import LogExists, LogNotFound
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
-
-STREAMS_AT_ONCE = 64
-"""Streams that are created or deleted side by side, so that they share fsyncs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +53,6 @@ class Topic:
     """How the ledgers of its logs are made."""
     internal: bool
     created_ms: int
-
-
-class TopicStreams(Protocol):
-    """Where the streams of partitions are made; `core.log`'s namespace is one."""
-
-    def check_settings(self, overrides: Mapping[str, str]) -> None:
-        """Refuse settings that no stream can have. Errors: CoreError."""
-
-    async def create_log(self, name: str, overrides: Mapping[str, str]) -> object:
-        """Create a stream that is opened with these settings. Errors: LogExists."""
-
-    async def delete_log(self, name: str) -> object:
-        """Delete a stream. Errors: LogNotFound."""
 
 
 class TopicListener(Protocol):
@@ -314,15 +297,14 @@ class TopicRegistry:
         missing = range(stored.ready, stored.partitions)
         settings = self.defaults.resolve(stored.configs)
         quorums = quorums_of(stored.replication_factor, settings)
-        create = partial(self._create_stream, quorums.as_settings())
-        await self._for_each_stream(name, missing, create)
+        await create_streams(self._streams, name, missing, quorums.as_settings())
         await self._update(name, msgspec.structs.replace(stored, ready=stored.partitions))
         self._tell(self._publish(name))
 
     async def _remove(self, name: str) -> None:
         await self._withdraw(name)
         partitions = range(self._records[name].stored.partitions)
-        await self._for_each_stream(name, partitions, self._delete_stream)
+        await delete_streams(self._streams, name, partitions)
         await self._store.delete(self._paths.topic(name))
         del self._records[name]
 
@@ -333,29 +315,6 @@ class TopicRegistry:
             del self._by_id[topic.topic_id]
             for listener in self._listeners:
                 await listener.on_topic_deleting(topic)
-
-    async def _for_each_stream(
-        self, name: str, partitions: range, act: Callable[[str], Awaitable[None]]
-    ) -> None:
-        for chunk in _chunks(partitions, STREAMS_AT_ONCE):
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for partition in chunk:
-                        group.create_task(_run(act, stream_name(name, partition)))
-            except ExceptionGroup as failed:
-                raise failed.exceptions[0] from failed
-
-    async def _create_stream(self, settings: Mapping[str, str], stream: str) -> None:
-        try:
-            await self._streams.create_log(stream, settings)
-        except LogExists:
-            logger.info("stream was there already stream=%s", stream)
-
-    async def _delete_stream(self, stream: str) -> None:
-        try:
-            await self._streams.delete_log(stream)
-        except LogNotFound:
-            logger.info("stream was gone already stream=%s", stream)
 
     async def _update(self, name: str, stored: StoredTopic) -> None:
         record = self._records[name]
@@ -405,15 +364,6 @@ class TopicRegistry:
             text = id_text(bytes(raw))
             if not text.startswith("-") and bytes(raw) not in self._by_id:
                 return text
-
-
-async def _run(act: Callable[[str], Awaitable[None]], stream: str) -> None:
-    await act(stream)
-
-
-def _chunks(partitions: range, size: int) -> Iterator[range]:
-    for start in range(0, len(partitions), size):
-        yield partitions[start : start + size]
 
 
 def _unknown() -> KafkaError:

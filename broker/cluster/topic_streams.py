@@ -1,0 +1,76 @@
+"""The log streams behind a topic's partitions: made and deleted side by side, idempotently."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from broker.cluster.names import stream_name
+from core.errors import LogExists, LogNotFound
+
+logger = logging.getLogger(__name__)
+
+STREAMS_AT_ONCE: Final = 64
+"""Streams that are created or deleted side by side, so that they share fsyncs."""
+
+
+class TopicStreams(Protocol):
+    """Where the streams of partitions are made; `core.log`'s namespace is one."""
+
+    def check_settings(self, overrides: Mapping[str, str]) -> None:
+        """Refuse settings that no stream can have. Errors: CoreError."""
+
+    async def create_log(self, name: str, overrides: Mapping[str, str]) -> object:
+        """Create a stream that is opened with these settings. Errors: LogExists."""
+
+    async def delete_log(self, name: str) -> object:
+        """Delete a stream. Errors: LogNotFound."""
+
+
+async def create_streams(
+    streams: TopicStreams, topic: str, partitions: range, settings: Mapping[str, str]
+) -> None:
+    """Make the streams of these partitions; one that is there is taken as it is.
+
+    Errors: CoreError, with some of them made.
+    """
+    await _for_each(topic, partitions, partial(_create, streams, settings))
+
+
+async def delete_streams(streams: TopicStreams, topic: str, partitions: range) -> None:
+    """Delete the streams of these partitions, those that are there. Errors: CoreError."""
+    await _for_each(topic, partitions, partial(_delete, streams))
+
+
+async def _for_each(topic: str, partitions: range, act: Callable[[str], Awaitable[None]]) -> None:
+    for chunk in _chunks(partitions, STREAMS_AT_ONCE):
+        try:
+            async with asyncio.TaskGroup() as group:
+                for partition in chunk:
+                    group.create_task(_run(act, stream_name(topic, partition)))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+
+
+async def _create(streams: TopicStreams, settings: Mapping[str, str], stream: str) -> None:
+    try:
+        await streams.create_log(stream, settings)
+    except LogExists:
+        logger.info("stream was there already stream=%s", stream)
+
+
+async def _delete(streams: TopicStreams, stream: str) -> None:
+    try:
+        await streams.delete_log(stream)
+    except LogNotFound:
+        logger.info("stream was gone already stream=%s", stream)
+
+
+async def _run(act: Callable[[str], Awaitable[None]], stream: str) -> None:
+    await act(stream)
+
+
+def _chunks(partitions: range, size: int) -> Iterator[range]:
+    for start in range(0, len(partitions), size):
+        yield partitions[start : start + size]
