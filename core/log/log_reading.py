@@ -44,6 +44,8 @@ class ReadingHome(WriterLookup, Protocol):
 class LogReading:
     """The readers' side of one log (ReadableLog)."""
 
+    __slots__ = ("_context", "_home", "_tail", "shared", "views")
+
     def __init__(self, home: ReadingHome, open_ledger: OpenLedger, context: LogContext) -> None:
         """`open_ledger` opens what a segment lies in. Errors: LedgerNotFound, BookieUnavailable."""
         self.shared = SharedEntries(context.entries)

@@ -10,6 +10,8 @@ from core.log.tail_follower import TailFollower
 class LogTail:
     """The end of one log, as this process hears of it."""
 
+    __slots__ = ("_follower", "_poll_ms", "_waiting", "version")
+
     def __init__(self, shared: SharedEntries, poll_ms: int) -> None:
         """`poll_ms`: how long to wait at most for what another process writes."""
         self.version = 0

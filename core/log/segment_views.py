@@ -19,6 +19,8 @@ VIEWS_MAX: Final = 64
 class SegmentViews:
     """The open segments of one log."""
 
+    __slots__ = ("_open_ledger", "_opening", "_views", "_writers")
+
     def __init__(self, open_ledger: OpenLedger, writers: WriterLookup) -> None:
         self._open_ledger = open_ledger
         self._writers = writers

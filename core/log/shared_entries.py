@@ -36,6 +36,8 @@ class ReaderPlace:
 class SharedEntries:
     """What the readers of one log hold and keep for each other."""
 
+    __slots__ = ("_cache", "_chunks", "_places")
+
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
         self._chunks: dict[LedgerId, list[Chunk]] = {}

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 class TailFollower:
     """Follows the segments of a log at whose ends somebody waits: one, two while it rolls."""
 
+    __slots__ = ("_on_moved", "_shared", "_tasks", "_waiting")
+
     def __init__(self, on_moved: Callable[[], None], shared: SharedEntries) -> None:
         """`on_moved` is called when there is more to read, or a ledger was closed.
 

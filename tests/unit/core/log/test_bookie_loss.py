@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from core.errors import AddEntryQuorumTimeout
+from core.ledger.bookie_registry import LocalBookies
+from core.ledger.client import LedgerClient
+from core.ledger.config import LedgerClientConfig, ReadConfig
 from core.log.config import LogConfig
+from core.log.namespace import LogNamespace
 from protocol.bookkeeper.messages import AddRequest
 from protocol.distributedlog.dlsn import INITIAL
 from protocol.ids import BookieId
@@ -101,3 +106,33 @@ def test_log_may_take_fewer_bookies_and_give_up_in_time(tmp_path: Path) -> None:
         assert (await txids_of(await world.log()))[0] == 0
 
     run_world(tmp_path, story, bookies=2, config=config)
+
+
+def test_readers_ask_another_replica_when_one_is_silent(tmp_path: Path) -> None:
+    """Speculative reads are the ledger client's; read-ahead, tail and search of a log use them."""
+
+    async def story(world: World) -> None:
+        log = await world.log(control_flush_ms=1)
+        writer = await log.open_writer(Listener())
+        for txid in range(30):
+            await write(writer, txid)
+        await writer.roll()
+        await write(writer, 30)
+        quick = ReadConfig(speculative_timeout_ms=1, long_poll_speculative_timeout_ms=1)
+        ledgers = LedgerClient(
+            world.store, LocalBookies(world.bookies), LedgerClientConfig(read=quick), Random(7)
+        )
+        config = replace(REPLICATED, client_id="other", lac_poll_ms=20)
+        other = await LogNamespace(world.store, ledgers, config, world.clock).open_log("s")
+        at = await other.locate(25)
+        assert at is not None
+        for silent in world.bookies:
+            silent.hold()
+            assert (await txids_of(other))[:30] == list(range(30))
+            assert await other.locate(25) == at
+            silent.release()
+        assert ledgers.metrics.speculative_reads_total > 0
+        await writer.close()
+        await other.close()
+
+    run_world(tmp_path, story, bookies=3, config=REPLICATED)
