@@ -99,6 +99,25 @@ def test_a_broker_can_be_stopped_while_zookeeper_is_away(cluster: ThreeBookies) 
     load.check(broker.bootstrap)
 
 
+def test_a_broker_can_be_stopped_when_everything_below_it_is_gone(cluster: ThreeBookies) -> None:
+    broker = cluster.broker().start()
+    create_topic(broker.bootstrap, replication_factor=3)
+    load = Load(broker.bootstrap)
+    load.start()
+    load.wait_for_progress(200)
+    for bookie in cluster.bookies:
+        bookie.kill()
+    cluster.zookeeper.kill()
+    assert broker.stop() == 0
+    cluster.zookeeper.start()
+    for bookie in cluster.bookies:
+        bookie.start()
+    broker.restart()
+    load.wait_for_progress(200)
+    load.finish()
+    load.check(broker.bootstrap)
+
+
 def test_a_session_that_ended_stops_no_broker(cluster: ThreeBookies) -> None:
     broker = cluster.broker().start()
     create_topic(broker.bootstrap, replication_factor=3)
