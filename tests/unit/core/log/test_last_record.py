@@ -19,7 +19,7 @@ async def ended(world: World, log: Log) -> tuple[SegmentMetadata, LedgerReader]:
     return segment, await world.ledgers().open_ledger(segment.ledger_id, recover=True)
 
 
-@pytest.mark.parametrize("controls", [0, 1, 5, 40])
+@pytest.mark.parametrize("controls", [0, 1, 2, 3, 6, 7, 40])
 def test_control_records_behind_the_last_one_are_passed_over(tmp_path: Path, controls: int) -> None:
     async def story(world: World) -> None:
         behind = [[control_record(5, 3)] for _ in range(controls)]
