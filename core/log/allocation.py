@@ -20,6 +20,7 @@ from core.ledger.writer import LedgerWriter
 from core.log.allocation_node import AllocationNode
 from core.log.config import LogConfig
 from core.metadata.store import SetData
+from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 
@@ -53,22 +54,40 @@ class Allocator(Protocol):
 class LedgerAllocator:
     """Makes the ledgers of one log, for its owner, with a node of the log's own."""
 
-    def __init__(self, node: AllocationNode, ledgers: LedgerClient, config: LogConfig) -> None:
+    def __init__(
+        self,
+        node: AllocationNode,
+        ledgers: LedgerClient,
+        config: LogConfig,
+        unused: list[LedgerId] | None = None,
+    ) -> None:
+        """`unused`: where allocators share what is to be deleted."""
         self._ledgers = ledgers
+        self._unused = [] if unused is None else unused
+        """Ledgers that were made, and perhaps not recorded; no segment can have them."""
         self._node = node
         self._config = config.ledger_config()
         self._allocated: LedgerWriter | None = None
 
     async def allocate(self, listener: LedgerListener) -> LedgerWriter:
-        """Make a ledger and record it (Allocator). Errors: OwnershipLost; NotEnoughBookies."""
+        """Make a ledger and record it (Allocator).
+
+        Errors: OwnershipLost; NotEnoughBookies; Unavailable: the same call may succeed later.
+        """
         ledger = await self._ledgers.create_ledger(self._config, listener)
         try:
             await self._node.record(ledger.ledger_id)
         except MetadataConflict as error:
             await self._ledgers.delete_ledger(ledger.ledger_id)
             raise OwnershipLost(f"another writer allocates ledgers: {error}") from error
+        except BaseException:
+            self._unused.append(ledger.ledger_id)
+            raise
         self._allocated = ledger
-        await self._delete_leftover()
+        if self._node.leftover is not None:
+            self._unused.append(self._node.leftover)
+            self._node.leftover = None
+        await self._delete_unused()
         return ledger
 
     def hand_over(self) -> SetData:
@@ -87,6 +106,7 @@ class LedgerAllocator:
     async def give_back(self) -> None:
         """Delete a ledger that no segment took. Errors: none; the next owner would do it."""
         ledger, self._allocated = self._allocated, None
+        await self._delete_unused()
         if ledger is None:
             return
         try:
@@ -95,12 +115,12 @@ class LedgerAllocator:
         except CoreError as error:
             logger.info("allocated_ledger_left ledger=%d error=%r", ledger.ledger_id, error)
 
-    async def _delete_leftover(self) -> None:
-        leftover, self._node.leftover = self._node.leftover, None
-        if leftover is None:
-            return
-        logger.info("leftover_ledger_deleted ledger=%d", leftover)
-        try:
-            await self._ledgers.delete_ledger(leftover)
-        except CoreError as error:
-            logger.warning("leftover_ledger_not_deleted ledger=%d error=%r", leftover, error)
+    async def _delete_unused(self) -> None:
+        while self._unused:
+            ledger_id = self._unused.pop()
+            try:
+                await self._ledgers.delete_ledger(ledger_id)
+            except CoreError as error:
+                logger.warning("unused_ledger_not_deleted ledger=%d error=%r", ledger_id, error)
+            else:
+                logger.info("unused_ledger_deleted ledger=%d", ledger_id)

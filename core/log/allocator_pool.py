@@ -14,7 +14,7 @@ Source: reference DistributedLog 5.7; LedgerAllocatorPool.
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from core.errors import CorruptData, NodeExists, NoNode, OverCapacity, OwnershipLost, Unavailable
 from core.ledger.adder import LedgerListener
@@ -24,6 +24,9 @@ from core.log.allocation import LedgerAllocator
 from core.log.allocation_node import AllocationNode
 from core.log.config import LogConfig
 from core.metadata.store import MetadataStore, SetData
+
+if TYPE_CHECKING:
+    from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +47,8 @@ class AllocatorPool:
         self._ledgers = ledgers
         self._path = path
         self._size = size
+        self.unused: list[LedgerId] = []
+        """Ledgers that no segment can have, to be deleted with the next success."""
         self._opening = asyncio.Lock()
         self._is_open = False
         self._free: asyncio.Queue[AllocationNode | str] = asyncio.Queue()
@@ -124,7 +129,7 @@ class PooledAllocator:
         """
         for _ in range(_ATTEMPTS_MAX):
             node = await self._pool.take()
-            inner = LedgerAllocator(node, self._ledgers, self._config)
+            inner = LedgerAllocator(node, self._ledgers, self._config, self._pool.unused)
             try:
                 ledger = await inner.allocate(listener)
             except OwnershipLost as error:
