@@ -11,7 +11,7 @@ from core.metadata.ledger_tree import ledger_ranges
 from core.metadata.store import Node
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_namespace import Nobody
-from tests.unit.core.log.world import QUIET, World, run_world
+from tests.unit.core.log.world import QUIET, Listener, World, run_world, txids_of, write
 
 PATH = "/allocation"
 
@@ -114,5 +114,44 @@ def test_giving_up_deletes_what_was_not_recorded(tmp_path: Path) -> None:
         await at.fail(applied=True)
         await at.allocator.give_back()
         assert await at.ledgers() == []
+
+    run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("change", range(4))
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_lost_answer_during_a_roll_ends_no_writer(
+    tmp_path: Path, change: int, *, applied: bool
+) -> None:
+    """The old segment goes on, and a later roll finds out what became of the first one."""
+
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        store = FaultyStore(world.store)
+        log = await world.namespace(store).open_log("s")
+        listener = Listener()
+        writer = await log.open_writer(listener)
+        await write(writer, 1, 2)
+        hit = store.changes + change
+
+        async def lose(number: int) -> None:
+            if number == hit:
+                raise Unavailable("the answer was lost")
+
+        if applied:
+            store.after = lose
+        else:
+            store.before = lose
+        await writer.roll()
+        await write(writer, 3)
+        store.before = store.after = None
+        await writer.roll()
+        await write(writer, 4)
+        await writer.close()
+        assert not listener.errors
+        assert await txids_of(log) == [1, 2, 3, 4]
+        held = {segment.ledger_id for segment in log.segments}
+        left = {each async for ids in ledger_ranges(world.store) for each in ids} - held
+        assert len(left) <= 1, "only one that was made and whose making had no answer"
 
     run_world(tmp_path, story)
