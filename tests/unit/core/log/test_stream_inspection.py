@@ -18,6 +18,7 @@ from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from core.metadata.segment_metadata import SegmentMetadata, Truncation, segment_name
 from protocol.ids import BookieId, LedgerId
 from tests.unit.core.log.world import Listener, World, run_world, write
+from tests.unit.core.metadata.golden_nodes import golden_nodes
 
 PATHS = LogPaths("/distributedlog/tailrace", "s")
 CLOSED = LedgerMetadata(
@@ -152,5 +153,23 @@ def test_a_real_log_is_read_whatever_lies_in_it(tmp_path: Path) -> None:
         assert await look() == ["foreign node", "foreign node", "missing ledger", "missing node"]
         with pytest.raises(LogNotFound):
             await read_stream(world.store, world.ledgers(), LogPaths("/distributedlog", "none"))
+
+    run_world(tmp_path, story)
+
+
+def test_nothing_is_wrong_with_what_java_wrote(tmp_path: Path) -> None:
+    """Every stream of tests/golden/zk-layout.md; of most ledgers it has no metadata."""
+
+    async def story(world: World) -> None:
+        namespace = "/messaging/ns"
+        for path, node in golden_nodes().items():
+            if path.startswith(f"{namespace}/"):
+                await world.store.create(path, node.data, parents=True)
+        names = [n for n in await world.store.children(namespace) if not n.startswith(".")]
+        assert len(names) > 5
+        for name in names:
+            paths = LogPaths(namespace, name)
+            found = find_problems(await read_stream(world.store, world.ledgers(), paths))
+            assert {problem.kind for problem in found} <= {"missing ledger"}, (name, found)
 
     run_world(tmp_path, story)
