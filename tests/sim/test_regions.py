@@ -100,7 +100,7 @@ async def test_promise_goes_before_writing(stage: RegionStage) -> None:
     await stage.until(lambda: ledger.listener.error is not None, 120)
     assert ledger.model.confirmed == 4
     await stage.gone("asia", "us")
-    with pytest.raises(NotEnoughBookies, match="6 bookies are needed.*promised: 2 regions"):
+    with pytest.raises(NotEnoughBookies, match=r"6 bookies are needed.*promised: 2 regions"):
         await stage.ledger(writing)
     await stage.bring_back("us")
     again = await stage.ledger(writing)
