@@ -345,6 +345,7 @@ class World(NamedTuple):
     topics: FakeTopics
     namespace: FakeNamespace
     clock: ManualClock
+    bookies: Bookies
 
     def log(self, name: str, partition: int = 0) -> FakeLog:
         return self.namespace.logs[f"{name}-{partition}"]
@@ -369,6 +370,7 @@ def make_world(
     clock = ManualClock()
     anything: Any = topics
     logs: Any = namespace
+    there = Bookies(bookies)
     broker = Broker(
         config=config,
         clock=clock,
@@ -377,12 +379,12 @@ def make_world(
         partitions=PartitionLogs(logs, anything, clock, config.partitions),
         groups=None,  # type: ignore[arg-type]
         producer_ids=ProducerIds(store),
-        bookies=Bookies(bookies),
+        bookies=there,
         cluster_id="cluster-of-tests-00000",
         advertised=Endpoint(host="broker.test", port=9092),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
-    return World(broker, topics, namespace, clock)
+    return World(broker, topics, namespace, clock, there)
 
 
 def batch(

@@ -24,7 +24,7 @@ from protocol.kafka.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.unit.broker.fakes import Bookies, FakeLog, FakeWriter, World, make_world
+from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world
 from tests.unit.broker.loops import turns
 
 PARTITIONS = 3
@@ -58,7 +58,9 @@ class Groups:
     def make(self) -> GroupCoordinator:
         topics: Any = self.world.topics
         logs: Any = self.world.broker.partitions
-        coordinator = GroupCoordinator(self.config, topics, logs, Bookies(1), self.clock, Random(1))
+        coordinator = GroupCoordinator(
+            self.config, topics, logs, self.world.broker.bookies, self.clock, Random(1)
+        )
         self.world.broker.groups = coordinator
         return coordinator
 

@@ -19,6 +19,7 @@ from tests.unit.broker.coordinator.runtime_support import (
     Groups,
     running_groups,
 )
+from tests.unit.broker.fakes import Bookies
 from tests.unit.broker.loops import in_loop, turns
 
 NONE = ErrorCode.NONE
@@ -45,6 +46,22 @@ async def test_the_first_group_makes_the_internal_topic() -> None:
             "segment.bytes": "104857600",
         }
         assert groups.join(version=5).result().error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
+@pytest.mark.parametrize(("bookies", "copies"), [(1, 1), (2, 2), (3, 3), (5, 3)])
+def test_offsets_have_three_copies_or_as_many_as_there_are_bookies(
+    bookies: int, copies: int
+) -> None:
+    @in_loop
+    async def story() -> None:
+        async with running_groups(prepared=False) as groups:
+            groups.world.bookies.ids = Bookies(bookies).ids
+            assert await groups.coordinator.prepare(GROUP) is NONE
+            topic = groups.world.topics.get(OFFSETS_TOPIC)
+            assert topic is not None
+            assert topic.replication_factor == copies
+
+    story()
 
 
 @in_loop

@@ -135,3 +135,23 @@ def test_what_is_no_topic_is_refused(tmp_path: Path) -> None:
             assert await codes(to, resource(32, "g", change)) == [ErrorCode.INVALID_REQUEST]
 
     run(story)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("min.insync.replicas", SET, "2"), ErrorCode.NONE),
+        (("min.insync.replicas", SET, "3"), ErrorCode.INVALID_CONFIG),
+        (("tailrace.ensemble.size", SET, "4"), ErrorCode.INVALID_CONFIG),
+        (("tailrace.ensemble.size", SET, "5"), ErrorCode.NONE),
+    ],
+)
+def test_what_the_copies_of_a_topic_allow(
+    tmp_path: Path, change: Change, expected: ErrorCode
+) -> None:
+    async def story() -> None:
+        async with admin(tmp_path) as to:
+            await to.topics.create("orders", 1, {"tailrace.ensemble.size": "5"}, 3)
+            assert await codes(to, resource(TOPIC, "orders", change)) == [expected]
+
+    run(story)

@@ -2,7 +2,9 @@
 
 import pytest
 
+from broker.cluster.config import TopicsConfig
 from broker.config import BrokerConfig
+from core.errors import OwnershipAcquireFailed
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import METADATA
 from protocol.kafka.messages.metadata import (
@@ -101,6 +103,31 @@ async def test_a_topic_is_created_before_the_answer() -> None:
         response = await ask(world, METADATA, 4, named("new", create=True))
         assert shown(response) == [("new", 0, 4)]
     assert shown(await ask(world, METADATA, 1, named("also"))) == [("also", 0, 4)]
+
+
+@in_loop
+async def test_a_new_topic_has_the_brokers_number_of_copies() -> None:
+    config = BrokerConfig(topics=TopicsConfig(replication_factor=3))
+    world = make_world(config=config, bookies=3)
+    await ask(world, METADATA, 12, named("new", create=True))
+    made = world.topics.get("new")
+    assert made is not None
+    assert made.replication_factor == 3
+    world.bookies.ids.pop()
+    response = await ask(world, METADATA, 12, named("another", create=True))
+    assert shown(response) == [("another", ErrorCode.INVALID_REPLICATION_FACTOR, 0)]
+
+
+@in_loop
+async def test_a_partition_that_another_broker_has_is_shown_without_a_leader() -> None:
+    world = prepared()
+    world.log("b", 1).open_error = OwnershipAcquireFailed("b-1", current_owner="1;2;h:9092")
+    mine, theirs = (await ask(world, METADATA, 12, named("b"))).topics[0].partitions
+    assert (mine.error_code, mine.leader_id) == (0, 1)
+    assert (theirs.error_code, theirs.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    world.log("b", 1).open_error = None
+    mine, theirs = (await ask(world, METADATA, 12, named("b"))).topics[0].partitions
+    assert (theirs.error_code, theirs.leader_id) == (0, 1)
 
 
 @in_loop
