@@ -4,8 +4,8 @@
                    +-----------------------^
 
 Counted is everything that was asked for and not dropped. Reading ahead stops at the limit, and so
-does keeping; what a caller waits for is always read. At the limit a kept chunk goes when nobody
-touched it for a while: its reader may never come.
+does keeping; what a caller waits for is always read. A kept chunk goes when nobody touched it for a
+while, sooner at the limit: its reader may never come.
 """
 
 import asyncio
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 KEPT_FOR_S: Final = 1.0
 """At the limit, chunks that nobody touched for so long make room."""
+
+KEPT_FOR_S_MAX: Final = 10.0
+"""Below it they go after so long: memory that nobody uses is worth more elsewhere."""
 
 ENTRY_OVERHEAD_BYTES: Final = 300
 """What an entry takes in memory beside its payload."""
@@ -94,9 +97,10 @@ class EntryCache:
 
     def has_room(self, size_bytes: int, now_s: float) -> bool:
         """Tell whether so much more stays below the limit, once old chunks made room."""
-        while self.used_bytes + size_bytes > self.bytes_max and self._kept:
+        while self._kept:
             chunk, touched_s = next(iter(self._kept.items()))
-            if now_s - touched_s < KEPT_FOR_S:
+            is_full = self.used_bytes + size_bytes > self.bytes_max
+            if now_s - touched_s < (KEPT_FOR_S if is_full else KEPT_FOR_S_MAX):
                 break
             self.forget(chunk)
             chunk.home.drop(chunk)

@@ -1,16 +1,19 @@
 """The decisions of reading, each against a dumb second opinion or by a table."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import AlreadyTruncatedTransaction
-from core.log.entries import visible_records
+from core.log.entries import LogRecordWithDLSN, visible_records
 from core.log.idleness import NEVER_MS, Idleness, Silence
 from core.log.position_check import PositionCheck, PositionGap
 from core.log.positioning import first_readable
 from core.log.read_pace import SMALLEST_BYTES, ReadPace
 from core.log.segments import SegmentList
+from core.log.sequence_ids import sequence_id, sequence_start
 from core.metadata.segment_metadata import SegmentMetadata, Truncation
 from protocol.bookkeeper.entry import Entry
 from protocol.distributedlog.dlsn import DLSN
@@ -111,6 +114,33 @@ def test_the_pace_follows_the_consumer() -> None:
     small.on_asked(10)
     small.on_taken(waited=False, came_in_s=1.0, lay_s=9.0)
     assert small.bytes == 1000
+
+
+def counted(lssn: int, *, start: int, count: int, version: int = 5) -> SegmentMetadata:
+    return SegmentMetadata(
+        lssn=lssn,
+        ledger_id=LedgerId(lssn),
+        first_txid=0,
+        in_progress=False,
+        version=version,
+        record_count=count,
+        start_sequence_id=start,
+    )
+
+
+def test_sequence_ids() -> None:
+    """TestSequenceID.testSequenceID, testCompleteV4LogSegmentAsV5: mixed versions."""
+    writing = SegmentMetadata(lssn=3, ledger_id=LedgerId(3), first_txid=0)
+    first, second = counted(1, start=0, count=7), counted(2, start=7, count=3)
+    segments = SegmentList((first, second, writing))
+    assert [sequence_start(segments, lssn) for lssn in (1, 2, 3)] == [0, 7, 10]
+    record = LogRecordWithDLSN(DLSN(3, 4, 0), LogRecord(9, b"", 0, 5))
+    assert sequence_id(segments, record) == 14
+    assert sequence_start(SegmentList((writing,)), 3) == 0
+    old = SegmentList((counted(1, start=-1, count=7, version=4), replace(writing, lssn=2)))
+    assert [sequence_start(old, lssn) for lssn in (1, 2)] == [-(2**63) + (n << 32) for n in (1, 2)]
+    rolling = SegmentList((replace(writing, lssn=2), writing))
+    assert [sequence_start(rolling, lssn) for lssn in (2, 3)] == [0, -(2**63) + (3 << 32)]
 
 
 # -- gaps in positions ---

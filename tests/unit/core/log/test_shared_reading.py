@@ -10,7 +10,14 @@ from typing import cast
 import pytest
 
 from core.errors import BookieUnavailable
-from core.log.entry_cache import ENTRY_OVERHEAD_BYTES, KEPT_FOR_S, Chunk, ChunkHome, EntryCache
+from core.log.entry_cache import (
+    ENTRY_OVERHEAD_BYTES,
+    KEPT_FOR_S,
+    KEPT_FOR_S_MAX,
+    Chunk,
+    ChunkHome,
+    EntryCache,
+)
 from core.log.log import Log
 from core.log.reader import LogReader
 from protocol.bookkeeper.messages import ReadRequest, StatusCode
@@ -264,6 +271,10 @@ def test_kept_entries_make_room_when_nobody_came_for_them() -> None:
     cache.forget(chunks[0])
     cache.forget(chunks[0])
     assert (cache.used_bytes, len(cache)) == (30, 1)
+    assert cache.has_room(0, 1.0 + KEPT_FOR_S_MAX - 0.01)
+    assert len(cache) == 1
+    assert cache.has_room(0, 1.0 + KEPT_FOR_S_MAX)
+    assert (cache.used_bytes, len(cache)) == (0, 0), "memory that nobody uses"
 
 
 def test_a_reader_that_begins_late_shares_what_is_left(tmp_path: Path) -> None:
