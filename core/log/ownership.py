@@ -30,8 +30,8 @@ from core.runtime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 _NAME_PARTS: Final = 4
-_REMOVALS_MAX: Final = 2
-"""A member that could not be removed goes with its session, which nobody answers for."""
+_REMOVAL_PAUSES_S: Final = (0.1, 0.5, 2.0, 10.0, 20.0, 30.0, 60.0)
+"""Pauses between attempts to remove a member; nobody answers for longer: its session is over."""
 
 REACQUIRE_PAUSE_S: Final = (0.1, 0.5, 2.0, 10.0)
 """Pauses between attempts to get a place back while the metadata store does not answer."""
@@ -91,6 +91,7 @@ class Ownership:
         self._reacquire_timeout_s = reacquire_timeout_s
         self._is_exclusive = is_exclusive
         self._tasks = Tasks("log.lock")
+        self._removals = Tasks("log.lock.removals")
         self._member: str | None = None
         self._session_id = 0
         """The session that our member belongs to, or did when it went."""
@@ -215,15 +216,26 @@ class Ownership:
         return node.data.decode(errors="replace")
 
     async def _remove(self, member: str) -> None:
-        for _ in range(_REMOVALS_MAX):
-            try:
-                await self._store.delete(member)
-            except NoNode:
-                logger.info("lock_member_gone path=%s", member)
-            except Unavailable as error:  # a connection that was lost; the next attempt waits
-                logger.warning("lock_member_left path=%s error=%r", member, error)
-                continue
-            return
+        """Remove a member, in the background if the store is away: it would be in others' way."""
+        if not await self._has_removed(member):
+            self._removals.start(self._remove_later(member, self._store.session_id), "remove")
+
+    async def _remove_later(self, member: str, session_id: int) -> None:
+        for pause_s in _REMOVAL_PAUSES_S:
+            await asyncio.sleep(pause_s)
+            if self._store.session_id != session_id or await self._has_removed(member):
+                return
+        logger.warning("lock_member_left path=%s until_session=%d_ends", member, session_id)
+
+    async def _has_removed(self, member: str) -> bool:
+        try:
+            await self._store.delete(member)
+        except NoNode:
+            logger.info("lock_member_gone path=%s", member)
+        except Unavailable as error:
+            logger.info("lock_member_not_removed path=%s error=%r", member, error)
+            return False
+        return True
 
     # ------------------------------------------------------------------ asking again
 

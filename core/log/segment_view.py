@@ -54,8 +54,8 @@ class SegmentView:
         """
         if self.ledger.is_closed or self._own_writer() is not None:
             return self.known()
-        last = await self.ledger.read_last_confirmed()
-        return Readable(last, self.ledger.is_closed)
+        await self.ledger.read_last_confirmed()
+        return self.known()  # somebody else may have heard meanwhile that it was closed, and where
 
     async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
         """Return entries that are readable. Errors: as SegmentLedger.read."""

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import OwnershipLost
+from core.errors import OwnershipLost, Unavailable
 from core.log.ownership import LockMember, Ownership, member_prefix, parse_member
 from tests.unit.core.log.world import World, run_world, settle
 
@@ -107,5 +107,33 @@ def test_a_former_process_is_not_waited_for_if_nobody_else_can_have_its_name(
         await owner.acquire(wait_ms)
         assert owner.is_held
         await owner.release()
+
+    run_world(tmp_path, story)
+
+
+def test_a_member_is_removed_when_the_store_answers_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session may live on: it would keep everybody from the log until the process ends."""
+
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        monkeypatch.setattr("core.log.ownership._REMOVAL_PAUSES_S", (0.0,) * 4)
+        delete = world.store.delete
+        failures = [Unavailable("away")] * 3
+
+        async def flaky(path: str) -> None:
+            if failures:
+                raise failures.pop()
+            await delete(path)
+
+        monkeypatch.setattr(world.store, "delete", flaky)
+        owner = Ownership(world.store, "/lock", "a")
+        await owner.acquire(0)
+        await owner.release()
+        assert not owner.is_held
+        assert len(await world.store.children("/lock")) == 1
+        while await world.store.children("/lock"):
+            await settle()
 
     run_world(tmp_path, story)
