@@ -43,14 +43,13 @@ class Load:
         self._thread.join(60)
         assert self._producer.flush(120) == 0
 
-    def acknowledged_count(self) -> int:
-        return sum(len(found) for found in self.acknowledged)
-
     def wait_for_progress(self, records: int) -> None:
-        """Return once that many more were acknowledged: every life has to achieve something."""
-        target = self.acknowledged_count() + records
+        """Return once each partition got its part of so many more: every life has a result."""
+        targets = [len(found) + records // PARTITIONS for found in self.acknowledged]
         deadline = time.monotonic() + _PROGRESS_WITHIN_S
-        while self.acknowledged_count() < target:
+        while any(
+            len(found) < target for found, target in zip(self.acknowledged, targets, strict=True)
+        ):
             assert time.monotonic() < deadline, f"no progress; failed: {self.failed[:3]}"
             time.sleep(0.005)
 

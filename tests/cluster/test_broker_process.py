@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.load import PARTITIONS, Load, create_topic
+from tests.cluster.load import PARTITIONS, TOPIC, Load, create_topic
 from tests.cluster.three_bookies import ThreeBookies
 from tests.zookeeper import ZooKeeperServer
 
@@ -18,17 +18,23 @@ def cluster(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[ThreeBookies
         yield made
 
 
-def test_clients_produce_and_consume_across_a_restart(cluster: ThreeBookies) -> None:
+def test_clients_go_on_across_a_stop_and_a_kill(cluster: ThreeBookies) -> None:
     broker = cluster.broker().start()
     assert f"bound {cluster.namespace} to the ledgers at {cluster.metadata}" in broker.output
-    create_topic(broker.bootstrap)
+    create_topic(broker.bootstrap, replication_factor=3)
     load = Load(broker.bootstrap)
     load.start()
     load.wait_for_progress(300)
+    assert cluster.unfinished(TOPIC) == (PARTITIONS, PARTITIONS)
     assert broker.stop() == 0
+    assert cluster.unfinished(TOPIC) == (0, 0)
     broker.lines.clear()
     broker.restart()
     assert "bound" not in broker.output
+    load.wait_for_progress(300)
+    broker.kill()
+    assert cluster.unfinished(TOPIC)[0] == PARTITIONS
+    broker.restart()
     load.wait_for_progress(300)
     load.finish()
     load.check(broker.bootstrap)

@@ -1,14 +1,19 @@
 """A cluster from the command line: ZooKeeper, bookies, brokers, each in a process of its own."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
 from kazoo.client import KazooClient
 
+from broker.cluster.names import stream_name
 from broker.cluster.paths import ClusterPaths
+from core.metadata.layout import LogPaths
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import tailrace
+from tests.cluster.load import PARTITIONS
 from tests.ports import free_port
 from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer
@@ -64,13 +69,29 @@ class ThreeBookies:
 
     def wait_until_gone(self, node_id: int = 1) -> None:
         """Return once ZooKeeper has dropped a broker's registration, and so its session."""
-        client = KazooClient(self.zookeeper.hosts)
-        client.start(_GONE_WITHIN_S)
         gone = threading.Event()
-        try:
-            path = ClusterPaths.of_namespace(self.namespace_root).broker(node_id)
+        path = ClusterPaths.of_namespace(self.namespace_root).broker(node_id)
+        with self._client() as client:
             if client.exists(path, lambda _event: gone.set()) is not None:
                 assert gone.wait(_GONE_WITHIN_S), f"{path} stays"
+
+    def unfinished(self, topic: str) -> tuple[int, int]:
+        """Return how many segments of a topic are in progress, and how many locks are held."""
+        segments = locks = 0
+        with self._client() as client:
+            for partition in range(PARTITIONS):
+                paths = LogPaths(self.namespace_root, stream_name(topic, partition))
+                names = client.get_children(paths.segments)
+                segments += sum(name.startswith("inprogress") for name in names)
+                locks += bool(client.get_children(paths.lock))
+        return segments, locks
+
+    @contextmanager
+    def _client(self) -> Iterator[KazooClient]:
+        client = KazooClient(self.zookeeper.hosts)
+        client.start(_GONE_WITHIN_S)
+        try:
+            yield client
         finally:
             client.stop()
             client.close()
