@@ -21,6 +21,7 @@ from broker.partition.offsets import Totals
 from broker.partition.segment_state import decode_index
 from broker.standalone_config import StandaloneConfig
 from core.errors import CoreError, CorruptData, LogNotFound
+from core.log.cold.nodes import read_cold
 from core.log.entries import read_slots
 from core.log.namespace import DEFAULT_ROOT
 from core.log.owner_records import INDEX_MAGIC, OwnerPart, join_index, read_part
@@ -86,6 +87,17 @@ class StoredSegment:
     """None if the ledger is gone."""
     entry_ids: Sequence[EntryId]
     files: BookieFiles
+    object_name: str | None = None
+    """Of a segment that is in cold storage."""
+
+    def check_is_here(self, at: TopicPartition) -> None:
+        """Refuse to look for what only cold storage has. Errors: CliError."""
+        if self.ledger is None and self.object_name is not None:
+            raise CliError(
+                f"segment {self.metadata.lssn} of {at} is in cold storage only",
+                place=self.object_name,
+                remedy="tailrace consume reads it",
+            )
 
     def read(self, entry_id: EntryId) -> StoredEntry:
         """Return an entry. Errors: CliError: it is not here; CorruptData: it does not verify."""
@@ -170,6 +182,7 @@ class StoredLog:
         for segment in self.segments:
             if not segment.metadata.in_progress and segment.metadata.last_txid < offset:
                 continue
+            segment.check_is_here(self.at)
             last = segment.find(offset)
             if last is not None:
                 break
@@ -186,6 +199,7 @@ class StoredLog:
         segment = next((s for s in self.segments if s.metadata.lssn == dlsn.lssn), None)
         if segment is None:
             raise CliError(f"{self.at} has no segment {dlsn.lssn}", remedy="tailrace log show")
+        segment.check_is_here(self.at)
         if segment.ledger is None or dlsn.entry_id not in segment.entry_ids:
             raise CliError(f"segment {dlsn.lssn} of {self.at} has no entry {dlsn.entry_id}")
         for found in segment.batches_of(segment.read(dlsn.entry_id)):
@@ -207,14 +221,17 @@ def open_log(config: StandaloneConfig, at: TopicPartition) -> StoredLog:
     with damage(config):
         found = asyncio.run(_read_metadata(config, at, stream))
         files = BookieFiles(SystemFiles(), config.bookie_config().ledger_directories)
-        return StoredLog(at, stream, [_stored(files, *pair) for pair in found])
+        return StoredLog(at, stream, [_stored(files, *each) for each in found])
 
 
 def _stored(
-    files: BookieFiles, segment: SegmentMetadata, ledger: LedgerMetadata | None
+    files: BookieFiles,
+    segment: SegmentMetadata,
+    ledger: LedgerMetadata | None,
+    object_name: str | None,
 ) -> StoredSegment:
     entry_ids = files.entry_ids(segment.ledger_id) if ledger else ()
-    return StoredSegment(segment, ledger, entry_ids, files)
+    return StoredSegment(segment, ledger, entry_ids, files, object_name)
 
 
 @contextmanager
@@ -228,16 +245,24 @@ def damage(config: StandaloneConfig) -> Iterator[None]:
 
 async def _read_metadata(
     config: StandaloneConfig, at: TopicPartition, stream: str
-) -> list[tuple[SegmentMetadata, LedgerMetadata | None]]:
+) -> list[tuple[SegmentMetadata, LedgerMetadata | None, str | None]]:
     store = SqliteStore(config.metadata_path, SystemClock(), read_only=True)
     try:
         await _check_partition(store, at)
         try:
             segments = await read_segments(store, LogPaths(DEFAULT_ROOT, stream))
+            cold = await read_cold(store, LogPaths(DEFAULT_ROOT, stream))
         except LogNotFound as error:
             raise CliError(f"the log stream of {at} is gone", place=stream) from error
         paths = LedgerPaths(config.bookie.ledgers_root)
-        return [(s, await _read_ledger(store, paths.ledger(s.ledger_id))) for s in segments]
+        return [
+            (
+                segment,
+                await _read_ledger(store, paths.ledger(segment.ledger_id)),
+                cold[segment.lssn].name if segment.lssn in cold else None,
+            )
+            for segment in segments
+        ]
     finally:
         await store.close()
 

@@ -108,7 +108,7 @@ def _segment_row(segment: "StoredSegment", step: Step, done: int, entries: int) 
 def _state(segment: "StoredSegment") -> str:
     metadata = segment.metadata
     if segment.ledger is None:
-        return "ledger gone"
+        return "ledger gone" if segment.object_name is None else "cold storage"
     state = "in progress" if metadata.in_progress else "completed"
     truncation = metadata.truncation.name.lower().replace("_", " ")
     return state if truncation == "active" else f"{state}, {truncation}"

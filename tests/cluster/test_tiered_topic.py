@@ -67,6 +67,10 @@ def test_clients_read_from_both_tiers(tiered: TailraceProcess, tmp_path: Path) -
         row["problem"] for row in parsed("cold", "verify", *where, "-c", str(tmp_path / "cold"))
     )
 
+    data = ("--data", str(tmp_path / "data"))
+    assert parsed("log", "show", "t/0", *data)[0]["state"] == "cold storage"
+    assert "cold storage only" in refusal(Exit.FAILED, "where", "t/0@5", *data)
+
     tiered.kill()
     again = start(tmp_path)
     try:
