@@ -99,7 +99,7 @@ class SegmentCursor:
         ahead = self._ahead
         readable = self.view.known()
         if asks and not readable.is_final and ahead.next_entry > readable.last:
-            readable = await self.view.readable()
+            readable = await self.view.look()
         while ahead.next_entry <= readable.last:
             try:
                 entries = await ahead.read(readable.last, max_bytes)

@@ -1,5 +1,6 @@
 """One segment as readers see it: its ledger, and how far that may be read now."""
 
+import asyncio
 from typing import NamedTuple, Protocol
 
 from core.log.segment_ledger import SegmentLedger
@@ -28,7 +29,7 @@ class WriterLookup(Protocol):
 class SegmentView:
     """A segment that was opened for reading; shared by the readers of a log."""
 
-    __slots__ = ("_writers", "ledger", "metadata")
+    __slots__ = ("_asking", "_writers", "ledger", "metadata")
 
     def __init__(
         self, metadata: SegmentMetadata, ledger: SegmentLedger, writers: WriterLookup
@@ -36,6 +37,7 @@ class SegmentView:
         self.metadata = metadata
         self.ledger = ledger
         self._writers = writers
+        self._asking: asyncio.Future[None] | None = None
 
     def known(self) -> Readable:
         """Return how far one may read as far as this process knows, without asking anybody."""
@@ -56,6 +58,21 @@ class SegmentView:
             return self.known()
         await self.ledger.read_last_confirmed()
         return self.known()  # somebody else may have heard meanwhile that it was closed, and where
+
+    async def look(self) -> Readable:
+        """Do the same for a reader that will look again: it shares the answer to who asked before.
+
+        That may have been a moment too early for what was confirmed just now, or have failed.
+        """
+        if self._asking is not None:
+            await asyncio.wait([self._asking])
+            return self.known()
+        self._asking = asking = asyncio.get_running_loop().create_future()
+        try:
+            return await self.readable()
+        finally:
+            self._asking = None
+            asking.set_result(None)
 
     async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
         """Return entries that are readable. Errors: as SegmentLedger.read."""

@@ -20,7 +20,7 @@ from core.log.entry_cache import (
 )
 from core.log.log import Log
 from core.log.reader import LogReader
-from protocol.bookkeeper.messages import ReadRequest, StatusCode
+from protocol.bookkeeper.messages import ReadLacRequest, ReadRequest, StatusCode
 from protocol.distributedlog.dlsn import DLSN, INITIAL
 from protocol.ids import LedgerId
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, write
@@ -242,6 +242,34 @@ def test_who_waits_for_a_read_that_fails_hears_of_it(tmp_path: Path) -> None:
         assert [await drain(reader) for reader in readers] == [list(range(10))] * 3
         for reader in readers:
             await reader.close()
+
+    run_world(tmp_path, story)
+
+
+def test_readers_that_look_together_ask_the_bookies_once(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 0)
+        other = await world.log(client_id="other")
+        readers = [await other.open_reader(INITIAL) for _ in range(10)]
+        for reader in readers:
+            while await txids(reader):
+                pass
+        await write(writer, 1, 2)
+        segment = writer._chain.current
+        assert segment is not None
+        segment.add_control()  # tells the bookies
+        await settle()
+        world.bookie.requests.clear()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(txids(reader)) for reader in readers]
+        assert [task.result() for task in tasks] == [[1, 2]] * 10
+        assert sum(isinstance(r, ReadLacRequest) for r in world.bookie.requests) == 1
+        assert max(reads(world).values()) == 1
+        for reader in readers:
+            await reader.close()
+        await writer.close()
 
     run_world(tmp_path, story)
 
