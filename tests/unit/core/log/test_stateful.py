@@ -166,6 +166,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         async def work() -> None:
+            await self.log.refresh()  # a log is opened by its recent segments
             kept = self.log.segments.readable_from(DLSN(0, 0, 0)).lssn
             await self.log.purge_segments(kept)
             await self.writer.flush()
