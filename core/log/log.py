@@ -14,6 +14,7 @@ from core.log.log_reading import LogReading
 from core.log.owner import LogListener, NoState, SegmentState
 from core.log.ownership import Ownership
 from core.log.prepared import PreparedAllocator
+from core.log.read_lock import LockedReader, open_locked_reader, read_lock_path
 from core.log.reader import LogReader
 from core.log.recovery import find_state, read_index, recover_segments, restore_state
 from core.log.segment_chain import SegmentChain
@@ -256,6 +257,24 @@ class Log:
         kept; a txid above all is waited for. Errors: LogNotFound; for a txid as `locate`.
         """
         return await self._reading.open_reader(start)
+
+    async def open_reader_with_lock(
+        self, start: DLSN | TxId, subscriber: str = "", wait_ms: int = -1
+    ) -> LockedReader:
+        """Return the one reader of the log, or of a subscriber's, that holds the reader lock.
+
+        Waits for the lock (negative: for ever). Errors: OwnershipAcquireFailed names the holder;
+        as `open_reader`.
+        """
+        path = await read_lock_path(self._store, self._paths, subscriber)
+        config = self._config
+        claim = Ownership(
+            self._store,
+            path,
+            config.client_id,
+            reacquire_timeout_s=config.lock_reacquire_timeout_s,
+        )
+        return await open_locked_reader(claim, wait_ms, lambda: self.open_reader(start))
 
     async def locate(self, txid: TxId, hint: DLSN | None = None) -> DLSN | None:
         """Return the first confirmed record with txid >= `txid`; None when there is none.
