@@ -262,7 +262,13 @@ class StoreRequest:
         if self._fate == "answer-lost":
             store.answer(lambda: self._fail(0.1))
         else:
-            store.answer(lambda: _settle(self._answer, outcome))
+            store.answer(lambda: self._deliver(outcome))
+
+    def _deliver(self, outcome: Any) -> None:
+        """Tell the caller; a name that it does not wait for any more is nobody's (the contract)."""
+        if self._is_orphan and isinstance(outcome, str) and self._answer.cancelled():
+            self._server.apply(lambda tree: tree.delete(outcome, ANY_VERSION))
+        _settle(self._answer, outcome)
 
     def _do(self) -> Any:
         if not self._store.alive_session(self._session_id):
