@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol, cast
 from typing_extensions import override
 
 from core.runtime.budget import Budget
+from core.runtime.turn_writer import TurnWriter
 from core.runtime.unfinished import UNFINISHED_BYTES_MAX, UnfinishedFrame
 from protocol.errors import DecodeError, FrameTooLarge, ProtocolError
 from protocol.ids import Buffer
@@ -110,6 +111,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         self._budget = budget
         self._receive = receive
         self._transport: asyncio.Transport | None = None
+        self._writer: TurnWriter | None = None
         self._loop = asyncio.get_running_loop()
         self._held = 0
         self._parsing = False
@@ -129,6 +131,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         """Start: called by the transport."""
         transport = cast("asyncio.Transport", transport)  # uvloop's own class quacks
         self._transport = transport
+        self._writer = TurnWriter(transport, self._loop)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
         high = min(self._limits.write_high_bytes, _WRITE_HIGH_BYTES_MAX)
@@ -145,7 +148,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         if self._body is not None:
             self._body.give_back()
         self._body = self._backlog = None
-        self._transport = None
+        self._transport = self._writer = None
         self._user.on_close(exc)
 
     @override
@@ -209,7 +212,7 @@ class FrameChannel(asyncio.BufferedProtocol):
     @property
     def unsent_bytes(self) -> int:
         """Bytes written here that the socket has not taken yet."""
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._writer.unsent_bytes if self._writer is not None else 0
 
     @property
     def is_closing(self) -> bool:
@@ -217,10 +220,12 @@ class FrameChannel(asyncio.BufferedProtocol):
         return self._closing
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Write buffers in this order, uncopied: nobody may change them any more. Never waits."""
-        if self._closing or self._transport is None:
-            return
-        self._transport.writelines(parts)
+        """Write buffers in this order, uncopied: nobody may change them any more. Never waits.
+
+        The first of a turn of the loop goes at once, the others together when it ends.
+        """
+        if not self._closing and self._writer is not None:
+            self._writer.write(parts)
 
     def hold(self, reason: int) -> None:
         """Stop reading for a reason, one of HOLD_*; what was read already waits unparsed."""
@@ -262,10 +267,10 @@ class FrameChannel(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Send what was written, then close. Idempotent. A peer that does not drain stalls."""
-        if not self._closing and self._transport is not None:
+        if not self._closing and self._writer is not None:
             self._closing = True
             self._undrained_s = self._loop.time()
-            self._transport.close()
+            self._writer.close()
 
     def abort(self, reason: str) -> None:
         """Close at once, dropping what is unsent, with one log line."""
@@ -327,8 +332,8 @@ class FrameChannel(asyncio.BufferedProtocol):
 
     def _drop(self) -> None:
         self._closing = True
-        if self._transport is not None:
-            self._transport.abort()
+        if self._writer is not None:
+            self._writer.abort()
 
     def _begin_body(self, view: memoryview, at: int, end: int) -> None:
         """Give a frame that did not arrive whole its own memory."""
