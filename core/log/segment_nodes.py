@@ -230,13 +230,14 @@ class SegmentNodes:
         """Whether our node is there and every counter has just our change since we knew it.
 
         With newer counters somebody else went on from our change, and we are no owner any more.
+        Errors: Unavailable: it stays in doubt, and the same multi may be sent again.
         """
         changes = [op for op in ops if isinstance(op, SetData)]
         try:
             node, *counters = await read_nodes(self._store, [path, *(op.path for op in changes)])
         except CoreError:
             logger.warning("multi_in_doubt path=%s", path)
-            return False
+            raise
         return (node is not None and node.data == data) and all(
             counter is not None and (counter.version, counter.data) == (op.version + 1, op.data)
             for op, counter in zip(changes, counters, strict=True)

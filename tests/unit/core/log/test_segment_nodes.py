@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from core.log.segment_nodes import (
 from core.log.segments import SegmentEnd
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
+from core.metadata.store import Op
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import LedgerId
 from tests.unit.core.log.faulty_store import FaultyStore
@@ -107,6 +109,42 @@ def test_a_lost_answer_is_settled_unless_somebody_went_on(tmp_path: Path) -> Non
         store.after = go_on
         with pytest.raises(Unavailable):
             await nodes.complete(done(2, 3, 4))
+
+    run_world(tmp_path, story)
+
+
+def test_what_cannot_be_found_out_now_is_not_taken_for_another_owner(tmp_path: Path) -> None:
+    """A lost answer, the same multi again, and no answer to what became of it: still no proof."""
+
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        store = FaultyStore(world.store)
+        nodes = await loaded(world, store)
+        await nodes.allocation.record(started(1).ledger_id)
+        handover = nodes.allocation.handover()
+
+        async def lose(_number: int) -> None:
+            store.died.set()
+
+        store.after = lose
+        with pytest.raises(Unavailable):
+            await nodes.start(started(1), handover)
+        store.died.clear()
+        multi = store.multi
+
+        async def multi_then_away(ops: Sequence[Op]) -> list[int]:
+            try:
+                return await multi(ops)
+            finally:
+                store.died.set()
+
+        store.after, store.multi = None, multi_then_away  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await nodes.start(started(1), handover)
+        store.died.clear()
+        store.multi = multi  # type: ignore[method-assign]
+        await nodes.start(started(1), handover)
+        await nodes.complete(done(1, 0, 3))
 
     run_world(tmp_path, story)
 
