@@ -100,7 +100,7 @@ def test_a_broker_can_be_stopped_while_zookeeper_is_away(cluster: ThreeBookies) 
 
 
 def test_a_broker_can_be_stopped_when_everything_below_it_is_gone(cluster: ThreeBookies) -> None:
-    broker = cluster.broker().start()
+    broker = cluster.broker("--set", "shutdown.drain.ms=1000").start()
     create_topic(broker.bootstrap, replication_factor=3)
     load = Load(broker.bootstrap)
     load.start()
