@@ -32,8 +32,8 @@ def test_readers_wait_in_line(tmp_path: Path) -> None:
         assert caught.value.current_owner == "reader-0"
         loop = asyncio.get_running_loop()
         waiting = [loop.create_task(each.open_reader_with_lock(DLSN(1, 0, 1))) for each in logs[1:]]
-        await log.get_data()  # the store serves in order: all three are in line
-        await settle()
+        while len(await world.store.children(log._paths.read_lock)) < 4:  # all are in line
+            await settle()
         assert not any(task.done() for task in waiting)
         waiting[0].cancel()
         with suppress(asyncio.CancelledError):
