@@ -1,5 +1,6 @@
-"""Apache's repair tool agrees with what we write about our segments, down to the byte."""
+"""Each side's repair tool agrees with what the other writes about segments, down to the byte."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,10 @@ from core.metadata.bindings import bind_namespace
 from core.metadata.layout import LogPaths
 from core.metadata.namespace_binding import BKDLConfig
 from core.metadata.segment_metadata import completed_name, decode_segment, encode_segment
+from tests.cluster.cli import output, tailrace
 from tests.interop.bookkeeper.java import JavaClient
 from tests.interop.bookkeeper.ours import run
+from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.ours import Listener, Place, our_namespace, put
 from tests.interop.distributedlog.records import payload
 from tests.unit.core.log.world import RecordState
@@ -42,6 +45,15 @@ async def nodes(opened: OpenNamespace, paths: LogPaths) -> dict[str, bytes]:
     return {name: (await opened.store.get(f"{paths.segments}/{name}")).data for name in names}
 
 
+async def damage(opened: OpenNamespace, paths: LogPaths, lssns: tuple[int, ...]) -> None:
+    """Let segments say that they end with their first record."""
+    for lssn in lssns:
+        path = f"{paths.segments}/{completed_name(lssn)}"
+        segment = decode_segment((await opened.store.get(path)).data)
+        short = replace(segment, record_count=1, last_txid=segment.first_txid, last_entry_id=0)
+        await opened.store.set(path, encode_segment(short))
+
+
 def test_dlck_finds_nothing_in_our_log_and_restores_what_was_damaged(
     java: JavaClient, place: Place, name: str
 ) -> None:
@@ -60,15 +72,34 @@ def test_dlck_finds_nothing_in_our_log_and_restores_what_was_damaged(
             assert len(written) == 4
             assert java.call("admin", words=dlck)["exit"] == 0
             assert await nodes(opened, paths) == written
-            for lssn in (1, 3, 4):
-                node = f"{paths.segments}/{completed_name(lssn)}"
-                segment = decode_segment(written[completed_name(lssn)])
-                damaged = replace(
-                    segment, record_count=1, last_txid=segment.first_txid, last_entry_id=0
-                )
-                await opened.store.set(node, encode_segment(damaged))
+            await damage(opened, paths, (1, 3, 4))
             assert await nodes(opened, paths) != written
             assert java.call("admin", words=dlck)["exit"] == 0
+            assert await nodes(opened, paths) == written
+
+    run(story)
+
+
+def test_our_check_finds_nothing_in_javas_log_and_restores_what_was_damaged(
+    place: Place, opener: Opener, name: str
+) -> None:
+    check = ("log", "check", "--namespace", place.uri, name)
+
+    async def story() -> None:
+        java = opener(name)
+        await java.ask("create")
+        for first in (1, COUNT + 1, 2 * COUNT + 1):
+            writer = await java.open_writer()
+            await writer.write(82, first, COUNT)
+            await writer.close()
+        async with our_namespace(place.uri) as opened:
+            paths = LogPaths(place.path, name)
+            written = await nodes(opened, paths)
+            await asyncio.to_thread(output, *check)
+            await damage(opened, paths, (1, 3))
+            refused = await asyncio.to_thread(tailrace, *check)
+            assert refused.returncode == 1
+            await asyncio.to_thread(output, *check, "--repair")
             assert await nodes(opened, paths) == written
 
     run(story)
