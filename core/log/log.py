@@ -57,6 +57,7 @@ class Log:
         """Whether the list is our own: from the recovery to the end of the writer."""
         self._is_stale = True
         self._is_watched = False
+        self._refreshing = asyncio.Lock()
         self._data_version: int | None = None
         self._writer: LogWriter | None = None
         self._ownership: Ownership | None = None
@@ -317,13 +318,16 @@ class Log:
     async def refresh(self, *, is_forced: bool = False) -> None:
         """Read the list of segments if it may have changed, or if a notification may be lost.
 
+        One read at a time: whoever comes meanwhile waits for it, and no list replaces a newer one.
         Errors: LogNotFound.
         """
-        if self._is_owner:
-            await self._load_older()
-            return
-        if not (self._is_stale or is_forced):
-            return
+        async with self._refreshing:
+            if self._is_owner:
+                await self._load_older()
+            elif self._is_stale or is_forced:
+                await self._read_list(is_forced=is_forced)
+
+    async def _read_list(self, *, is_forced: bool) -> None:
         self._is_stale = False
         watch = None if self._is_watched and not is_forced else self._on_segments_changed
         self._is_watched = True
@@ -331,6 +335,8 @@ class Log:
             segments = await read_segments(self._store, self._paths, watch)
         except BaseException:
             self._is_stale = True
+            if watch is not None:
+                self._is_watched = False  # as far as we know; to set it twice does no harm
             raise
         self._adopt(segments)
 
