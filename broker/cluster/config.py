@@ -49,6 +49,11 @@ class TopicDefaultsConfig:
     ensemble_size: int | None = setting(
         "tailrace.ensemble.size", None, "Default of tailrace.ensemble.size."
     )
+    regions_min: int | None = setting(
+        "tailrace.min.regions.for.durability",
+        None,
+        "Default of tailrace.min.regions.for.durability.",
+    )
     segment_bytes: int | None = setting(
         "log.segment.bytes", None, "Default of segment.bytes; at least 1 MiB."
     )

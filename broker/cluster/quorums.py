@@ -3,9 +3,12 @@
     replication.factor      Qw: copies of each batch; given when the topic is created
     tailrace.ensemble.size  E: bookies that a log segment is spread over; Qw unless it is said
     (a majority of Qw)      Qa: copies on disk before a batch is acknowledged
+    tailrace.min.regions.for.durability
+                            m: regions that hold every acknowledged batch; Qa is then at least what
+                            no m - 1 regions can make up of Qw copies that are spread evenly
 
 Any Qw - Qa bookies may be lost without stopping writes, any Qa - 1 without losing what was
-acknowledged. All three are fixed when the topic is created.
+acknowledged, nor any m - 1 regions. All of them are fixed when the topic is created.
 """
 
 from collections.abc import Mapping
@@ -13,10 +16,13 @@ from typing import NamedTuple
 
 from broker.cluster.config_def import InvalidConfig, refuse
 from broker.cluster.settings import TopicSettings
+from core.ledger.durability import durability_problem
 
 ENSEMBLE_SIZE = "tailrace.ensemble.size"
+REGIONS_MIN = "tailrace.min.regions.for.durability"
 _MIN_ISR = "min.insync.replicas"
 _NAMES_IN_LOGS = ("bkcEnsembleSize", "bkcWriteQuorumSize", "bkcAckQuorumSize")
+_REGIONS_IN_LOGS = "log.min.regions.for.durability"
 
 
 class Quorums(NamedTuple):
@@ -25,21 +31,31 @@ class Quorums(NamedTuple):
     ensemble_size: int
     write_quorum: int
     ack_quorum: int
+    regions_min: int = -1
+    """Regions that hold what is acknowledged; -1: as many as this broker promises everywhere."""
 
     @property
     def text(self) -> str:
         """E/Qw/Qa, as operators write it."""
-        return "/".join(map(str, self))
+        return "/".join(map(str, self[:3]))
 
     def as_settings(self) -> dict[str, str]:
         """Return them as settings of a log."""
-        return dict(zip(_NAMES_IN_LOGS, map(str, self), strict=True))
+        settings = dict(zip(_NAMES_IN_LOGS, map(str, self[:3]), strict=True))
+        if self.regions_min >= 0:
+            settings[_REGIONS_IN_LOGS] = str(self.regions_min)
+        return settings
 
 
 def quorums_of(replication_factor: int, settings: TopicSettings) -> Quorums:
     """Return what a topic's numbers mean; an ensemble below the write quorum is widened to it."""
     ensemble = max(settings.tailrace_ensemble_size, replication_factor)
-    return Quorums(ensemble, replication_factor, replication_factor // 2 + 1)
+    regions_min = settings.tailrace_min_regions_for_durability
+    ack_quorum = replication_factor // 2 + 1
+    if regions_min > 1:
+        spanning = replication_factor - replication_factor // regions_min + 1
+        ack_quorum = min(max(ack_quorum, spanning), replication_factor)
+    return Quorums(ensemble, replication_factor, ack_quorum, regions_min)
 
 
 def check_quorums(
@@ -54,6 +70,10 @@ def check_quorums(
     if 0 < ensemble < replication_factor:
         why = f"an ensemble holds at least the {replication_factor} copies of a batch"
         raise refuse(ENSEMBLE_SIZE, ensemble, why)
+    problem = durability_problem(replication_factor, quorums.ack_quorum, quorums.regions_min)
+    if problem is not None:
+        why = f"a replication factor of {replication_factor} is too low: {problem}"
+        raise refuse(REGIONS_MIN, quorums.regions_min, why)
     if _MIN_ISR in overrides and settings.min_insync_replicas > quorums.ack_quorum:
         why = (
             f"with a replication factor of {replication_factor}, a batch is acknowledged when "
@@ -62,7 +82,9 @@ def check_quorums(
         raise refuse(_MIN_ISR, settings.min_insync_replicas, why)
 
 
-def check_same_ensemble(before: TopicSettings, after: TopicSettings) -> None:
+def check_same_quorums(before: TopicSettings, after: TopicSettings) -> None:
     """Refuse to change what a topic's logs were made with. Errors: InvalidConfig."""
-    if after.tailrace_ensemble_size != before.tailrace_ensemble_size:
-        raise InvalidConfig(f"{ENSEMBLE_SIZE} is said when a topic is created and stays as it is")
+    for name in (ENSEMBLE_SIZE, REGIONS_MIN):
+        attribute = name.replace(".", "_")
+        if getattr(after, attribute) != getattr(before, attribute):
+            raise InvalidConfig(f"{name} is said when a topic is created and stays as it is")

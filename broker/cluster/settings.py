@@ -72,6 +72,8 @@ class TopicSettings(NamedTuple):
     segment_ms: int
     tailrace_ensemble_size: int
     """-1: as the replication factor."""
+    tailrace_min_regions_for_durability: int
+    """-1: as the broker's ledger client promises (reppMinimumRegionsForDurability)."""
 
     @property
     def compacted(self) -> bool:

@@ -289,6 +289,14 @@ _TABLE = (
         "as that. Said when a topic is created.",
     ),
     TopicConfig(
+        "tailrace.min.regions.for.durability", _I, -1,
+        lambda v: None if v >= -1 else "Value must be at least 0, or -1",
+        _names("tailrace.min.regions.for.durability"), _ACTS,
+        "Regions that hold every acknowledged batch; 0 or 1: no promise, -1: as "
+        "reppMinimumRegionsForDurability. Raises the copies that are waited for, if the majority "
+        "is too few. Said when a topic is created.",
+    ),
+    TopicConfig(
         "unclean.leader.election.enable", _B, _OFF, None,
         _names("unclean.leader.election.enable"), _NOTHING,
         "Let a replica that lags become leader; an owner always recovers every confirmed entry.",

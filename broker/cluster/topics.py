@@ -19,7 +19,7 @@ from broker.cluster.admin import check_new_partitions
 from broker.cluster.config_def import InvalidConfig
 from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault
 from broker.cluster.paths import ClusterPaths
-from broker.cluster.quorums import Quorums, check_quorums, check_same_ensemble, quorums_of
+from broker.cluster.quorums import Quorums, check_quorums, check_same_quorums, quorums_of
 from broker.cluster.settings import Alteration, TopicDefaults, TopicSettings, alter, check_overrides
 from broker.cluster.topic_codec import (
     StoredTopic,
@@ -247,7 +247,7 @@ class TopicRegistry:
     def _altered(self, topic: Topic, changes: Sequence[Alteration]) -> dict[str, str]:
         overrides = alter(topic.configs, changes, self.defaults)
         settings = self.defaults.resolve(overrides)
-        check_same_ensemble(topic.settings, settings)
+        check_same_quorums(topic.settings, settings)
         check_quorums(topic.replication_factor, overrides, settings)
         return overrides
 
