@@ -25,7 +25,7 @@ $(S3_STAMP): requirements/s3.lock
 	$(S3_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/s3.lock
 	touch $(S3_STAMP)
 
-install: $(STAMP) $(S3_STAMP)   ## .venv with every locked dependency and `tailrace`; .venv-s3 with an S3 server and client for tests
+install: $(STAMP)   ## a virtual environment in .venv with every locked dependency and `tailrace`
 
 run: install    ## a broker on 127.0.0.1:9092 over ./tailrace-data
 	$(BIN)/tailrace start $(ARGS)
@@ -36,7 +36,7 @@ check: install  ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check     ## static checks, then every test
+test: check $(S3_STAMP)   ## static checks, then every test; .venv-s3 holds an S3 server and client for them
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup tests
 
 sim: install    ## SEEDS=N random schedules of ledgers, then of logs, under faults, on a virtual clock
