@@ -26,7 +26,7 @@ BUCKET: Final = "cold"
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(not (VENV / "moto_server").exists(), reason="make install makes .venv-s3"),
+    pytest.mark.skipif(not (VENV / "moto_server").exists(), reason="no .venv-s3: make test makes it"),
 ]
 
 
