@@ -19,7 +19,7 @@ from core.ledger.client import LedgerClient
 from core.ledger.writer import LedgerWriter
 from core.log.allocation_node import AllocationNode
 from core.log.config import LogConfig
-from core.metadata.store import SetData
+from core.metadata.store import MetadataStore, SetData
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -124,3 +124,16 @@ class LedgerAllocator:
                 logger.warning("unused_ledger_not_deleted ledger=%d error=%r", ledger_id, error)
             else:
                 logger.info("unused_ledger_deleted ledger=%d", ledger_id)
+
+
+async def delete_leftover(store: MetadataStore, path: str, ledgers: LedgerClient) -> None:
+    """Delete the ledger in an allocation node of a log that is deleted; there may be none.
+
+    Errors: CorruptData; MetadataConflict when somebody allocates there; Unavailable.
+    """
+    node = await store.exists(path)
+    allocation = AllocationNode(store, path, node)
+    if allocation.leftover is not None:
+        await ledgers.delete_ledger(allocation.leftover)
+        await allocation.clear()
+        logger.info("leftover_ledger_deleted ledger=%d", allocation.leftover)

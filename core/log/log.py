@@ -8,7 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost, Unavailable
+from core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
+from core.log.allocation import delete_leftover
 from core.log.context import LogContext
 from core.log.log_reading import LogReading
 from core.log.owner import LogListener, NoState, SegmentState
@@ -112,7 +113,7 @@ class Log:
         if self._writer is not None and self._writer.error is not None:
             await self._writer.abort()
         if self._ownership is not None:
-            raise OwnershipLost(f"this process writes {self.name} already")
+            raise OwnershipLost(f"this process writes, opens or deletes {self.name} already")
         if self._config.cold_storage and self._context.cold is None:
             raise ColdStorageDisabled(
                 f"{self.name}: log.cold.storage.enable needs cold.storage.url"
@@ -152,6 +153,9 @@ class Log:
             await self._become_owner(segments, state, is_whole=is_whole)
         except CoreError:
             await allocator.give_back()
+            raise
+        except BaseException:
+            allocator.abandon()
             raise
         chain = SegmentChain(self, nodes, state or NoState(), self._context, allocator)
         last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
@@ -437,18 +441,24 @@ class Log:
         await self._reading.close()
 
     async def delete(self) -> None:
-        """Delete the log with all its ledgers. Errors: OwnershipLost: another process has it."""
+        """Delete the log with all its ledgers; the writer of this process is given up.
+
+        Errors: OwnershipLost: another process has it, or this one is opening it; CoreError: what is
+        left can be deleted again.
+        """
         await self.close()
-        ownership = self._new_claim()
-        await ownership.acquire(self._config.lock_timeout_s * 1000)
+        if self._ownership is not None:
+            raise OwnershipLost(f"{self.name} is being opened in this process")
+        self._ownership = ownership = self._new_claim()  # so nobody here opens it meanwhile
         try:
+            await ownership.acquire(self._config.lock_timeout_s * 1000)
             await self.upkeep.trimmer.drop_purged_and_cold()
             for segment in await read_segments(self._store, self._paths):
                 await self._ledgers.delete_ledger(segment.ledger_id)
                 await delete_segment_node(self._store, self._paths, segment)
+            await delete_leftover(self._store, self._paths.allocation, self._ledgers)
             self._reading.views.clear()
             self._install(SegmentList())
         finally:
+            self._ownership = None
             await ownership.release()
-        if self._ownership is not None:
-            raise Unavailable(f"{self.name} was opened while it was deleted")

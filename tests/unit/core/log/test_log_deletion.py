@@ -1,0 +1,81 @@
+"""Deleting a log, and openings that end in the middle: nothing of them is left over."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from core.errors import OwnershipLost
+from tests.unit.core.log.test_allocator_pool import POOLED
+from tests.unit.core.log.world import (
+    Listener,
+    RecordState,
+    World,
+    put,
+    run_world,
+    settle,
+    txids_of,
+    write,
+)
+
+
+class SlowState(RecordState):
+    """A state that stops an opening where it restores."""
+
+    def restore(self, snapshot: bytes | None) -> None:
+        raise asyncio.CancelledError
+
+
+def test_the_ledger_of_a_dead_owners_next_segment_goes_with_the_log(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        writer = await (await world.log()).open_writer(Listener())
+        await write(writer, 1)
+        await writer.abort()
+        dead = await (await world.log()).open_writer(Listener())  # has made the next ledger
+        await dead.abort()
+        assert len(await world.ledger_ids()) == 2
+        await world.namespace().delete_log("s")
+        assert await world.ledger_ids() == set()
+
+    run_world(tmp_path, story)
+
+
+def test_nobody_opens_a_log_that_is_being_deleted(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 1)
+        await writer.close()
+        deleting = asyncio.create_task(log.delete())
+        while not await world.store.children("/distributedlog/tailrace/s/<default>/lock"):
+            await settle()
+        with pytest.raises(OwnershipLost):
+            await log.open_writer(Listener())
+        await deleting
+        assert await world.ledger_ids() == set()
+        opening = asyncio.create_task(log.open_writer(Listener()))
+        await asyncio.sleep(0)
+        with pytest.raises(OwnershipLost, match="being opened"):
+            await log.delete()
+        again = await opening
+        put(again, 5)
+        await again.close()
+        assert await txids_of(log) == [5]
+
+    run_world(tmp_path, story)
+
+
+def test_an_opening_that_is_cancelled_keeps_no_allocator(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        await namespace.create_log("s")
+        log = await namespace.open_log("s")
+        for _ in range(2):
+            writer = await log.open_writer(Listener())
+            await write(writer, 1)
+            await writer.abort()
+            with pytest.raises(asyncio.CancelledError):
+                await log.open_writer(Listener(), SlowState())
+        assert await txids_of(log) == [1, 1]
+
+    run_world(tmp_path, story, config=POOLED)
