@@ -13,6 +13,7 @@ Source: reference DistributedLog 6.1, 6.2, 6.3; ZKSessionLock, ZKDistributedLock
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
@@ -29,7 +30,9 @@ from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
-_NAME_PARTS: Final = 4
+_MEMBER: Final = re.compile(r"member_(?P<client>.*)_s *(?P<session>-?\d+)_(?P<sequence>-?\d+)")
+"""A client's name may have underscores: only the end of a member's name tells its parts."""
+
 _REMOVAL_PAUSES_S: Final = (0.1, 0.5, 2.0, 10.0, 20.0, 30.0, 60.0)
 """Pauses between attempts to remove a member; nobody answers for longer: its session is over."""
 
@@ -60,11 +63,11 @@ def parse_member(name: str) -> LockMember:
 
     Errors: ValueError for a name without a sequence number.
     """
-    parts = name.split("_")
-    sequence = int(parts[-1])
-    if len(parts) != _NAME_PARTS or not parts[2].startswith("s"):
-        return LockMember(sequence, name, "", 0)
-    return LockMember(sequence, name, unquote_plus(parts[1]), int(parts[2][1:]))
+    found = _MEMBER.fullmatch(name)
+    if found is None:
+        return LockMember(int(name.rpartition("_")[2]), name, "", 0)
+    client_id = unquote_plus(found["client"])
+    return LockMember(int(found["sequence"]), name, client_id, int(found["session"]))
 
 
 class Ownership:
@@ -196,7 +199,13 @@ class Ownership:
             await gone.wait()
 
     async def _members(self) -> list[LockMember]:
-        return sorted(parse_member(name) for name in await self._store.children(self._path))
+        members: list[LockMember] = []
+        for name in await self._store.children(self._path):
+            try:
+                members.append(parse_member(name))
+            except ValueError:  # put there by hand: it claims nothing
+                logger.warning("lock_member_unknown path=%s name=%s", self._path, name)
+        return sorted(members)
 
     def _is_ours(self, member: LockMember) -> bool:
         """Tell a member of this session, or of the one that this claim had before.
@@ -241,14 +250,17 @@ class Ownership:
 
     async def _watch(self, member: str) -> None:
         """Hear of the end of our member. Errors: OwnershipLost when it is not there any more."""
+        is_gone = False
 
         def fired(_path: str, event: WatchEvent) -> None:
+            nonlocal is_gone
+            is_gone = is_gone or event is not WatchEvent.CHANGED  # perhaps before we hold it
             if event is not WatchEvent.CHANGED and self._member == member:
                 self._member = None
                 logger.warning("lock_lost path=%s event=%s", member, event.value)
                 self._tasks.start(self._reacquire(), "reacquire")
 
-        if await self._store.exists(member, fired) is None:
+        if await self._store.exists(member, fired) is None or is_gone:
             raise OwnershipLost(f"{member} went with its session")
 
     async def _reacquire(self) -> None:

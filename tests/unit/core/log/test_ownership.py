@@ -5,6 +5,7 @@ import pytest
 
 from core.errors import OwnershipLost, Unavailable
 from core.log.ownership import LockMember, Ownership, member_prefix, parse_member
+from core.metadata.store import Node, Watch, WatchEvent
 from tests.unit.core.log.world import World, run_world, settle
 
 
@@ -20,7 +21,9 @@ def test_older_names_and_odd_clients() -> None:
     assert parse_member("member_me_0000000008").sequence == 8
     odd = member_prefix("a_b c", 5) + "0000000009"
     assert odd == "member_a_b+c_s         5_0000000009"
-    assert parse_member(odd).sequence == 9
+    assert parse_member(odd) == LockMember(9, odd, "a_b c", 5)
+    negative = member_prefix("a", -(2**62)) + "0000000009"
+    assert parse_member(negative) == LockMember(9, negative, "a", -(2**62))
     with pytest.raises(ValueError, match="invalid literal"):
         parse_member("member_x")
 
@@ -87,6 +90,54 @@ def test_a_member_of_the_same_session_is_no_stranger(tmp_path: Path) -> None:
             owner = Ownership(world.store, "/lock", "a")
             await owner.acquire(wait_ms)
             await owner.release()
+
+    run_world(tmp_path, story)
+
+
+def test_a_name_with_underscores_is_known_as_ours(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        prefix = member_prefix("host_1_a", world.store.session_id)
+        await world.store.create(f"/lock/{prefix}", b"host_1_a", ephemeral=True, sequential=True)
+        with pytest.raises(OwnershipLost, match="owned by host_1_a"):
+            await Ownership(world.store, "/lock", "host_1").acquire(0)
+        await Ownership(world.store, "/lock", "host_1_a").acquire(0)
+
+    run_world(tmp_path, story)
+
+
+def test_what_is_no_member_is_nobodys_claim(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        await world.store.create("/lock/notes")
+        owner = Ownership(world.store, "/lock", "a")
+        await owner.acquire(0)
+        assert owner.is_held
+
+    run_world(tmp_path, story)
+
+
+def test_a_member_that_goes_while_it_is_looked_at_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer and the event may come in one packet: the event is heard first."""
+
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        exists = world.store.exists
+
+        async def exists_and_goes(path: str, watch: Watch | None = None) -> Node | None:
+            found = await exists(path)
+            if watch is not None:
+                watch(path, WatchEvent.DELETED)
+            return found
+
+        monkeypatch.setattr(world.store, "exists", exists_and_goes)
+        owner = Ownership(world.store, "/lock", "a")
+        with pytest.raises(OwnershipLost, match="went with its session"):
+            await owner.acquire(0)
+        assert not owner.is_held
+        await owner.release()
 
     run_world(tmp_path, story)
 
