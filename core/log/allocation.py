@@ -1,9 +1,10 @@
-"""Getting the ledger of the next segment without ever losing one.
+"""Getting the ledger of the next segment, and not losing it.
 
 A ledger and the list of segments are two things that cannot change together. So a new ledger's id
-is first written to an allocation node, the log's own or one of a pool; the multi that starts the
-segment empties the node. What a crash leaves there is a ledger without a record, which the next
-owner deletes.
+is written to an allocation node, the log's own or one of a pool; the multi that starts the segment
+empties the node. What a crash leaves there is a ledger without a record, which the next owner
+deletes. As in DistributedLog, a crash just before the id is written, or just after it took the
+place of another such ledger's, leaves one without an entry that nobody names.
 
     HANDED OVER --allocate--> (create ledger, record id) --> ALLOCATED --start multi--> HANDED OVER
 
@@ -78,7 +79,8 @@ class LedgerAllocator:
         try:
             await self._node.record(ledger.ledger_id)
         except MetadataConflict as error:
-            await self._ledgers.delete_ledger(ledger.ledger_id)
+            self._unused.append(ledger.ledger_id)
+            await self._delete_unused()
             raise OwnershipLost(f"another writer allocates ledgers: {error}") from error
         except BaseException:
             self._unused.append(ledger.ledger_id)
@@ -116,14 +118,19 @@ class LedgerAllocator:
             logger.info("allocated_ledger_left ledger=%d error=%r", ledger.ledger_id, error)
 
     async def _delete_unused(self) -> None:
+        """Delete them, until one fails: then the rest waits for the next time. Errors: none."""
         while self._unused:
             ledger_id = self._unused.pop()
             try:
                 await self._ledgers.delete_ledger(ledger_id)
             except CoreError as error:
+                self._unused.append(ledger_id)
                 logger.warning("unused_ledger_not_deleted ledger=%d error=%r", ledger_id, error)
-            else:
-                logger.info("unused_ledger_deleted ledger=%d", ledger_id)
+                return
+            except BaseException:
+                self._unused.append(ledger_id)
+                raise
+            logger.info("unused_ledger_deleted ledger=%d", ledger_id)
 
 
 async def delete_leftover(store: MetadataStore, path: str, ledgers: LedgerClient) -> None:

@@ -118,6 +118,34 @@ def test_giving_up_deletes_what_was_not_recorded(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+def test_what_could_not_be_deleted_is_tried_again(tmp_path: Path) -> None:
+    """A leftover, and the ledger that was made for a node that another has."""
+
+    async def story(world: World) -> None:
+        at = await Story(world).begin()
+        left = await at.allocator.allocate(Nobody())
+        store = FaultyStore(world.store)
+        delete = store.delete
+
+        async def away(_path: str, _version: int = 0) -> None:
+            raise Unavailable("away")
+
+        node = AllocationNode(world.store, PATH, await at.kept())
+        allocator = LedgerAllocator(node, world.ledgers(store), QUIET)
+        store.delete = away  # type: ignore[method-assign]
+        kept = await allocator.allocate(Nobody())
+        assert left.ledger_id in await at.ledgers()
+        allocator.hand_over()
+        await world.store.set(PATH, b"12345")
+        with pytest.raises(OwnershipLost):
+            await allocator.allocate(Nobody())
+        store.delete = delete  # type: ignore[method-assign]
+        await allocator.give_back()
+        assert await at.ledgers() == [kept.ledger_id]
+
+    run_world(tmp_path, story)
+
+
 @pytest.mark.parametrize("change", range(4))
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_lost_answer_during_a_roll_ends_no_writer(
