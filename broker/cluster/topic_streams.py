@@ -7,12 +7,15 @@ from functools import partial
 from typing import Final, Protocol
 
 from broker.cluster.names import stream_name
-from core.errors import LogExists, LogNotFound
+from core.errors import LogExists, LogNotFound, OwnershipAcquireFailed
 
 logger = logging.getLogger(__name__)
 
 STREAMS_AT_ONCE: Final = 64
 """Streams that are created or deleted side by side, so that they share fsyncs."""
+
+OWNER_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Between attempts to delete a stream while the broker that owns it hears of that and closes it."""
 
 
 class TopicStreams(Protocol):
@@ -25,7 +28,7 @@ class TopicStreams(Protocol):
         """Create a stream that is opened with these settings. Errors: LogExists."""
 
     async def delete_log(self, name: str) -> object:
-        """Delete a stream. Errors: LogNotFound."""
+        """Delete a stream. Errors: LogNotFound, OwnershipAcquireFailed."""
 
 
 async def create_streams(
@@ -39,7 +42,10 @@ async def create_streams(
 
 
 async def delete_streams(streams: TopicStreams, topic: str, partitions: range) -> None:
-    """Delete the streams of these partitions, those that are there. Errors: CoreError."""
+    """Delete the streams of these partitions, those that are there.
+
+    Errors: OwnershipAcquireFailed when another broker keeps one; CoreError.
+    """
     await _for_each(topic, partitions, partial(_delete, streams))
 
 
@@ -61,10 +67,17 @@ async def _create(streams: TopicStreams, settings: Mapping[str, str], stream: st
 
 
 async def _delete(streams: TopicStreams, stream: str) -> None:
-    try:
-        await streams.delete_log(stream)
-    except LogNotFound:
-        logger.info("stream was gone already stream=%s", stream)
+    for pause_s in (*OWNER_PAUSES_S, None):
+        try:
+            await streams.delete_log(stream)
+        except LogNotFound:
+            logger.info("stream was gone already stream=%s", stream)
+        except OwnershipAcquireFailed:
+            if pause_s is None:
+                raise
+            await asyncio.sleep(pause_s)
+            continue
+        return
 
 
 async def _run(act: Callable[[str], Awaitable[None]], stream: str) -> None:

@@ -30,6 +30,7 @@ from broker.cluster.topic_codec import (
 )
 from broker.cluster.topic_streams import TopicStreams, create_streams, delete_streams
 from broker.errors import KafkaError
+from core.errors import BadVersion, MetadataConflict, NodeExists, NoNode, OwnershipLost
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from protocol.errors import ErrorCode
@@ -109,10 +110,16 @@ class TopicRegistry:
     async def start(self) -> None:
         """Load all topics and finish what a crash left half done. Errors: CorruptData."""
         async with self._changing:
-            if await self._store.exists(self._paths.topics) is None:
+            try:
                 await self._store.create(self._paths.topics, parents=True)
+            except NodeExists:
+                logger.debug("topics are there path=%s", self._paths.topics)
             for name in await self._store.children(self._paths.topics):
-                await self._settle(name)
+                await self._take(name)
+                try:
+                    await self._finish(name)
+                except (MetadataConflict, OwnershipLost) as error:  # another broker is at it
+                    logger.warning("topic left half done topic=%s error=%r", name, error)
 
     def get(self, name: str) -> Topic | None:
         """Return a topic that can be used."""
@@ -164,7 +171,11 @@ class TopicRegistry:
                 configs=overrides,
                 replication_factor=replication_factor,
             )
-            await self._store.create(self._paths.topic(name), encode_topic(stored))
+            try:
+                await self._store.create(self._paths.topic(name), encode_topic(stored))
+            except NodeExists:
+                message = f"Topic '{name}' already exists."
+                raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, message) from None
             self._records[name] = _Record(stored, 0)
             await self._finish(name)
             logger.info(
@@ -257,36 +268,36 @@ class TopicRegistry:
         What is half done is left alone: whoever does it is at it.
         """
         async with self._changing:
-            node = await self._store.exists(self._paths.topic(name))
-            known = self._records.get(name)
-            if node is None:
-                self._records.pop(name, None)
-                await self._withdraw(name)
-                return
-            stored = decode_topic(name, node.data)
-            if known is not None and known.stored == stored:
-                self._records[name] = _Record(stored, node.version)
-                return
-            if stored.state == "deleting" or (known and known.stored.topic_id != stored.topic_id):
-                await self._withdraw(name)
-            self._records[name] = _Record(stored, node.version)
-            if stored.state != "deleting" and stored.ready:
-                self._tell(self._publish(name))
+            await self._take(name)
 
     async def _settle(self, name: str) -> None:
         """Read a topic's node and finish what a crash or a cancelled change left half done."""
-        node = None if name_fault(name) else await self._store.exists(self._paths.topic(name))
-        if node is None:
-            self._records.pop(name, None)
-            return
-        self._records[name] = _Record(decode_topic(name, node.data), node.version)
-        if name not in self._topics and self._records[name].stored.ready:
-            self._publish(name)
+        await self._take(name)
         await self._finish(name)
 
+    async def _take(self, name: str) -> None:
+        """Read a topic's node, and show what it says: another broker may have changed it."""
+        node = None if name_fault(name) else await self._store.exists(self._paths.topic(name))
+        known = self._records.get(name)
+        if node is None:
+            self._records.pop(name, None)
+            await self._withdraw(name)
+            return
+        stored = decode_topic(name, node.data)
+        if known is not None and known.stored == stored:
+            self._records[name] = _Record(stored, node.version)
+            return
+        if stored.state == "deleting" or (known and known.stored.topic_id != stored.topic_id):
+            await self._withdraw(name)
+        self._records[name] = _Record(stored, node.version)
+        if stored.state != "deleting" and stored.ready:
+            self._tell(self._publish(name))
+
     async def _finish(self, name: str) -> None:
-        """Bring a topic to the state that its node announces."""
-        record = self._records[name]
+        """Bring a topic to the state that its node announces, if it has one."""
+        record = self._records.get(name)
+        if record is None:
+            return
         if record.stored.state == "deleting":
             await self._remove(name)
         elif record.stored.ready < record.stored.partitions:
@@ -298,15 +309,37 @@ class TopicRegistry:
         settings = self.defaults.resolve(stored.configs)
         quorums = quorums_of(stored.replication_factor, settings)
         await create_streams(self._streams, name, missing, quorums.as_settings())
-        await self._update(name, msgspec.structs.replace(stored, ready=stored.partitions))
+        try:
+            await self._update(name, msgspec.structs.replace(stored, ready=stored.partitions))
+        except BadVersion:
+            await self._take(name)  # another broker that was asked for the name has finished it?
+            found = self._topics.get(name)
+            if (
+                found is None
+                or found.topic_id != id_bytes(stored.topic_id, name)
+                or found.partition_count < stored.partitions
+            ):
+                raise
+            return
         self._tell(self._publish(name))
 
     async def _remove(self, name: str) -> None:
         await self._withdraw(name)
         partitions = range(self._records[name].stored.partitions)
         await delete_streams(self._streams, name, partitions)
-        await self._store.delete(self._paths.topic(name))
+        await self._delete_node(name)
         del self._records[name]
+
+    async def _delete_node(self, name: str) -> None:
+        """Delete a topic's node, unless another broker did: then the name may be a new topic's."""
+        path = self._paths.topic(name)
+        node = await self._store.exists(path)
+        if node is None or decode_topic(name, node.data) != self._records[name].stored:
+            return
+        try:
+            await self._store.delete(path, node.version)
+        except (NoNode, BadVersion):
+            logger.info("topic was deleted by another broker topic=%s", name)
 
     async def _withdraw(self, name: str) -> None:
         """Show a topic no more, and have its partitions closed."""

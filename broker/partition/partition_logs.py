@@ -147,9 +147,10 @@ class PartitionLogs:
                 log.use_settings(topic.settings)
 
     async def on_topic_deleting(self, topic: Topic) -> None:
-        """Close the topic's partitions before their streams go."""
-        for partition in range(topic.partition_count):
-            await self.close_partition(TopicPartition(topic.name, partition))
+        """Close the topic's partitions, side by side, before their streams go."""
+        async with asyncio.TaskGroup() as group:
+            for partition in range(topic.partition_count):
+                group.create_task(self.close_partition(TopicPartition(topic.name, partition)))
 
     # -- opening ----------------------------------------------------------------------------------
 

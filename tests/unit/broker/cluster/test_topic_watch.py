@@ -13,8 +13,11 @@ from broker.cluster.paths import ClusterPaths
 from broker.cluster.settings import Alteration, ConfigOp, TopicDefaults
 from broker.cluster.topic_watch import TopicWatch
 from broker.cluster.topics import TopicRegistry
+from broker.errors import KafkaError
+from core.errors import OwnershipAcquireFailed
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
+from protocol.errors import ErrorCode
 from tests.unit.broker.cluster.support import Listener, Streams
 
 WITHIN_S = 10
@@ -126,3 +129,156 @@ def test_a_node_that_cannot_be_read_holds_up_no_other(
         assert "a-broken" in caplog.text
 
     run(tmp_path, story)
+
+
+@asynccontextmanager
+async def deaf_pair(path: Path) -> AsyncIterator[Pair]:
+    """Two registries that hear of each other only when they read."""
+    clock, streams = ManualClock(), Streams()
+    store = SqliteStore(path / "metadata.db", clock)
+    defaults = TopicDefaults({})
+    mine, theirs = (
+        TopicRegistry(store, streams, defaults=defaults, clock=clock, random=Random(seed))
+        for seed in (1, 2)
+    )
+    heard = Listener()
+    theirs.listen(heard)
+    try:
+        await asyncio.gather(mine.start(), theirs.start())
+        yield Pair(mine, theirs, heard, store)
+    finally:
+        await store.close()
+
+
+def run_deaf(path: Path, story: Callable[[Pair], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with deaf_pair(path) as at:
+            await story(at)
+
+    asyncio.run(main(), debug=True)
+
+
+def test_a_change_goes_on_from_what_another_broker_changed_just_before(tmp_path: Path) -> None:
+    async def story(at: Pair) -> None:
+        await at.mine.create("orders", 1)
+        await at.theirs.note("orders")
+        await at.mine.add_partitions("orders", 6)
+        await at.mine.alter_configs("orders", [Alteration("retention.ms", ConfigOp.SET, "9")])
+        with pytest.raises(KafkaError) as refused:
+            await at.theirs.add_partitions("orders", 4)
+        assert refused.value.code is ErrorCode.INVALID_PARTITIONS
+        change = Alteration("segment.bytes", ConfigOp.SET, "1048576")
+        altered = await at.theirs.alter_configs("orders", [change])
+        assert altered.configs == {"retention.ms": "9", "segment.bytes": "1048576"}
+        assert altered.partition_count == 6
+
+    run_deaf(tmp_path, story)
+
+
+def test_who_finishes_a_deletion_late_leaves_the_new_topic_of_that_name(tmp_path: Path) -> None:
+    async def story(at: Pair) -> None:
+        await at.mine.create("orders", 1)
+        blocked, go_on = asyncio.Event(), asyncio.Event()
+        exists = at.store.exists
+
+        async def slowly(streams: object, topic: str, partitions: range) -> None:
+            blocked.set()
+            await go_on.wait()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("broker.cluster.topics.delete_streams", slowly)
+            late = asyncio.create_task(at.mine.delete("orders"))
+            await blocked.wait()
+        await at.theirs.create("orders", 2)  # finishes the deletion, and begins anew
+        for number in "12":  # versions of a node begin anew, too
+            change = Alteration("retention.ms", ConfigOp.SET, number)
+            made = await at.theirs.alter_configs("orders", [change])
+        go_on.set()
+        await late
+        assert await exists(ClusterPaths().topic("orders")) is not None
+        await at.mine.note("orders")
+        assert at.mine.get("orders") == made
+
+    run_deaf(tmp_path, story)
+
+
+def test_a_topic_that_two_brokers_make_at_once_is_one(tmp_path: Path) -> None:
+    async def story(at: Pair) -> None:
+        outcomes = await asyncio.gather(
+            *(registry.create("orders", 3) for registry in (at.mine, at.theirs)),
+            return_exceptions=True,
+        )
+        made = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+        refused = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        assert len(made) == 1
+        assert [getattr(error, "code", error) for error in refused] == [
+            ErrorCode.TOPIC_ALREADY_EXISTS
+        ]
+        await at.mine.note("orders")
+        await at.theirs.note("orders")
+        assert at.mine.get("orders") == at.theirs.get("orders") == made[0]
+
+    run_deaf(tmp_path, story)
+
+
+def test_a_creation_that_another_broker_finished_was_successful(tmp_path: Path) -> None:
+    async def story(at: Pair) -> None:
+        blocked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(*_: object) -> None:
+            blocked.set()
+            await go_on.wait()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("broker.cluster.topics.create_streams", slowly)
+            making = asyncio.create_task(at.mine.create("orders", 1))
+            await blocked.wait()
+        with pytest.raises(KafkaError) as refused:
+            await at.theirs.create("orders", 1)
+        assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        go_on.set()
+        assert await making == at.theirs.get("orders")
+
+    run_deaf(tmp_path, story)
+
+
+def test_a_stream_is_deleted_once_its_owner_heard_of_it(tmp_path: Path) -> None:
+    async def story(at: Pair) -> None:
+        await at.mine.create("orders", 1)
+        delete = at.mine._streams.delete_log
+        asked = 0
+
+        async def owned(name: str) -> object:
+            nonlocal asked
+            asked += 1
+            if asked < 3:
+                raise OwnershipAcquireFailed(name, current_owner="1;2;there:9092")
+            return await delete(name)
+
+        at.mine._streams.delete_log = owned  # type: ignore[method-assign]
+        await at.mine.delete("orders")
+        assert asked == 3
+        assert await at.store.exists(ClusterPaths().topic("orders")) is None
+
+    run_deaf(tmp_path, story)
+
+
+def test_a_deletion_that_an_owner_elsewhere_holds_up_stops_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("broker.cluster.topic_streams.OWNER_PAUSES_S", ())
+
+    async def story(at: Pair) -> None:
+        await at.mine.create("orders", 1)
+
+        async def owned(name: str) -> object:
+            raise OwnershipAcquireFailed(name, current_owner="1;2;there:9092")
+
+        at.mine._streams.delete_log = owned  # type: ignore[method-assign]
+        with pytest.raises(OwnershipAcquireFailed):
+            await at.mine.delete("orders")
+        await at.theirs.start()
+        assert at.theirs.get("orders") is None
+        assert "topic left half done topic=orders" in caplog.text
+
+    run_deaf(tmp_path, story)
