@@ -235,7 +235,7 @@ class RecordSender:
         chain = self._chain
         if chain.current is not None or not chain.roll.may_begin(0):
             return
-        if self._waiting or self._end is not None:
+        if self._waiting or (self._end is not None and not self._end.done()):
             first_txid = self.confirmed_txid
             if first_txid == INVALID_TXID:
                 first_txid = self._waiting[0].txid if self._waiting else END_OF_STREAM_TXID
@@ -250,6 +250,8 @@ class RecordSender:
                 self._chain.advance(segment.last_txid)
 
     def _may_roll(self, now_ms: int) -> bool:
+        if self._is_closing:  # the current segment is the one that is completed
+            return False
         return self._chain.roll.may_begin(now_ms) and self._permits.take(now_ms)
 
     def on_switched(self, *, is_first_entry_free: bool) -> None:
@@ -293,9 +295,9 @@ class RecordSender:
         self._chain.on_all_confirmed()
         if self._receipts is not None and self._receipts.is_idle:
             self._receipts = None  # most logs are idle most of the time
+        if segment.is_ended and self._end is not None and not self._end.done():
+            self._end.set_result(segment.last_user)
         if not segment.is_published:
-            if segment.is_ended and self._end is not None and not self._end.done():
-                self._end.set_result(segment.last_user)
             self._control.on_unpublished()
 
     def send_waiting(self) -> bool:

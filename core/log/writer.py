@@ -44,7 +44,7 @@ class WriterHome(TailWatcher, Protocol):
 class LogWriter(RecordSender):
     """The only writer of a log; made by `Log.open_writer`. All calls come from the loop."""
 
-    __slots__ = ("_home", "_shared")
+    __slots__ = ("_closed", "_home", "_shared")
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class LogWriter(RecordSender):
     ) -> None:
         super().__init__(home, chain, listener, context, last_txid=last_txid)
         self._home = home
+        self._closed: asyncio.Future[None] | None = None
         self._shared = context.limits.writes
         config = context.config
         self.set_outstanding_limit(
@@ -193,13 +194,13 @@ class LogWriter(RecordSender):
     async def roll(self) -> None:
         """Go on in a new segment and complete this one; nothing to do when it has no record.
 
-        Errors: the writer's failure; EndOfStream.
+        Errors: the writer's failure; Unavailable once it closes; EndOfStream.
         """
         await self._chain.settled()
-        if self._end is not None and self._refusal is not None:
+        if self._refusal is not None:
             raise self._refusal.with_traceback(None)
         segment = self._chain.current
-        if self._error is None and segment is not None and segment.records:
+        if segment is not None and segment.records:
             self._chain.advance(segment.last_txid)
             await self._chain.settled()
         self._raise_error()
@@ -208,12 +209,22 @@ class LogWriter(RecordSender):
         """Confirm everything, complete the segment, give the log up. Idempotent.
 
         Errors: CoreError when that fails; the log is given up then too, recovery does the rest.
+        Who closes it meanwhile waits for the first, and hears of no error. Cancel: as `abort`.
         """
+        reason = Unavailable("the log writer is closed")
+        if self._closed is not None:
+            await asyncio.wait([self._closed])
+            await self._let_go(reason)
+            return
+        self._closed = self._loop.create_future()
         try:
-            if self._error is None and not self._is_closing:
+            if self._error is None:
                 await self._finish()
         finally:
-            await self._let_go(Unavailable("the log writer is closed"))
+            try:
+                await self._let_go(reason)
+            finally:
+                self._closed.set_result(None)
 
     async def abort(self) -> None:
         """Give the log up as it is, without a word to the listener: recovery does the rest."""
