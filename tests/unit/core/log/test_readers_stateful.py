@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from core.metadata.ledger_tree import initialize_layout
+from protocol.bookkeeper.messages import AddRequest, Request, StatusCode
 from protocol.distributedlog.dlsn import DLSN
+from tests.unit.core.ledger.fake_bookie import no_fault
 from tests.unit.core.log.world import QUIET, Listener, World, put, read_all, settle
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from core.log.writer import LogWriter
 
 READERS_MAX = 6
+
+
+def _lose_adds(request: Request) -> StatusCode | None:
+    return StatusCode.LOCAL_UNAVAILABLE if isinstance(request, AddRequest) else None
 
 
 @dataclass
@@ -143,7 +149,9 @@ class ReadersMachine(RuleBasedStateMachine):
             self.world.bookie.release(arrive)
             await settle()
             await self.writer.abort()
-            self.world.bookie._held = None
+            self.world.bookie.fault = _lose_adds
+            self.world.bookie.release()  # what readers asked for meanwhile is answered
+            self.world.bookie.fault = no_fault
             self.writer = await self.log.open_writer(Listener())
             self.next_txid = max(self.writer.last_txid + 1, 0)
             self.confirmed += range(len(self.confirmed) and self.confirmed[-1] + 1, self.next_txid)
