@@ -20,13 +20,12 @@ from core.log.cold.store import ColdStore
 from core.log.cold.verify import read_entries, read_frame
 from core.log.context import LogContext
 from core.log.purged import PurgedNodes
+from core.log.segment_nodes import first_on_bookies
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import (
     SegmentMetadata,
     completed_name,
     encode_segment,
-    is_segment_name,
-    read_segment_name,
 )
 from core.metadata.store import Create, Delete, Op
 from protocol.ids import NO_ENTRY, EntryId, LedgerId
@@ -89,17 +88,12 @@ class ColdRestorer:
         cold_store = self._context.cold
         if cold_store is None:
             raise ColdStorageDisabled(f"{self._paths.log}: cold.storage.url is not set")
-        first_here = await self._first_on_bookies()
+        first_here = await first_on_bookies(self._store, self._paths)
         found = await read_cold(self._store, self._paths)
         wanted = [lssn for lssn in sorted(found, reverse=True) if from_lssn <= lssn < first_here]
         for lssn in wanted:
             await self._restore(found[lssn], cold_store)
         return wanted
-
-    async def _first_on_bookies(self) -> int:
-        names = await self._store.children(self._paths.segments)
-        numbered = [read_segment_name(name) for name in names if is_segment_name(name)]
-        return min((each.lssn for each in numbered if each is not None), default=1)
 
     async def _restore(self, cold: ColdSegment, cold_store: ColdStore) -> None:
         ledger_id = LedgerId(_LONG_ID | self._rng.getrandbits(62))

@@ -109,6 +109,16 @@ def recent_names(names: list[str]) -> list[str]:
     return [name for name, each in zip(names, numbered, strict=True) if each.lssn >= first]
 
 
+async def first_on_bookies(store: MetadataStore, paths: LogPaths) -> int:
+    """Return the LSSN of the oldest segment that is not in cold storage only; 1 without any.
+
+    Segments without a number in their name do not count. Errors: NoNode. Cost: one read.
+    """
+    names = await store.children(paths.segments)
+    said = [read_segment_name(name) for name in names if is_segment_name(name)]
+    return min((each.lssn for each in said if each is not None), default=1)
+
+
 class _Counter(NamedTuple):
     """A number in a node, and the node's version when we last saw or wrote it."""
 

@@ -17,6 +17,7 @@ from core.errors import BadVersion, ColdStorageDisabled, MetadataConflict, NodeE
 from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
 from core.log.context import LogContext
 from core.log.purged import NEVER_MS, PurgedNodes
+from core.log.segment_nodes import first_on_bookies
 from core.log.segments import SegmentList
 from core.log.truncation import (
     Expiry,
@@ -84,7 +85,6 @@ class LogTrimmer:
         self._context = context
         self._store = context.store
         self._purged = PurgedNodes(context.store, paths)
-        self._released_below = 0  # who looked once that they are off the bookies need not again
 
     async def truncate(self, before: DLSN) -> None:
         """Mark every record before `before` in completed segments as given up. Idempotent.
@@ -174,12 +174,13 @@ class LogTrimmer:
 
     async def _release(self, plan: Plan) -> list[SegmentMetadata]:
         released: list[SegmentMetadata] = []
+        first_here = await first_on_bookies(self._store, self._paths)  # some may be restored
 
         def rest(segments: SegmentList) -> list[SegmentMetadata]:
-            return [each for each in plan(segments) if each.lssn >= self._released_below]
+            return [each for each in plan(segments) if each.lssn >= first_here]
 
         while some := await self._change(rest, self._take_off_bookies):
-            self._released_below = some[-1].lssn + 1
+            first_here = some[-1].lssn + 1
             released += some
         await self.collect()
         return released

@@ -225,12 +225,13 @@ def test_a_segment_comes_back_to_the_bookies(tmp_path: Path) -> None:
     run_cold(tmp_path, story)
 
 
-def test_a_restored_segment_can_go_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_another_process", [False, True])
+def test_a_restored_segment_can_go_again(tmp_path: Path, *, by_another_process: bool) -> None:
     async def story(world: World) -> None:
         log = await with_segments(world)
         await release_all(world, log)
-        await log.upkeep.restore(1)
-        log = await world.log()
+        await (await world.log() if by_another_process else log).upkeep.restore(1)
+        assert len(await world.ledger_ids()) == 5
         await release_all(world, log)
         assert len(await world.ledger_ids()) == 1
         assert await txids_of(log) == list(range(50))
