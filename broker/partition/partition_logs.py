@@ -150,7 +150,12 @@ class PartitionLogs:
         """Close the topic's partitions, side by side, before their streams go."""
         async with asyncio.TaskGroup() as group:
             for partition in range(topic.partition_count):
-                group.create_task(self.close_partition(TopicPartition(topic.name, partition)))
+                group.create_task(self._give_up(TopicPartition(topic.name, partition)))
+
+    async def _give_up(self, partition: TopicPartition) -> None:
+        """Close a partition and its log, which may be deleted and made anew by another broker."""
+        await self.close_partition(partition)
+        await self._namespace.close_log(stream_name(*partition))
 
     # -- opening ----------------------------------------------------------------------------------
 

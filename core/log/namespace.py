@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from core.errors import LogExists, LogNotFound, NodeExists, NoNode
+from core.errors import LogExists, LogNotFound, NodeExists, NoNode, OwnershipAcquireFailed
 from core.ledger.client import LedgerClient
 from core.log.allocator_pool import AllocatorPool
 from core.log.cold.store import ColdStore
@@ -199,9 +199,21 @@ class LogNamespace:
         Errors: LogNotFound; OwnershipLost when another process has it.
         """
         log = await self.open_log(name)
-        await log.delete()
+        try:
+            await log.delete()
+        except OwnershipAcquireFailed:
+            await self._forget(log.name)  # its owner may delete it, and make another of that name
+            raise
         await self._forget(log.name)
         await delete_stream(self._store, self._paths(log.name))
+
+    async def close_log(self, name: str) -> None:
+        """Give up a log as it is, if it is open; close its writer first to complete it.
+
+        The next `open_log` makes another `Log`, with its own overrides: for a log that another
+        process may delete and make anew. Errors: InvalidStreamName.
+        """
+        await self._forget(check_log_name(name))
 
     async def close(self) -> None:
         """Give up all logs as they are; close their writers first to complete them."""

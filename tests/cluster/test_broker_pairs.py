@@ -79,8 +79,27 @@ def can_produce(broker: ClusterBroker) -> bool:
 def test_each_hears_of_the_others_topics(cluster: ThreeBookies) -> None:
     first, second = cluster.broker().start(), cluster.broker("--set", "node.id=2").start()
     create_topic(first.bootstrap, replication_factor=3)
-    deadline = time.monotonic() + 30
-    while TOPIC not in AdminClient({"bootstrap.servers": second.bootstrap}).list_topics().topics:
-        assert time.monotonic() < deadline
+    wait_for_topic(second)
     assert can_produce(second)
     assert not can_produce(first)
+
+
+def test_a_topic_that_another_broker_owns_is_deleted_and_made_again(cluster: ThreeBookies) -> None:
+    first, second = cluster.broker().start(), cluster.broker("--set", "node.id=2").start()
+    create_topic(first.bootstrap, replication_factor=3)
+    wait_for_topic(second)
+    assert can_produce(second)
+    admin = AdminClient({"bootstrap.servers": first.bootstrap})
+    admin.delete_topics([TOPIC])[TOPIC].result(60)
+    wait_for_topic(second, is_there=False)
+    create_topic(first.bootstrap, replication_factor=2)
+    wait_for_topic(second)
+    assert can_produce(second)
+    assert not can_produce(first)
+
+
+def wait_for_topic(broker: ClusterBroker, *, is_there: bool = True) -> None:
+    """Return once a broker has heard of the topic, or that it is gone."""
+    admin, deadline = AdminClient({"bootstrap.servers": broker.bootstrap}), time.monotonic() + 30
+    while (TOPIC in admin.list_topics().topics) is not is_there:
+        assert time.monotonic() < deadline

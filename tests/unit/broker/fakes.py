@@ -265,6 +265,9 @@ class FakeNamespace:
             raise LogNotFound(name)
         return self.logs[name]
 
+    async def close_log(self, name: str) -> None:
+        pass
+
 
 class FakeTopics:
     """Topics without a store: `create` makes the streams."""

@@ -150,6 +150,45 @@ def test_a_log_that_another_process_writes_is_not_deleted(tmp_path: Path) -> Non
     run_world(tmp_path, story)
 
 
+def test_a_log_that_another_process_made_anew_is_opened_with_its_new_settings(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        mine, other = world.namespace(), world.namespace()
+        before, after = {"bkcAckQuorumSize": "1"}, {"enableImmediateFlush": "true"}
+        await mine.create_log("s", before)
+        writer = await (await mine.open_log("s", before)).open_writer(Listener())
+        await write(writer, 1)
+        await writer.close()
+        await mine.close_log("s")
+        await other.delete_log("s")
+        await other.create_log("s", after)
+        log = await mine.open_log("s", after)
+        writer = await log.open_writer(Listener())
+        await write(writer, 2)
+        await writer.close()
+        assert await txids_of(log) == [2]
+
+    run_world(tmp_path, story)
+
+
+def test_a_log_that_could_not_be_deleted_here_is_not_kept_open(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        mine = world.namespace(lock_timeout_s=0, client_id="mine")
+        other = world.namespace(client_id="other")
+        await other.create_log("s")
+        writer = await (await other.open_log("s")).open_writer(Listener())
+        with pytest.raises(OwnershipAcquireFailed):
+            await mine.delete_log("s")
+        await writer.close()
+        await other.delete_log("s")
+        own = {"enableImmediateFlush": "true"}
+        await other.create_log("s", own)
+        assert await txids_of(await mine.open_log("s", own)) == []
+
+    run_world(tmp_path, story)
+
+
 def test_leftover_ledgers_are_deleted(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await world.log()
