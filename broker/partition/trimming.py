@@ -101,7 +101,7 @@ async def raise_log_start(log: PartitionLog, offset: Offset) -> None:
     _check_owned(log)
     offset = log.claim_start(offset)
     if offset > log.log_start_offset:
-        await _note_start(log.log, offset)
+        await _note_start(log, offset)
         log.move_start(offset)
         position = await log.locate(log.log_start_offset)
         _check_owned(log)
@@ -109,12 +109,14 @@ async def raise_log_start(log: PartitionLog, offset: Offset) -> None:
             await log.log.truncate(position)
 
 
-async def _note_start(stream: Log, offset: Offset) -> None:
+async def _note_start(log: PartitionLog, offset: Offset) -> None:
     """Put the start on disk. Errors: BadVersion when it is not what we knew: try again."""
     try:
-        await stream.set_data(msgspec.json.encode(LogNotes(log_start_offset=offset)))
+        await log.log.set_data(msgspec.json.encode(LogNotes(log_start_offset=offset)))
     except BadVersion:
-        await read_log_start(stream)  # the next attempt goes on from what is there
+        log.claim_start(
+            await read_log_start(log.log)
+        )  # the next attempt is not below what is there
         raise
 
 

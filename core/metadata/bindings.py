@@ -58,8 +58,12 @@ async def bind_namespace(
     data = encode_binding(config)
     node = await store.exists(root)
     if node is None:
-        await store.create(root, data, parents=True)
-        return True
+        try:
+            await store.create(root, data, parents=True)
+        except NodeExists:
+            node = await store.get(root)  # somebody else was faster, perhaps with the same
+        else:
+            return True
     if node.data == data:
         return False
     if node.data and not force:

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from core.errors import BadVersion, NodeExists, NoNode
-from core.metadata.store import MetadataStore, Node, WatchEvent
+from core.errors import BadVersion, NodeExists, NoNode, Unavailable
+from core.metadata.store import MetadataStore, Node, SessionEvent, WatchEvent
 
 logger = logging.getLogger(__name__)
 
@@ -40,27 +40,42 @@ class EphemeralNode:
         self._data = data
         self._is_trace = is_trace
         self._parents = parents
+        self._outages = 0
+        """How often the store stopped to answer."""
+        store.on_session(self._on_session)
 
     async def make(self, stale_wait_ms: int) -> None:
         """Make the node, waiting so long for another session's to go.
 
-        Errors: NodeExists (it stays: another process lives under this name), NoNode, Unavailable.
+        Errors: NodeExists (it stays: another process lives under this name), NoNode; Unavailable,
+        also when the store was away meanwhile: it keeps the nodes of the dead as long as it is.
         """
+        outages = self._outages
         try:
             async with asyncio.timeout(stale_wait_ms / 1000):
                 while not await self._is_made(stale_wait_ms):
                     pass
         except TimeoutError:
-            raise NodeExists(
-                f"{self.path} belongs to another session that lives: another process runs as "
-                f"{self.path.rpartition('/')[2]}"
-            ) from None
+            if await self._is_strange() and self._outages == outages:
+                raise NodeExists(
+                    f"{self.path} belongs to another session that lives: another process runs as "
+                    f"{self.path.rpartition('/')[2]}"
+                ) from None
+            raise Unavailable(f"{self.path} could not be made within {stale_wait_ms} ms") from None
 
     async def remove(self) -> None:
         """Delete the node if it is this session's."""
         node = await self._store.exists(self.path)
         if node is not None and node.ephemeral_owner == self._store.session_id:
             await self._delete(node)
+
+    def _on_session(self, event: SessionEvent) -> None:
+        self._outages += event is not SessionEvent.RESTORED
+
+    async def _is_strange(self) -> bool:
+        """Tell whether the node is another session's. Errors: Unavailable."""
+        node = await self._store.exists(self.path)
+        return node is not None and node.ephemeral_owner != self._store.session_id
 
     async def _is_made(self, stale_wait_ms: int) -> bool:
         """Make the node or find it made by us; else wait until it changes."""

@@ -2,17 +2,20 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from broker.errors import KafkaError
 from broker.partition.partition_log import PartitionLog
 from broker.partition.trimming import (
+    LogNotes,
     SegmentFacts,
     delete_records,
     delete_segments_before,
+    read_log_start,
     segments_for_retention,
 )
-from core.errors import CorruptData, Unavailable
+from core.errors import BadVersion, CorruptData, Unavailable
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
@@ -156,3 +159,21 @@ async def test_a_start_that_is_not_on_disk_is_told_to_nobody() -> None:
     with pytest.raises(Unavailable):
         await delete_records(log, 6)
     assert (log.log_start_offset, lssns(world)) == (0, kept)
+
+
+@in_loop
+async def test_a_start_that_a_former_owner_put_on_disk_late_does_not_fall() -> None:
+    world, log = await with_segments(2, 2, 2)
+    stream = world.log("t")
+    set_data = stream.set_data
+
+    async def refuse_once(_data: bytes) -> None:
+        stream.set_data = set_data  # type: ignore[method-assign]
+        raise BadVersion("not what you knew")
+
+    stream.data = msgspec.json.encode(LogNotes(log_start_offset=6))
+    stream.set_data = refuse_once  # type: ignore[method-assign]
+    with pytest.raises(BadVersion):
+        await delete_records(log, 4)
+    assert await delete_records(log, 4) == 6
+    assert await read_log_start(stream) == 6  # type: ignore[arg-type]

@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -37,6 +38,14 @@ def test_a_namespace_is_bound_once(run: Any) -> None:
         assert await resolve_binding(store, ROOT) == resolved(ONE)
         assert await bind_namespace(store, ROOT, OTHER, force=True)
         assert await resolve_binding(store, ROOT) == resolved(OTHER)
+
+    run(story)
+
+
+def test_a_namespace_that_is_bound_twice_at_once_is_bound(run: Any) -> None:
+    async def story(store: MetadataStore) -> None:
+        bound = await asyncio.gather(*(bind_namespace(store, ROOT, ONE) for _ in range(2)))
+        assert sorted(bound) == [False, True]
 
     run(story)
 
