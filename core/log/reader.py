@@ -35,7 +35,7 @@ from core.metadata.segment_metadata import SegmentMetadata
 from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import HEADER_SIZE
+from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE
 from protocol.ids import EntryId, TxId
 
 logger = logging.getLogger(__name__)
@@ -121,6 +121,8 @@ class LogReader:
         self._given_back: deque[EntryRecords] = deque()  # come before the cursor's entries
         self._idleness = Idleness(config.reader_idle_warn_ms, config.reader_idle_error_ms)
         self._seen_version = -1
+        self._was_at_tail = False
+        """Whether the last read ended there, not by an error or with enough."""
         self._is_awake = False
         """Whether somebody told of what is new: no need to ask who else may know."""
         self._is_closed = False
@@ -159,6 +161,7 @@ class LogReader:
         """
         self._check_open()
         self._seen_version = self._log.tail_version
+        self._was_at_tail = False
         taken: list[EntryRecords] = []
         try:
             await self._take(taken, max_bytes)
@@ -177,6 +180,8 @@ class LogReader:
     async def wait_for_more(self) -> None:
         """Return when a read may give more than the last one did, sooner if in doubt."""
         self._check_open()
+        if self._was_at_tail and self._cursor is not None and self._cursor.may_read_on():
+            return  # another reader heard of it meanwhile; a poll begun now is for what comes next
         within_s = self._idleness.left_s(self._settings.clock.monotonic_s())
         view = None if self._cursor is None else self._cursor.view
         self._is_awake = await self._log.tail_moved(self._seen_version, view, within_s)
@@ -256,7 +261,8 @@ class LogReader:
             self._move(cursor)
         elif step is Step.END:
             self._leave(cursor, DLSN(lssn + 1, 0, 0))
-        return step is not Step.TAIL
+        self._was_at_tail = step is Step.TAIL
+        return not self._was_at_tail
 
     def _move(self, cursor: SegmentCursor) -> None:
         """Tell the others where this reader is, and look ahead."""
@@ -310,7 +316,10 @@ class LogReader:
         return True
 
     async def _find_segment(self) -> SegmentMetadata | None:
-        """Return the segment to read in, and let the position lie in it."""
+        """Return the segment to read in, and let the position lie in it.
+
+        Errors: EndOfStream when there will never be one.
+        """
         log = self._log
         if not self._is_positioned:
             await log.refresh()
@@ -319,6 +328,8 @@ class LogReader:
         if segment is None:
             await log.refresh()
             segment = log.segments.at_or_after(self._start.lssn)
+        if segment is None and log.segments.last_txid == END_OF_STREAM_TXID:
+            raise EndOfStream(f"{log.name} was sealed before {self._start}")
         if segment is not None and segment.lssn != self._start.lssn:
             if self._is_positioned:
                 raise self._purged(self._start.lssn)

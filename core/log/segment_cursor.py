@@ -116,6 +116,11 @@ class SegmentCursor:
         """Ask for the entries that come next."""
         self._ahead.ask_ahead(self.view.known().last, self._context.tasks)
 
+    def may_read_on(self) -> bool:
+        """Tell whether there is more, as far as this process knows: entries, or a fixed end."""
+        readable = self.view.known()
+        return readable.is_final or self._ahead.next_entry <= readable.last
+
     def is_near_end(self) -> bool:
         """Tell whether everything that is confirmed was given out or asked for."""
         return self._ahead.has_asked_for(self.view.known().last)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from core.errors import CoreError
@@ -34,10 +35,12 @@ class TailFollower:
     def follow(self, view: SegmentView, timeout_ms: int) -> None:
         """Begin to wait at the end of a segment, for `timeout_ms`, unless somebody does."""
         ledger_id = view.ledger.ledger_id
-        if ledger_id not in self._waiting:
+        waiting = self._waiting.get(ledger_id)
+        # Who was awake already when a poll ended may come before its callback does.
+        if waiting is None or waiting.done():
             task = self._tasks.spawn(self._wait(view, timeout_ms), "long_poll")
             self._waiting[ledger_id] = task
-            task.add_done_callback(lambda _: self._waiting.pop(ledger_id, None))
+            task.add_done_callback(partial(self._on_ended, ledger_id))
 
     async def stop(self) -> None:
         """End the waits that are on their way, if any."""
@@ -46,6 +49,10 @@ class TailFollower:
             task.cancel()
         if waiting:
             await asyncio.wait(waiting)
+
+    def _on_ended(self, ledger_id: "LedgerId", task: "asyncio.Task[None]") -> None:
+        if self._waiting.get(ledger_id) is task:
+            del self._waiting[ledger_id]
 
     async def _wait(self, view: SegmentView, timeout_ms: int) -> None:
         ledger = view.ledger

@@ -118,6 +118,51 @@ def test_an_owner_that_begins_with_the_end_seals_what_was_there(tmp_path: Path) 
     run_world(tmp_path, story)
 
 
+@pytest.mark.parametrize("start", [100, DLSN(1, 1, 7), DLSN(1, 50, 0), DLSN(9, 0, 0)])
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_reader_that_begins_behind_the_end_does_not_wait(
+    tmp_path: Path, start: DLSN | int, *, crashed: bool
+) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 7, 8)
+        await writer.mark_end_of_stream()
+        await writer.commit()
+        await (writer.abort() if crashed else writer.close())
+        other = await world.log(client_id="other")
+        with pytest.raises(EndOfStream):
+            await other.open_writer(Listener())  # recovers it
+        reader = await other.open_reader(start)
+        with pytest.raises(EndOfStream):
+            await reader.read(1000)
+        await reader.close()
+
+    run_world(tmp_path, story)
+
+
+def test_the_end_is_told_although_other_entries_told_of_it_first(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 7)
+        world.bookie.hold()
+        async with asyncio.TaskGroup() as group:
+            sealing = group.create_task(writer.mark_end_of_stream())
+            await settle()
+            group.create_task(writer.commit())
+            await settle()
+            world.bookie.release(1)  # the end, before the control record behind it
+            await settle()
+            group.create_task(writer.commit())  # its entry tells of the end
+            await settle()
+            world.bookie.release()
+        assert sealing.result() == DLSN(1, 1, 0)
+        await writer.close()
+
+    run_world(tmp_path, story)
+
+
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 10, 30])
 def test_the_end_waits_for_a_roll_under_way(tmp_path: Path, turns: int) -> None:
     async def story(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from core.errors import BookieUnavailable
+from core.errors import BookieUnavailable, CorruptData
 from core.log.entry_cache import (
     ENTRY_OVERHEAD_BYTES,
     KEPT_FOR_S,
@@ -20,6 +20,7 @@ from core.log.entry_cache import (
 )
 from core.log.log import Log
 from core.log.reader import LogReader
+from core.log.tail_follower import TailFollower
 from protocol.bookkeeper.messages import ReadLacRequest, ReadRequest, StatusCode
 from protocol.distributedlog.dlsn import DLSN, INITIAL
 from protocol.ids import LedgerId
@@ -319,5 +320,76 @@ def test_a_reader_that_begins_late_shares_what_is_left(tmp_path: Path) -> None:
         for reader in (late, *readers):
             await reader.close()
         assert used(log) == 0
+
+    run_world(tmp_path, story)
+
+
+def test_what_one_reader_heard_of_is_not_waited_for_by_another(tmp_path: Path) -> None:
+    """A poll that begins then is for the entry behind it: it would wake nobody for an hour."""
+
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 0)
+        other = await world.log(client_id="other", lac_poll_ms=3_600_000)
+        slow, quick = [await other.open_reader(INITIAL) for _ in range(2)]
+        assert await txids(slow) == []
+        await writer.commit()
+        assert await txids(quick) == [0]
+        await slow.wait_for_more()
+        assert await txids(slow) == [0]
+        for reader in (slow, quick):
+            await reader.close()
+        await other.close()
+        await writer.close()
+
+    run_world(tmp_path, story)
+
+
+def test_who_waits_after_an_error_waits(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await written(world, 3)
+        log = await world.log(client_id="other", lac_poll_ms=1)
+        reader = await log.open_reader(INITIAL)
+        world.bookie.fault = lambda r: StatusCode.EIO if isinstance(r, ReadRequest) else None
+        with pytest.raises(CorruptData):
+            await txids(reader)
+        waiting = asyncio.create_task(reader.wait_for_more())
+        await asyncio.sleep(0)
+        assert not waiting.done(), "it would ask failing bookies again and again"
+        await waiting
+        world.bookie.fault = lambda _: None
+        assert await txids(reader) == [0, 1, 2]
+        await reader.close()
+
+    run_world(tmp_path, story)
+
+
+def test_who_waits_the_moment_a_poll_ends_has_one_of_its_own(tmp_path: Path) -> None:
+    """Before the loop gets to what follows the end of the poll's task."""
+
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 0)
+        other = await world.log(client_id="other")
+        await other.refresh()
+        view = await other.view(1)
+        moves: list[int] = []
+
+        def on_moved() -> None:
+            moves.append(view.ledger.last_confirmed)
+            if len(moves) < 3:
+                asyncio.get_running_loop().call_soon(follower.follow, view, 3_600_000)
+
+        follower = TailFollower(on_moved, other._reading.shared)
+        follower.follow(view, 3_600_000)
+        for count in range(1, 4):
+            await writer.commit()
+            await write(writer, count)
+            await settle(50)
+            assert len(moves) >= count, "nobody asks any more"
+        await follower.stop()
+        await writer.close()
 
     run_world(tmp_path, story)
