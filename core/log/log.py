@@ -138,9 +138,11 @@ class Log:
         """End an opening that failed."""
         writer, self._ownership = self._writer, None
         self._is_owner, self._is_stale = False, True
-        if writer is not None:
-            await writer.abort()
-        await ownership.release()
+        try:
+            if writer is not None:
+                await writer.abort()
+        finally:
+            await ownership.release()
 
     async def _take_over(self, listener: LogListener, state: SegmentState | None) -> LogWriter:
         clock, metrics = self._context.clock, self._context.metrics
@@ -151,13 +153,13 @@ class Log:
         try:
             segments = await self._recover(known, nodes, allocator)
             await self._become_owner(segments, state, is_whole=is_whole)
+            chain = SegmentChain(self, nodes, state or NoState(), self._context, allocator)
         except CoreError:
             await allocator.give_back()
             raise
         except BaseException:
             allocator.abandon()
             raise
-        chain = SegmentChain(self, nodes, state or NoState(), self._context, allocator)
         last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
         metrics.writers += 1
         metrics.take_over_ms = round(1000 * (clock.monotonic_s() - began_s))
@@ -169,14 +171,16 @@ class Log:
     ) -> SegmentList:
         """Recover what is in progress, and make the next segment's ledger meanwhile.
 
-        Only then: a log that nobody wrote when its owner died may not be written now.
+        Only then: a log that nobody wrote when its owner died may not be written now. Its own
+        allocator's only.
         """
         if not any(segment.in_progress for segment in known):
             return known
         recovered: SegmentList | CoreError
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(allocator.prepare())
+                if self._context.pool is None:  # whose allocators are few, for those who write
+                    group.create_task(allocator.prepare())
                 try:
                     recovered = await recover_segments(known, nodes, self._context)
                 except CoreError as error:

@@ -21,6 +21,7 @@ import msgspec
 
 from core.errors import CorruptData, NoNode
 from core.metadata.layout import LogPaths
+from core.metadata.node_reads import read_nodes
 from core.metadata.store import Create, MetadataStore, Op, SetData
 from protocol.ids import LedgerId
 
@@ -83,7 +84,7 @@ class PurgedNodes:
         """Delete what is due; return how much. `delete_objects` None: there is no cold storage.
 
         Errors: CoreError, with the rest left to the next call. Cost: one read when nothing is
-        noted, one for each note.
+        noted, one more for each note.
         """
         collected = 0
         for path, note in await self.notes():
@@ -107,10 +108,11 @@ class PurgedNodes:
             names = await self._store.children(self._paths.purged)
         except NoNode:
             return ()
-        nodes = [(name, await self._store.exists(f"{self._paths.purged}/{name}")) for name in names]
+        paths = [f"{self._paths.purged}/{name}" for name in names]
+        nodes = await read_nodes(self._store, paths)
         return [
-            (f"{self._paths.purged}/{name}", _decode(node.data, name))
-            for name, node in nodes
+            (path, _decode(node.data, path))
+            for path, node in zip(paths, nodes, strict=True)
             if node is not None
         ]
 
@@ -125,8 +127,8 @@ class PurgedNodes:
         return Create(path, msgspec.json.encode(note))
 
 
-def _decode(data: bytes, name: str) -> Note:
+def _decode(data: bytes, path: str) -> Note:
     try:
         return msgspec.json.decode(data, type=Note)
     except msgspec.DecodeError as error:
-        raise CorruptData(f"purged node {name}: {error}") from error
+        raise CorruptData(f"{path}: {error}") from error

@@ -73,8 +73,12 @@ async def recover_segments(
     recovered = await _recover_all([s for s in segments if s.in_progress], ledgers)
     context.metrics.ledger_recovery_ms = round(1000 * (clock.monotonic_s() - began_s))
     while recovered and _is_to_be_deleted(recovered[-1], _txid_before(recovered, segments)):
-        segment = recovered.pop().segment
-        logger.info("segment_without_records_deleted lssn=%d", segment.lssn)
+        segment, _, _, is_lost = recovered.pop()
+        level = logging.WARNING if is_lost else logging.INFO
+        why = "no ledger" if is_lost else "no records"
+        logger.log(
+            level, "segment_deleted lssn=%d ledger=%d why=%s", segment.lssn, segment.ledger_id, why
+        )
         await ledgers.delete_ledger(segment.ledger_id)
         await nodes.delete_unwritten(segment)
         segments = segments.without(segment.lssn)

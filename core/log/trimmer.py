@@ -102,7 +102,8 @@ class LogTrimmer:
     async def purge(self, before_lssn: int) -> list[SegmentMetadata]:
         """End the completed segments below `before_lssn`, but the last one; return them.
 
-        Here and in cold storage. Their ledgers and objects go `log.segment.delete.delay.ms` later.
+        Here and in cold storage. Their ledgers and objects go with the first purge or `collect`
+        that comes `log.segment.delete.delay.ms` later.
         Errors: as `truncate`; ColdStorageDisabled.
         """
         return await self._purge(lambda segments: plan_purge(segments, before_lssn))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import OwnershipLost
+from core.errors import MetadataConflict, OwnershipLost
 from tests.unit.core.log.test_allocator_pool import POOLED
 from tests.unit.core.log.world import (
     Listener,
@@ -77,5 +77,45 @@ def test_an_opening_that_is_cancelled_keeps_no_allocator(tmp_path: Path) -> None
             with pytest.raises(asyncio.CancelledError):
                 await log.open_writer(Listener(), SlowState())
         assert await txids_of(log) == [1, 1]
+
+    run_world(tmp_path, story, config=POOLED)
+
+
+def test_an_opening_that_finds_a_wrong_counter_keeps_no_allocator(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        for name in "st":
+            await namespace.create_log(name)
+        log = await namespace.open_log("s")
+        writer = await log.open_writer(Listener())
+        await write(writer, 1)
+        await writer.abort()
+        await world.store.set("/distributedlog/tailrace/s/<default>/ledgers", b"9")
+        with pytest.raises(MetadataConflict, match="the counter says 9"):
+            await log.open_writer(Listener())
+        other = await (await namespace.open_log("t")).open_writer(Listener())
+        await write(other, 1)
+        await other.close()
+
+    run_world(tmp_path, story, config=POOLED)
+
+
+def test_owners_that_do_not_write_hold_no_allocator(tmp_path: Path) -> None:
+    """A crash leaves many logs in progress; few of them are written to at once."""
+
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        logs = []
+        for name in "stu":
+            await namespace.create_log(name)
+            logs.append(await namespace.open_log(name))
+            writer = await logs[-1].open_writer(Listener())
+            await write(writer, 1)
+            await writer.abort()
+        writers = [await log.open_writer(Listener()) for log in logs]
+        for writer in reversed(writers):
+            await write(writer, 2)
+            await writer.close()
+        assert [await txids_of(log) for log in logs] == [[1, 2]] * 3
 
     run_world(tmp_path, story, config=POOLED)
