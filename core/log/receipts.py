@@ -8,14 +8,13 @@ import asyncio
 from collections import deque
 
 from core.errors import CoreError, WriteCancelled
-from core.log.write_limits import wake
 from protocol.distributedlog.dlsn import DLSN
 
 
 class Receipts:
     """The waiters of one writer, made when the first one comes. Bounded by what may wait there."""
 
-    __slots__ = ("_commits", "_flushes", "_loop", "_placed", "_seeking_room", "_unplaced")
+    __slots__ = ("_commits", "_flushes", "_loop", "_more_room", "_placed", "_unplaced")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -23,14 +22,13 @@ class Receipts:
         self._placed: deque[tuple[int, DLSN, asyncio.Future[DLSN]]] = deque()
         self._flushes: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._commits: deque[tuple[DLSN, asyncio.Future[None]]] = deque()
-        self._seeking_room: list[asyncio.Future[None]] = []
+        self._more_room: asyncio.Future[None] | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits."""
-        return not (
-            self._unplaced or self._placed or self._flushes or self._commits or self._seeking_room
-        )
+        waiting = self._unplaced or self._placed or self._flushes or self._commits
+        return not waiting and self._more_room is None
 
     def position_of(self, number: int) -> "asyncio.Future[DLSN]":
         """Return a future of the position of the record of this number, not sent yet.
@@ -54,10 +52,13 @@ class Receipts:
         await waiter
 
     def any_room(self) -> "asyncio.Future[None]":
-        """Return a future that is done when there is more room, or never will be."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._seeking_room.append(waiter)
-        return waiter
+        """Return the future that is done when there is more room, or never will be.
+
+        Shared by all who seek room, and not to be cancelled.
+        """
+        if self._more_room is None or self._more_room.done():  # other logs made room
+            self._more_room = self._loop.create_future()
+        return self._more_room
 
     def withdraw(self, waiter: "asyncio.Future[DLSN]") -> None:
         """Forget the newest waiter: its record was not taken."""
@@ -98,9 +99,9 @@ class Receipts:
         self._wake_seekers()
 
     def _wake_seekers(self) -> None:
-        if self._seeking_room:
-            seekers, self._seeking_room = self._seeking_room, []
-            wake(seekers)
+        if self._more_room is not None:
+            _resolve(self._more_room)
+            self._more_room = None
 
 
 def refuse(waiter: "asyncio.Future[DLSN] | asyncio.Future[None]", error: CoreError) -> None:

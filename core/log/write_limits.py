@@ -20,18 +20,21 @@ class OutstandingWrites:
     limit: int = NO_LIMIT
     """Most of them; -1: no limit."""
     count: int = 0
-    _waiting: list[Future[None]] = field(default_factory=list)
+    _waiting: dict[Future[None], None] = field(default_factory=dict)
+    """In the order of their coming; one of each writer at most."""
 
     def wait(self, waiter: Future[None]) -> None:
-        """Resolve this one when the count falls."""
-        self._waiting.append(waiter)
+        """Resolve this one when the count falls. Idempotent."""
+        self._waiting[waiter] = None
 
     def release(self, count: int) -> None:
         """Take off records that are confirmed, or whose writer is gone."""
         self.count -= count
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            wake(waiting)
+            waiting, self._waiting = self._waiting, {}
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
 
 
 class WriteLimits:
@@ -92,10 +95,3 @@ class WriteLimits:
     def wait(self, waiter: Future[None]) -> None:
         """Resolve this one when other writers' records are confirmed."""
         self._shared.wait(waiter)
-
-
-def wake(waiting: list[Future[None]]) -> None:
-    """Let all of them look again."""
-    for waiter in waiting:
-        if not waiter.done():
-            waiter.set_result(None)

@@ -110,21 +110,23 @@ class LogWriter(RecordSender):
         futures: list[asyncio.Future[DLSN]] = []
         error: CoreError | None = None
         self._is_bulk = True
-        for record in records:
-            if error is None:
-                future = receipts.position_of(self._appended + 1)
-                try:
-                    self.append(*record)
-                except CoreError as refused:
-                    receipts.withdraw(future)
-                    refuse(future, refused)
-                    error = WriteCancelled(f"a record before it was refused: {refused}")
-            else:
-                future = self._loop.create_future()
-                refuse(future, error)
-            futures.append(future)
-        self._is_bulk = False
-        self._ask_policy()
+        try:
+            for record in records:
+                if error is None:
+                    future = receipts.position_of(self._appended + 1)
+                    try:
+                        self.append(*record)
+                    except CoreError as refused:
+                        receipts.withdraw(future)
+                        refuse(future, refused)
+                        error = WriteCancelled(f"a record before it was refused: {refused}")
+                else:
+                    future = self._loop.create_future()
+                    refuse(future, error)
+                futures.append(future)
+        finally:
+            self._is_bulk = False
+            self._ask_policy()
         return futures
 
     async def mark_end_of_stream(self) -> DLSN:
@@ -187,7 +189,7 @@ class LogWriter(RecordSender):
             waiter = self._take_receipts().any_room()
             if self._limits is not None:
                 self._limits.wait(waiter)
-            await waiter
+            await asyncio.wait([waiter])
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,9 @@ from core.errors import LogRecordTooLong, OverCapacity, Unavailable
 from core.log.transmit import TransmitPolicy
 from core.log.write_limits import NO_LIMIT, OutstandingWrites, WriteLimits
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, write
+
+if TYPE_CHECKING:
+    from core.log.writer import LogWriter
 
 
 @given(
@@ -168,5 +172,63 @@ def test_waiting_for_room_ends_with_the_writer(tmp_path: Path) -> None:
         with pytest.raises(Unavailable):
             await waiting
         world.bookie.release()
+
+    run_world(tmp_path, story)
+
+
+def test_who_gives_up_waiting_for_room_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log(outstanding_writes_max=1, outstanding_writes_dark=False)
+        writer = await log.open_writer(Listener())
+        await write(writer, 0)
+        world.bookie.hold()
+        put(writer, 1)
+        patient = asyncio.create_task(writer.room())
+        for _ in range(20):
+            hasty = asyncio.create_task(writer.room())
+            await settle(2)
+            hasty.cancel()
+            await asyncio.wait([hasty])
+            assert hasty.cancelled()
+        assert not patient.done()
+        assert len(log._context.limits.writes._waiting) == 1
+        world.bookie.release()
+        await patient
+        assert len(log._context.limits.writes._waiting) == 0
+        await writer.close()
+
+    run_world(tmp_path, story)
+
+
+def test_room_that_another_log_takes_is_waited_for_again(tmp_path: Path) -> None:
+    class Greedy(Listener):
+        def on_confirmed(self, txid: int) -> None:
+            super().on_confirmed(txid)
+            if txid == 1:
+                put(writers[0], 2)  # before anybody else looks
+
+    writers: list[LogWriter] = []
+
+    async def story(world: World) -> None:
+        namespace = world.namespace(outstanding_writes_of_all_max=1, outstanding_writes_dark=False)
+        for name in ("a", "b"):
+            await namespace.create_log(name)
+            writers.append(await (await namespace.open_log(name)).open_writer(Greedy()))
+        first, second = writers
+        await write(first, 0)
+        world.bookie.hold()
+        put(first, 1)
+        waiting = asyncio.create_task(second.room())
+        await settle()
+        world.bookie.release(1)
+        await settle()
+        assert first.confirmed_txid == 1
+        assert not waiting.done()
+        (waiter,) = namespace._context.limits.writes._waiting
+        assert not waiter.done(), "it would look again and again"
+        world.bookie.release()
+        await waiting
+        for writer in writers:
+            await writer.close()
 
     run_world(tmp_path, story)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -274,6 +275,20 @@ def test_a_bulk_is_not_sent_before_its_end(tmp_path: Path) -> None:
         await asyncio.gather(*bulk)
         await writer.close()
         assert [len(entry) for entry in await entries_of(world, log, 1)] == [1, 8]
+
+    run_world(tmp_path, story)
+
+
+def test_a_bulk_that_is_no_list_of_records_leaves_the_policy_as_it_was(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log(transmit_buffer_bytes=30)
+        listener = Listener()
+        writer = await log.open_writer(listener)
+        with pytest.raises(TypeError):
+            writer.append_many([record(0), cast("RecordParts", (1,))])
+        put(writer, 2, b"x" * 40)
+        await listener.reached(2)
+        await writer.close()
 
     run_world(tmp_path, story)
 
