@@ -98,6 +98,7 @@ class BrokerRegistration:
         `on_refused` hears once that another process has the id when this one registers again.
         """
         self.metrics = RegistrationMetrics()
+        self._store = store
         self._node = EphemeralNode(
             store,
             path,
@@ -114,7 +115,10 @@ class BrokerRegistration:
 
     async def register(self) -> None:
         """Make the node. Errors: NodeExists (another process has this id), Unavailable."""
-        await self._node.make(self._stale_wait_ms)
+        session_id = None
+        while session_id != self._store.session_id:  # one that ended meanwhile took the node along
+            session_id = self._store.session_id
+            await self._node.make(self._stale_wait_ms)
         self._is_wanted = True
         self.metrics.registered = 1
 

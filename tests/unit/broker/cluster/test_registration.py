@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -15,8 +15,9 @@ from broker.cluster.registration import (
     encode_broker,
 )
 from core.errors import CorruptData, NodeExists
-from core.metadata.store import WatchEvent
+from core.metadata.store import MetadataStore, SessionEvent, WatchEvent
 from core.metadata.zookeeper import ZookeeperStore
+from tests.unit.broker.loops import turns
 from tests.unit.core.metadata.test_zookeeper_session import expire
 from tests.zookeeper import ZooKeeperServer
 
@@ -155,5 +156,48 @@ def test_who_finds_its_id_taken_after_a_lost_session_is_told(zookeeper: ZooKeepe
                 await at.refused.wait()
             assert await at.owner() == at.other.session_id
             await registration.close()
+
+    run(story)
+
+
+class Fickle:
+    """A store whose sessions end while a node is made; the node goes with its session."""
+
+    def __init__(self, ends: int) -> None:
+        self.session_id = 1
+        self.owner: int | None = None
+        self._ends = ends
+        self._hear: list[Callable[[SessionEvent], None]] = []
+
+    def on_session(self, hear: Callable[[SessionEvent], None]) -> None:
+        self._hear.append(hear)
+
+    def end_session(self) -> None:
+        self.session_id, self.owner = self.session_id + 1, None
+        for hear in self._hear:
+            hear(SessionEvent.NEW_SESSION)
+
+    async def create(self, *_: object, **__: object) -> None:
+        self.owner = self.session_id
+        if self._ends:
+            self._ends -= 1
+            self.end_session()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_session_that_ends_while_the_node_is_made_costs_it_nothing(is_first: bool) -> None:
+    async def story() -> None:
+        store = Fickle(0 if not is_first else 2)
+        at = cast("MetadataStore", store)
+        registration = BrokerRegistration(at, PATH, HERE, 1_000, lambda: None)
+        await registration.register()
+        if not is_first:
+            store._ends = 2
+            store.end_session()
+            await turns()
+        assert store.owner == store.session_id
+        assert registration.metrics.registered == 1
+        await registration._tasks.close()
 
     run(story)
