@@ -3,9 +3,10 @@
 Nothing is held for a log that nobody reads but the segments that were opened last.
 """
 
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar
 
-from core.errors import LogTruncated
+from core.errors import LedgerNotFound, LogTruncated
 from core.log.context import LogContext
 from core.log.log_tail import LogTail
 from core.log.positioning import first_readable
@@ -20,6 +21,8 @@ from protocol.distributedlog.dlsn import DLSN, INITIAL
 from protocol.ids import TxId
 
 _BEGINNING: Final = DLSN(0, 0, 0)
+
+_T = TypeVar("_T")
 
 
 class ReadingHome(WriterLookup, Protocol):
@@ -80,7 +83,8 @@ class LogReading:
         settings = ReaderSettings(context.config, context.metrics, context.clock)
         if isinstance(start, DLSN):
             return LogReader(self, start, settings)
-        end = await self._end()  # before the search: what comes after it may be what is wanted
+        # Before the search: what comes after it may be what is wanted.
+        end = await self._with_segments_there(self._end)
         found = await self.locate(start)
         if found is not None:
             return LogReader(self, found, settings)
@@ -89,6 +93,9 @@ class LogReading:
     async def locate(self, txid: TxId, hint: DLSN | None = None) -> DLSN | None:
         """Return the first confirmed record with txid >= `txid`, as `Log.locate`."""
         await self.refresh()
+        return await self._with_segments_there(lambda: self._locate(txid, hint))
+
+    async def _locate(self, txid: TxId, hint: DLSN | None) -> DLSN | None:
         ignores_truncation = self._context.config.ignores_truncation
         floor = first_readable(self.segments, _BEGINNING, ignores_truncation=ignores_truncation)
         segment = self.segments.first_not_less(txid)
@@ -102,6 +109,20 @@ class LogReading:
                 return found
             lssn = segment.lssn + 1
         return None
+
+    async def _with_segments_there(self, step: Callable[[], Awaitable[_T]]) -> _T:
+        """Do a step again if a segment's ledger is gone because the list is out of date.
+
+        Recovery deletes what nobody wrote to. Errors: LedgerNotFound, by the newest list.
+        """
+        known = self.segments
+        try:
+            return await step()
+        except LedgerNotFound:
+            await self.refresh(is_forced=True)
+            if self.segments == known:
+                raise
+        return await step()
 
     async def _locate_in(
         self, segment: SegmentMetadata, txid: TxId, floor: DLSN, *, is_near: bool

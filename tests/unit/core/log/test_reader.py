@@ -215,6 +215,38 @@ def test_a_foreign_segment_that_comes_again_with_another_ledger(tmp_path: Path) 
     run_world(tmp_path, story)
 
 
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_txid_is_found_although_recovery_deleted_a_segment(
+    tmp_path: Path, *, is_back: bool
+) -> None:
+    """Whoever looks for it has not heard of that yet."""
+
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        world.bookie.hold()
+        put(writer, 0)
+        while not log.segments:
+            await log.tail_moved(log.tail_version)
+        other = await world.log(client_id="other", lac_poll_ms=1)
+        await other.refresh()
+        world.bookie.release(0)
+        world.bookie._held = None
+        await writer.abort()
+        writer = await log.open_writer(Listener())  # deletes the segment
+        if is_back:
+            await write(writer, 0, 1)
+        await writer.close()
+        other._is_stale = False  # the notification is late
+        assert await other.locate(1) == (DLSN(1, 0, 1) if is_back else None)
+        other._is_stale = False
+        reader = await other.open_reader(1)
+        assert await txids(reader) == ([1] if is_back else [])
+        await reader.close()
+
+    run_world(tmp_path, story)
+
+
 def test_a_failing_bookie_loses_nothing(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await world.log(read_ahead_entries=2)
