@@ -12,6 +12,7 @@ from core.errors import (
     BadVersion,
     ColdStorageDisabled,
     ColdStorageUnavailable,
+    CorruptData,
     LedgerNotFound,
     MetadataConflict,
     NodeExists,
@@ -45,8 +46,9 @@ class ColdCopier:
     async def copy_completed(self) -> list[int]:
         """Copy what was completed and is not in cold storage yet; return the LSSNs.
 
-        Errors: ColdStorageDisabled; ColdStorageUnavailable, BookieUnavailable, ...: what was copied
-        before stays copied, the rest is for the next call. Cancel: likewise.
+        Errors: ColdStorageDisabled; CorruptData: a completed segment whose ledger is not closed;
+        ColdStorageUnavailable, BookieUnavailable, ...: what was copied before stays copied, the
+        rest is for the next call. Cancel: likewise.
         """
         cold = self._context.cold
         if cold is None:
@@ -80,6 +82,12 @@ class ColdCopier:
             if await self._store.exists(self._segment_path(segment)) is not None:
                 raise
             return False
+        if not ledger.is_closed:
+            raise CorruptData(
+                f"ledger {ledger.ledger_id} of segment {segment.lssn} of {self._paths.log} is open,"
+                f" the segment completed: run tailrace ledger recover {ledger.ledger_id}, then"
+                " tailrace log check"
+            )
         made = await cold.copy(self._paths.log, segment, ledger)
         if not await self._publish(segment, made):
             logger.info("cold_copy_not_needed name=%s", made.name)

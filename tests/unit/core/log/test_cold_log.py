@@ -12,11 +12,14 @@ from core.errors import (
     ColdStorageDisabled,
     ColdStorageUnavailable,
     CoreError,
+    CorruptData,
     LogTruncated,
     Unavailable,
 )
 from core.log.cold.store import ColdStore
 from core.log.log import Log
+from core.log.segment_nodes import SegmentNodes
+from core.log.segments import SegmentEnd
 from core.metadata.layout import LogPaths
 from protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.cold.ledgers import cold_store
@@ -281,6 +284,25 @@ def test_nothing_leaves_the_bookies_that_is_not_copied(tmp_path: Path) -> None:
         world.clock.advance_ms(100 * HOUR_MS)
         assert await log.upkeep.trimmer.purge_expired() == []
         assert await on_bookies(world) == [1, 2, 3, 4, 5]
+
+    run_cold(tmp_path, story)
+
+
+def test_a_completed_segment_whose_ledger_is_open_is_not_copied(tmp_path: Path) -> None:
+    """A broken tool leaves such a thing: its end can still move."""
+
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 1, 2)
+        await writer.abort()
+        nodes = SegmentNodes(world.store, PATHS)
+        segments, _ = await nodes.load()
+        (segment,) = segments
+        await nodes.complete(segments.completed(segment, SegmentEnd(2, 2, 1, 0), 5))
+        with pytest.raises(CorruptData, match=r"of segment 1 of .* is open"):
+            await log.upkeep.copy_to_cold()
+        assert objects(tmp_path) == []
 
     run_cold(tmp_path, story)
 
