@@ -98,6 +98,11 @@ async def _bind(config: BrokerProcessConfig) -> None:
         if bound is not None:
             if bound.config.bk_ledgers_path != cluster.ledgers_root:
                 raise NodeExists(f"{bound.path} is bound to {bound.config.bk_ledgers_path}")
+            if bound.config.bk_zk_servers != cluster.hosts:  # perhaps by other names
+                logger.warning(
+                    "namespace_bound_by_other_names bound_to=%s used=%s",
+                    bound.config.bk_zk_servers, cluster.hosts,
+                )  # fmt: skip
             return
         ledger_store = store
         if cluster.hosts != at.hosts:

@@ -39,3 +39,11 @@ def test_clients_go_on_across_a_stop_and_a_kill(cluster: ThreeBookies) -> None:
     load.finish()
     load.check(broker.bootstrap)
     assert all(load.acknowledged[partition] for partition in range(PARTITIONS))
+
+
+def test_zookeeper_by_another_name_than_in_the_binding_is_said(cluster: ThreeBookies) -> None:
+    cluster.broker().start().stop()
+    cluster.metadata = cluster.metadata.replace("127.0.0.1", "localhost")
+    broker = cluster.broker().start()
+    broker.wait_for("namespace_bound_by_other_names")
+    assert broker.stop() == 0
