@@ -183,12 +183,18 @@ class TopicRegistry:
             )
             return self._topics[name]
 
-    async def delete(self, name: str) -> None:
-        """Delete a topic and its streams. Errors: KafkaError; CoreError leaves it half done."""
+    async def delete(self, name: str, topic_id: bytes | None = None) -> None:
+        """Delete a topic and its streams. Errors: KafkaError; CoreError leaves it half done.
+
+        `topic_id`: only if that is the name's topic; another broker may have made a new one.
+        """
         async with self._changing:
             await self._settle(name)
             if name not in self._records:
                 raise _unknown()
+            if topic_id is not None and self._topics[name].topic_id != topic_id:
+                message = "This server does not host this topic ID."
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, message)
             stored = msgspec.structs.replace(self._records[name].stored, state="deleting")
             await self._update(name, stored)
             await self._finish(name)

@@ -31,6 +31,7 @@ class _Named(NamedTuple):
     topic_id: bytes
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
+    is_by_id: bool = False
 
 
 @handles(DELETE_TOPICS)
@@ -78,7 +79,7 @@ def _by_id(ctx: RequestContext, topic_id: bytes) -> _Named:
     if topic is None:
         message = "This server does not host this topic ID."
         return _Named(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, message)
-    return _Named(topic.name, topic_id)
+    return _Named(topic.name, topic_id, is_by_id=True)
 
 
 async def _delete(ctx: RequestContext, topic: _Named) -> _Named:
@@ -88,7 +89,7 @@ async def _delete(ctx: RequestContext, topic: _Named) -> _Named:
         message = "Topic deletion is disabled."
         return topic._replace(code=ErrorCode.TOPIC_DELETION_DISABLED, message=message)
     try:
-        await ctx.broker.topics.delete(topic.name)
+        await ctx.broker.topics.delete(topic.name, topic.topic_id if topic.is_by_id else None)
     except KafkaError as error:
         return topic._replace(code=error.code, message=error.detail)
     except CoreError as error:

@@ -242,6 +242,21 @@ def test_a_creation_that_another_broker_finished_was_successful(tmp_path: Path) 
     run_deaf(tmp_path, story)
 
 
+def test_a_topic_that_is_named_by_its_id_is_no_later_one_of_that_name(tmp_path: Path) -> None:
+    async def story(at: Pair) -> None:
+        old = await at.mine.create("orders", 1)
+        await at.theirs.note("orders")
+        await at.mine.delete("orders")
+        new = await at.mine.create("orders", 1)
+        with pytest.raises(KafkaError) as refused:
+            await at.theirs.delete("orders", old.topic_id)
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+        assert at.theirs.get("orders") == new
+        await at.theirs.delete("orders", new.topic_id)
+
+    run_deaf(tmp_path, story)
+
+
 def test_a_stream_is_deleted_once_its_owner_heard_of_it(tmp_path: Path) -> None:
     async def story(at: Pair) -> None:
         await at.mine.create("orders", 1)
