@@ -46,8 +46,9 @@ READ_BYTES_MAX = 8 * 1024 * 1024
 """Most bytes of one partition in one answer; a client that allows more asks again."""
 READ_BYTES_HELD_BACK = 64 * 1024
 """The same while there are more unsent bytes than the budget has: everybody gets on, slowly."""
-UNPUBLISHED_RETRY_S = 0.05
-"""How soon a fetch looks again for records that are confirmed but not shown to readers yet."""
+LOOK_AGAIN_S = 0.05
+"""How soon a fetch looks again for records that are confirmed, but that it did not get: they are
+not shown to readers yet, or there is no memory for them now."""
 
 
 class _Target:
@@ -164,6 +165,8 @@ class _Fetch:
             target.check()
             log = target.open_log
             if log is not None:
+                if self._is_starved():
+                    return False
                 found = log.read_tail(
                     target.next_offset, self._room(target), at_least_one=self._at_least_one()
                 )
@@ -178,7 +181,7 @@ class _Fetch:
         for target in self.targets:
             target.check()
             log = target.open_log
-            if log is not None:
+            if log is not None and not self._is_starved():
                 found = await self._read(target, log)
                 target.take(found)
                 self.size += found.size
@@ -204,7 +207,7 @@ class _Fetch:
             if log is not None:
                 log.waiters.join(waiter)
                 if log.high_watermark > target.next_offset:
-                    until_s = min(until_s, loop.time() + UNPUBLISHED_RETRY_S)
+                    until_s = min(until_s, loop.time() + LOOK_AGAIN_S)
         handle = loop.call_at(until_s, waiter.wake)
         try:
             await waiter.future
@@ -255,11 +258,18 @@ class _Fetch:
             READ_BYTES_MAX,
             max(unsent.room, READ_BYTES_HELD_BACK),
         )
-        return max(room, 0) if unsent.used < 2 * unsent.limit else 0
+        return max(room, 0)
 
     def _at_least_one(self) -> bool:
+        return self.size == 0
+
+    def _is_starved(self) -> bool:
+        """Whether slow clients hold so much that nobody gets anything until they are cut.
+
+        That is no limit of the request: what it did not get now, it looks for again.
+        """
         unsent = self.ctx.broker.unsent
-        return self.size == 0 and unsent.used < 2 * unsent.limit
+        return unsent.used >= 2 * unsent.limit
 
 
 @handles(FETCH, abandoned=True)

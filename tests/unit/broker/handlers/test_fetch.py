@@ -328,6 +328,27 @@ async def test_while_they_hold_twice_of_it_fetches_wait_and_get_nothing() -> Non
     assert (data.error_code, bases(data)) == (0, [])
 
 
+@pytest.mark.parametrize("cached", [True, False])
+@in_loop
+async def test_a_fetch_that_got_nothing_for_want_of_memory_is_answered_once_there_is_some(
+    cached: bool,
+) -> None:
+    """Not at its deadline: that is later than any test ends."""
+    world = await filled()
+    if not cached:
+        (await world.open("t")).tail.clear()
+    unsent = world.broker.unsent
+    unsent.take(2 * unsent.limit)
+    request = wanted((0, 0), wait_ms=200_000)
+    task = asyncio.get_running_loop().create_task(ask(world, FETCH, 11, request))
+    await turns()
+    assert not task.done()
+    assert unsent.used == 2 * unsent.limit, "it holds something while it waits"
+    unsent.give(2 * unsent.limit)
+    data = data_of(await task)[0]
+    assert (data.error_code, bases(data)) == (0, [0, 2, 4, 6, 8])
+
+
 @in_loop
 async def test_batches_leave_as_the_slices_that_came() -> None:
     world = await filled(batches=0)
