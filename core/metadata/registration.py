@@ -64,6 +64,7 @@ class BookieRegistration:
         on_refused: Callable[[NodeExists], None] | None = None,
     ) -> None:
         data = encode_service_info(service_info)
+        self._store = store
         self._bookie_id = bookie_id
         # An old cluster may have no parent for read-only bookies yet.
         self._nodes = {
@@ -165,8 +166,11 @@ class BookieRegistration:
         read_only = self._read_only
         if read_only is None:
             return
-        await self._nodes[read_only].make(self._stale_wait_ms)
-        await self._nodes[not read_only].remove()
+        session_id = None
+        while session_id != self._store.session_id:  # one that ended meanwhile took the node along
+            session_id = self._store.session_id
+            await self._nodes[read_only].make(self._stale_wait_ms)
+            await self._nodes[not read_only].remove()
         self.metrics.registrations_total += 1
         self.metrics.registered = 1
         logger.info("bookie_registered id=%s read_only=%s", self._bookie_id, read_only)

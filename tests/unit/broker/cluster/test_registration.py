@@ -15,9 +15,10 @@ from broker.cluster.registration import (
     encode_broker,
 )
 from core.errors import CorruptData, NodeExists
-from core.metadata.store import MetadataStore, SessionEvent, WatchEvent
+from core.metadata.store import MetadataStore, WatchEvent
 from core.metadata.zookeeper import ZookeeperStore
 from tests.unit.broker.loops import turns
+from tests.unit.core.metadata.fickle_store import Fickle
 from tests.unit.core.metadata.test_zookeeper_session import expire
 from tests.zookeeper import ZooKeeperServer
 
@@ -158,31 +159,6 @@ def test_who_finds_its_id_taken_after_a_lost_session_is_told(zookeeper: ZooKeepe
             await registration.close()
 
     run(story)
-
-
-class Fickle:
-    """A store whose sessions end while a node is made; the node goes with its session."""
-
-    def __init__(self, ends: int) -> None:
-        self.session_id = 1
-        self.owner: int | None = None
-        self._ends = ends
-        self._hear: list[Callable[[SessionEvent], None]] = []
-
-    def on_session(self, hear: Callable[[SessionEvent], None]) -> None:
-        self._hear.append(hear)
-
-    def end_session(self) -> None:
-        self.session_id, self.owner = self.session_id + 1, None
-        for hear in self._hear:
-            hear(SessionEvent.NEW_SESSION)
-
-    async def create(self, *_: object, **__: object) -> None:
-        self.owner = self.session_id
-        if self._ends:
-            self._ends -= 1
-            self.end_session()
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -1,7 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -10,9 +10,10 @@ from core.metadata import registration as registration_module
 from core.metadata.bookie_service_info import decode_service_info, rpc_service_info
 from core.metadata.layout import LedgerPaths
 from core.metadata.registration import BookieRegistration
-from core.metadata.store import SessionEvent, WatchEvent
+from core.metadata.store import MetadataStore, SessionEvent, WatchEvent
 from core.metadata.zookeeper import ZookeeperStore
 from protocol.ids import BookieId
+from tests.unit.core.metadata.fickle_store import Fickle
 from tests.unit.core.metadata.test_zookeeper_session import SessionLog, expire
 from tests.zookeeper import ZooKeeperServer
 
@@ -273,3 +274,20 @@ def test_registering_again_goes_on_until_the_store_takes_it(
 
     run(story)
     assert "bookie_not_registered" in caplog.text
+
+
+def test_a_session_that_ends_while_the_node_is_made_costs_it_nothing() -> None:
+    async def story() -> None:
+        store = Fickle(0)
+        at = cast("MetadataStore", store)
+        registration = BookieRegistration(at, PATHS, B1, INFO)
+        await registration.register(read_only=False)
+        store._ends = 2
+        store.end_session()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert store.owner == store.session_id
+        assert registration.metrics.registered == 1
+        await registration._tasks.close()
+
+    asyncio.run(story())
