@@ -228,6 +228,7 @@ def test_who_waits_for_a_read_that_fails_hears_of_it(tmp_path: Path) -> None:
         await written(world, 10)
         log = await world.log(client_id="other")
         readers = [await log.open_reader(INITIAL) for _ in range(3)]
+        await log.view(1)  # so that nobody waits for the store, which has a thread
         world.bookie.fault = lambda request: StatusCode.LOCAL_UNAVAILABLE
         world.bookie.hold()
         loop = asyncio.get_running_loop()
@@ -375,20 +376,20 @@ def test_who_waits_the_moment_a_poll_ends_has_one_of_its_own(tmp_path: Path) -> 
         other = await world.log(client_id="other")
         await other.refresh()
         view = await other.view(1)
-        moves: list[int] = []
+        moves: asyncio.Queue[int] = asyncio.Queue()
 
         def on_moved() -> None:
-            moves.append(view.ledger.last_confirmed)
-            if len(moves) < 3:
-                asyncio.get_running_loop().call_soon(follower.follow, view, 3_600_000)
+            moves.put_nowait(view.ledger.last_confirmed)
+            asyncio.get_running_loop().call_soon(follower.follow, view, 3_600_000)
 
         follower = TailFollower(on_moved, other._reading.shared)
         follower.follow(view, 3_600_000)
         for count in range(1, 4):
-            await writer.commit()
             await write(writer, count)
-            await settle(50)
-            assert len(moves) >= count, "nobody asks any more"
+            await writer.commit()
+            async with asyncio.timeout(10):  # else nobody asks any more
+                while await moves.get() < count:
+                    pass
         await follower.stop()
         await writer.close()
 
