@@ -16,7 +16,10 @@ class LogListener(Protocol):
         """Hear that all records up to this txid, inclusive, are on disk at their ack quorum."""
 
     def on_failed(self, error: CoreError) -> None:
-        """Hear, once, that the writer is dead: unconfirmed records may or may not be there."""
+        """Hear, once, that the writer is dead: unconfirmed records may or may not be there.
+
+        `abort` or `close` it soon: until then this process' readers take it for the one who writes.
+        """
 
 
 class SegmentState(Protocol):
