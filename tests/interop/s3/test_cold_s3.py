@@ -26,7 +26,7 @@ BUCKET: Final = "cold"
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(not (VENV / "moto_server").exists(), reason="no .venv-s3: make test makes it"),
+    pytest.mark.skipif(not (VENV / "moto_server").exists(), reason="no .venv-s3 (make test)"),
 ]
 
 
