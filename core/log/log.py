@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
 from core.log.allocation import delete_leftover
 from core.log.context import LogContext
+from core.log.known_segments import KnownSegments
 from core.log.log_reading import LogReading
 from core.log.owner import LogListener, NoState, SegmentState
 from core.log.ownership import Ownership
@@ -33,7 +34,6 @@ from core.log.upkeep import LogUpkeep
 from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
-from core.metadata.store import WatchEvent
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
@@ -51,14 +51,7 @@ class Log:
         self._store = context.store
         self._ledgers = context.ledgers
         self._config = context.config
-        self._segments = SegmentList()
-        self._is_whole = True
-        """Whether no segment is missing before those of the list."""
-        self._is_owner = False
-        """Whether the list is our own: from the recovery to the end of the writer."""
-        self._is_stale = True
-        self._is_watched = False
-        self._refreshing = asyncio.Lock()
+        self._known = KnownSegments(context.store, paths, self.on_tail_moved)
         self._data_version: int | None = None
         self._writer: LogWriter | None = None
         self._ownership: Ownership | None = None
@@ -72,7 +65,7 @@ class Log:
 
         Without it a writer knows only those from the last completed one on.
         """
-        return self._segments
+        return self._known.segments
 
     @property
     def writer(self) -> LogWriter | None:
@@ -137,7 +130,7 @@ class Log:
     async def _give_up(self, ownership: Ownership) -> None:
         """End an opening that failed."""
         writer, self._ownership = self._writer, None
-        self._is_owner, self._is_stale = False, True
+        self._known.let_go()
         try:
             if writer is not None:
                 await writer.abort()
@@ -196,21 +189,20 @@ class Log:
     ) -> None:
         if segments.last_txid == END_OF_STREAM_TXID:
             raise EndOfStream(f"{self.name} was sealed")
-        was_read = bool(self._segments)
+        was_read = bool(self.segments)
         self._reading.views.clear()
-        self._is_owner, self._is_whole = True, is_whole
-        self._install(segments)
+        self._known.take(segments, is_whole=is_whole)
         if was_read:  # by readers that may be anywhere
-            await self._load_older()
+            await self._known.load_older()
         if state is not None:
             await self._restore(state)
 
     async def _restore(self, state: SegmentState) -> None:
-        found = await find_state(self._segments, self._open_ledger)
-        if found is None and not self._is_whole:
-            await self._load_older()
-            found = await find_state(self._segments, self._open_ledger)
-        await restore_state(found, self._segments, self._open_ledger, state, self._context)
+        found = await find_state(self.segments, self._open_ledger)
+        if found is None and not self._known.is_whole:
+            await self._known.load_older()
+            found = await find_state(self.segments, self._open_ledger)
+        await restore_state(found, self.segments, self._open_ledger, state, self._context)
 
     def _new_claim(self, on_refused: Callable[[OwnershipLost], None] | None = None) -> Ownership:
         config = self._config
@@ -232,11 +224,10 @@ class Log:
         if self._writer is not writer:
             return
         self._writer = None
-        self._is_owner = False
+        self._known.let_go()
         self._context.metrics.writers -= 1
         self._segment_writers.clear()
         self._reading.views.clear()
-        self._is_stale = True
         self.on_tail_moved()
         ownership, self._ownership = self._ownership, None
         if ownership is not None:
@@ -245,12 +236,12 @@ class Log:
     def segment_started(self, segment: SegmentWriter) -> None:
         """Take a segment that our writer started into the list (SegmentBook)."""
         self._segment_writers[segment.metadata.lssn] = segment
-        self._install(self._segments.with_segment(segment.metadata))
+        self._known.put(segment.metadata)
 
     def segment_completed(self, metadata: SegmentMetadata) -> None:
         """Take a segment that our writer completed into the list (SegmentBook)."""
         self._segment_writers.pop(metadata.lssn, None)
-        self._install(self._segments.with_segment(metadata))
+        self._known.put(metadata)
         self._upkeep_if_wanted()
 
     def writer_of(self, lssn: int) -> SegmentWriter | None:
@@ -326,55 +317,9 @@ class Log:
     async def refresh(self, *, is_forced: bool = False) -> None:
         """Read the list of segments if it may have changed, or if a notification may be lost.
 
-        One read at a time: whoever comes meanwhile waits for it, and no list replaces a newer one.
-        Errors: LogNotFound.
+        Errors: LogNotFound, CorruptData.
         """
-        async with self._refreshing:
-            if self._is_owner:
-                await self._load_older()
-            elif self._is_stale or is_forced:
-                await self._read_list(is_forced=is_forced)
-
-    async def _read_list(self, *, is_forced: bool) -> None:
-        self._is_stale = False
-        watch = None if self._is_watched and not is_forced else self._on_segments_changed
-        self._is_watched = True
-        try:
-            segments = await read_segments(self._store, self._paths, watch)
-        except BaseException:
-            self._is_stale = True
-            if watch is not None:
-                self._is_watched = False  # as far as we know; to set it twice does no harm
-            raise
-        self._adopt(segments)
-
-    def _adopt(self, segments: SegmentList) -> None:
-        """Take a list that was read, unless an owner of this process has its own by now."""
-        if not self._is_owner:
-            self._is_whole = True
-            self._install(segments)
-
-    async def _load_older(self) -> None:
-        """Read the segments before those that an owner had to know."""
-        if not self._is_whole:
-            self._prepend(await read_segments(self._store, self._paths))
-
-    def _prepend(self, found: SegmentList) -> None:
-        if self._is_whole:  # somebody else was faster, and may have purged since
-            return
-        self._is_whole = True
-        first = self._segments.segments[0].lssn
-        older = (segment for segment in found if segment.lssn < first)
-        self._install(SegmentList.of((*older, *self._segments)))
-
-    def _on_segments_changed(self, _path: str, _event: WatchEvent) -> None:
-        self._is_stale = True
-        self._is_watched = False
-        self.on_tail_moved()
-
-    def _install(self, segments: SegmentList) -> None:
-        self._segments = segments
-        self.on_tail_moved()
+        await self._known.refresh(is_forced=is_forced)
 
     def on_tail_moved(self) -> None:
         """Wake up who waits at the tail (WriterHome)."""
@@ -420,20 +365,12 @@ class Log:
 
     def segments_rewritten(self, segments: Sequence[SegmentMetadata]) -> None:
         """Take over what completed segments say now (SegmentHome)."""
-        known = self._segments
-        for segment in segments:
-            if (old := known.find(segment.lssn)) is not None and old != segment:
-                known = known.with_segment(segment)
-        if known is not self._segments:
-            self._install(known)
+        self._known.rewrite(segments)
 
     def segments_gone(self, through_lssn: int) -> None:
         """Forget the oldest segments (SegmentHome)."""
-        gone = [segment for segment in self._segments if segment.lssn <= through_lssn]
-        for segment in gone:
+        for segment in self._known.drop_through(through_lssn):
             self._reading.views.forget(segment.ledger_id)
-        if gone:
-            self._install(SegmentList(self._segments.segments[len(gone) :]))
 
     async def close(self) -> None:
         """Give up the writer, if there is one, without completing anything. Idempotent."""
@@ -462,7 +399,7 @@ class Log:
                 await delete_segment_node(self._store, self._paths, segment)
             await delete_leftover(self._store, self._paths.allocation, self._ledgers)
             self._reading.views.clear()
-            self._install(SegmentList())
+            self._known.clear()
         finally:
             self._ownership = None
             await ownership.release()

@@ -1,0 +1,136 @@
+"""The segments of one log as this process knows them: the owner's own list, or the metadata's.
+
+Invariant: while this process owns the log the list changes by its own steps only; else it is read,
+with a watch that says when it is out of date. An owner begins with the recent segments; the older
+ones are read when somebody needs them (`is_whole`).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from core.log.segment_nodes import read_segments
+from core.log.segments import SegmentList
+from core.metadata.layout import LogPaths
+from core.metadata.segment_metadata import SegmentMetadata
+from core.metadata.store import MetadataStore, WatchEvent
+
+
+class KnownSegments:
+    """One log's list. All calls come from the loop."""
+
+    __slots__ = (
+        "_is_owned",
+        "_is_stale",
+        "_is_watched",
+        "_on_changed",
+        "_paths",
+        "_refreshing",
+        "_store",
+        "is_whole",
+        "segments",
+    )
+
+    def __init__(
+        self, store: MetadataStore, paths: LogPaths, on_changed: Callable[[], None]
+    ) -> None:
+        """`on_changed` hears of every other list, and that this one may be out of date."""
+        self.segments = SegmentList()
+        self.is_whole = True
+        """Whether no segment is missing before those of the list."""
+        self._store = store
+        self._paths = paths
+        self._on_changed = on_changed
+        self._is_owned = False
+        self._is_stale = True
+        self._is_watched = False
+        self._refreshing = asyncio.Lock()
+
+    async def refresh(self, *, is_forced: bool = False) -> None:
+        """Read the list if it may have changed, or anyway; an owner reads what it left out.
+
+        One read at a time: whoever comes meanwhile waits for it, and no list replaces a newer one.
+        Errors: LogNotFound, CorruptData.
+        """
+        async with self._refreshing:
+            if self._is_owned:
+                await self.load_older()
+            elif self._is_stale or is_forced:
+                await self._read(is_forced=is_forced)
+
+    async def load_older(self) -> None:
+        """Read the segments before those that an owner had to know. Errors: as `refresh`."""
+        if not self.is_whole:
+            self._prepend(await read_segments(self._store, self._paths))
+
+    # ------------------------------------------------------------------ the owner's steps
+
+    def take(self, segments: SegmentList, *, is_whole: bool) -> None:
+        """Begin with a list that is our own: nobody else changes it from now on."""
+        self._is_owned, self.is_whole = True, is_whole
+        self._install(segments)
+
+    def let_go(self) -> None:
+        """Read the list again before it is used: it may have another owner."""
+        self._is_owned, self._is_stale = False, True
+
+    def put(self, segment: SegmentMetadata) -> None:
+        """Add a segment, or replace the one of its number."""
+        self._install(self.segments.with_segment(segment))
+
+    def rewrite(self, segments: Sequence[SegmentMetadata]) -> None:
+        """Take over what segments of the list say now."""
+        known = self.segments
+        for segment in segments:
+            if (old := known.find(segment.lssn)) is not None and old != segment:
+                known = known.with_segment(segment)
+        if known is not self.segments:
+            self._install(known)
+
+    def drop_through(self, lssn: int) -> list[SegmentMetadata]:
+        """Forget the oldest segments up to this number; return them."""
+        gone = [segment for segment in self.segments if segment.lssn <= lssn]
+        if gone:
+            self._install(SegmentList(self.segments.segments[len(gone) :]))
+        return gone
+
+    def clear(self) -> None:
+        """Forget all of them: the log was deleted."""
+        self._install(SegmentList())
+
+    # ------------------------------------------------------------------ reading the metadata
+
+    async def _read(self, *, is_forced: bool) -> None:
+        self._is_stale = False
+        watch = None if self._is_watched and not is_forced else self._on_nodes_changed
+        self._is_watched = True
+        try:
+            found = await read_segments(self._store, self._paths, watch)
+        except BaseException:
+            self._is_stale = True
+            if watch is not None:
+                self._is_watched = False  # as far as we know; to set it twice does no harm
+            raise
+        self._adopt(found)
+
+    def _adopt(self, found: SegmentList) -> None:
+        """Take a list that was read, unless an owner of this process has its own by now."""
+        if not self._is_owned:
+            self.is_whole = True
+            self._install(found)
+
+    def _prepend(self, found: SegmentList) -> None:
+        if self.is_whole:  # somebody else was faster, and may have purged since
+            return
+        self.is_whole = True
+        first = self.segments.segments[0].lssn
+        older = (segment for segment in found if segment.lssn < first)
+        self._install(SegmentList.of((*older, *self.segments)))
+
+    def _on_nodes_changed(self, _path: str, _event: WatchEvent) -> None:
+        self._is_stale = True
+        self._is_watched = False
+        self._on_changed()
+
+    def _install(self, segments: SegmentList) -> None:
+        self.segments = segments
+        self._on_changed()
