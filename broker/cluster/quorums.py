@@ -8,8 +8,9 @@
                             no m - 1 regions can make up of Qw copies that are spread evenly
 
 Any Qw - Qa bookies may be lost without stopping writes to a segment, any Qa - 1 without losing what
-was acknowledged, nor any m - 1 regions. A new segment needs E bookies, as in BookKeeper. What a topic says of them itself is fixed when it is created;
-where it says nothing the broker's default holds, also after that was changed.
+was acknowledged, nor any m - 1 regions. A new segment needs E bookies, as in BookKeeper. What a
+topic says of these itself is fixed when it is created; where it says nothing the broker's default
+holds, also after that was changed.
 """
 
 from collections.abc import Mapping
