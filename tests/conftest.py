@@ -1,5 +1,6 @@
 """Fixtures that every kind of test shares."""
 
+import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,12 @@ ON_ONE_WORKER = (
     "tests/spark/",
 )
 """Folders whose tests share JVMs that take seconds to start."""
+
+
+def pytest_configure() -> None:
+    """Let processes that tests start be interrupted: a shell's background jobs ignore SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
