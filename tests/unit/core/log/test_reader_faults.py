@@ -20,7 +20,6 @@ from core.errors import (
 )
 from core.log.log import Log
 from core.log.reader import LogReader
-from core.log.segments import SegmentList
 from core.metadata.segment_metadata import SegmentMetadata, Truncation, encode_segment
 from core.metadata.watches import WatchTable
 from protocol.bookkeeper.digest import Digest
@@ -399,7 +398,7 @@ def test_purged_under_the_reader(tmp_path: Path) -> None:
         log = await written(world, 3, 3, 3, 3)
         reader = await log.open_reader(INITIAL)
         assert await txids(reader, 1) == [0]
-        log._install(SegmentList(log.segments.segments[2:]))
+        log.segments_gone(2)
         with pytest.raises(LogTruncated, match="segment 2 of s was purged"):
             await drain(reader)
         await reader.close()
