@@ -10,6 +10,7 @@ from broker.bookie_config import BookieProcessConfig
 from broker.cli import bookie_tools
 from broker.cli.endpoints import parse_endpoint
 from broker.cli.errors import CliError, Exit
+from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
 from broker.cli.settings import load_settings_of, show_settings
 from core.runtime.config import Assignment
 
@@ -48,22 +49,10 @@ def bookie(
         str | None,
         typer.Option("--advertise", metavar="HOST", help="Host that clients are told."),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings by their names.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="One setting; wins over file and environment."
-        ),
-    ] = None,
-    show_config: Annotated[
-        bool,
-        typer.Option(
-            "--show-config", help="Print every setting with its source and meaning, and end."
-        ),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --show-config: as JSON.")] = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    show_config: ShowConfig = False,
+    as_json: ConfigJson = False,
 ) -> None:
     """Run a bookie of a cluster until SIGTERM or Ctrl-C, or look after bookies (see below).
 

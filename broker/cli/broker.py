@@ -1,13 +1,13 @@
 """`tailrace broker`: run a broker over the bookies of a cluster."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from broker.broker_process_config import BrokerProcessConfig
 from broker.cli.endpoints import listener_options
+from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
 from broker.cli.settings import load_settings_of, show_settings
 from core.runtime.config import Assignment
 
@@ -52,22 +52,10 @@ def broker(
             help="Where clients are told to connect. By default where it listens.",
         ),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings by their names.")
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="One setting; wins over file and environment."
-        ),
-    ] = None,
-    show_config: Annotated[
-        bool,
-        typer.Option(
-            "--show-config", help="Print every setting with its source and meaning, and end."
-        ),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --show-config: as JSON.")] = False,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    show_config: ShowConfig = False,
+    as_json: ConfigJson = False,
 ) -> None:
     """Run a broker that keeps its topics on the bookies of a cluster, until SIGTERM or Ctrl-C.
 

@@ -1,5 +1,6 @@
 """Options that several commands share, with one spelling and one help text."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,5 +32,18 @@ Timeout = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait.")
 ]
 TIMEOUT_S = 30.0
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings by their names.")
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over file and environment."),
+]
+ShowConfig = Annotated[
+    bool,
+    typer.Option("--show-config", help="Print every setting with its source and meaning, and end."),
+]
+ConfigJson = Annotated[bool, typer.Option("--json", help="With --show-config: as JSON.")]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
