@@ -53,13 +53,18 @@ class ThreeBookies:
         self.metadata = f"zk://{zookeeper.hosts}{root}/ledgers"
         self.namespace_root = f"{root}/messaging/test"
         self.namespace = f"distributedlog://{zookeeper.hosts}{self.namespace_root}"
-        self.bookies = [
-            BookieUnderTest(
-                self.metadata, folder / f"bookie-{n}", "--set", f"zkTimeout={SESSION_MS}"
-            )
-            for n in range(3)
-        ]
+        self._folder = folder
+        self.bookies = [self._bookie(n) for n in range(3)]
         self.brokers: list[ClusterBroker] = []
+
+    def add_bookie(self) -> None:
+        """Start one more."""
+        self.bookies.append(self._bookie(len(self.bookies)))
+        self.bookies[-1].start()
+
+    def _bookie(self, number: int) -> BookieUnderTest:
+        data = self._folder / f"bookie-{number}"
+        return BookieUnderTest(self.metadata, data, "--set", f"zkTimeout={SESSION_MS}")
 
     def broker(self, *arguments: str) -> ClusterBroker:
         """Return a broker of the cluster that is not started yet."""
