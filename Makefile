@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 S3_VENV := .venv-s3
 S3_STAMP := $(S3_VENV)/.installed
-WORKERS ?= 3
+WORKERS ?= 2
 ARGS ?=
 SEEDS ?= 500
 
