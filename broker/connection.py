@@ -22,7 +22,8 @@ from core.errors import CoreError
 from core.runtime.budget import Budget
 from core.runtime.net import HOLD_USER, HURRY_S, FrameChannel
 from protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
-from protocol.kafka.apis import API_VERSIONS, decode_request
+from protocol.kafka.apis import API_VERSIONS
+from protocol.kafka.codec import decode_request
 from protocol.kafka.header import (
     RequestHeader,
     UnsupportedRequest,

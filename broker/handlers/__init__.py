@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from broker.context import RequestContext
-from protocol.kafka.apis import Api
+from protocol.kafka.api import Api
 
 R = TypeVar("R")
 

@@ -4,29 +4,78 @@ What ApiVersions advertises is this table; what is decoded and encoded is this t
 Source: Kafka 4.3.1 common/message/*.json; the choice of versions: reference/kafka.md 1.1, 1.2.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
-from protocol.errors import UnsupportedVersion
-from protocol.ids import Buffer
-from protocol.kafka import hot_fetch, hot_produce, wire
+from protocol.kafka.api import Api
+from protocol.kafka.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from protocol.kafka.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+from protocol.kafka.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from protocol.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from protocol.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.kafka.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from protocol.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 from protocol.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.kafka.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.kafka.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from protocol.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from protocol.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
 from protocol.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from protocol.kafka.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from protocol.kafka.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from protocol.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.kafka.messages.fetch import FetchRequest, FetchResponse
 from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -37,10 +86,23 @@ from protocol.kafka.messages.incremental_alter_configs import (
 from protocol.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.kafka.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from protocol.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from protocol.kafka.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from protocol.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from protocol.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -48,38 +110,18 @@ from protocol.kafka.messages.offset_for_leader_epoch import (
 )
 from protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
 from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from protocol.kafka.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from protocol.kafka.messages.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-
-
-@dataclass(frozen=True, slots=True)
-class Api(Generic[Request, Response]):
-    """One Kafka API. `versions` are the ones that decode and encode."""
-
-    key: int
-    name: str
-    versions: range
-    flexible_since: int
-    request: type[Request]
-    response: type[Response]
-    advertised_since: int | None = None  # when ApiVersions shows more than is spoken
-
-    @property
-    def advertised(self) -> range:
-        """The versions that ApiVersions shows: Produce from 0, as Kafka 4 does (KAFKA-18659)."""
-        first = self.versions.start if self.advertised_since is None else self.advertised_since
-        return range(first, self.versions.stop)
-
-    def flexible(self, version: int) -> bool:
-        """Say whether `version` has compact lengths and tagged fields."""
-        return version >= self.flexible_since
-
-    def check(self, version: int) -> None:
-        """Refuse a version that is not spoken. Errors: UnsupportedVersion."""
-        if version not in self.versions:
-            raise UnsupportedVersion(f"{self.name} v{version}")
-
+NEVER: Final = 1 << 15
+"""First flexible version of an API that has none."""
 
 PRODUCE: Final = Api(
     0, "Produce", range(3, 12), 9, ProduceRequest, ProduceResponse, advertised_since=0
@@ -152,6 +194,113 @@ DESCRIBE_TOPIC_PARTITIONS: Final = Api(
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+ADD_PARTITIONS_TO_TXN: Final = Api(
+    24, "AddPartitionsToTxn", range(6), 3, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+)
+ADD_OFFSETS_TO_TXN: Final = Api(
+    25, "AddOffsetsToTxn", range(5), 3, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+)
+END_TXN: Final = Api(26, "EndTxn", range(6), 3, EndTxnRequest, EndTxnResponse)
+WRITE_TXN_MARKERS: Final = Api(
+    27, "WriteTxnMarkers", range(1, 3), 1, WriteTxnMarkersRequest, WriteTxnMarkersResponse
+)
+TXN_OFFSET_COMMIT: Final = Api(
+    28, "TxnOffsetCommit", range(6), 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse
+)
+ALTER_CONFIGS: Final = Api(
+    33, "AlterConfigs", range(3), 2, AlterConfigsRequest, AlterConfigsResponse
+)
+DESCRIBE_LOG_DIRS: Final = Api(
+    35, "DescribeLogDirs", range(1, 6), 2, DescribeLogDirsRequest, DescribeLogDirsResponse
+)
+DELETE_GROUPS: Final = Api(
+    42, "DeleteGroups", range(3), 2, DeleteGroupsRequest, DeleteGroupsResponse
+)
+ELECT_LEADERS: Final = Api(
+    43, "ElectLeaders", range(3), 2, ElectLeadersRequest, ElectLeadersResponse
+)
+ALTER_PARTITION_REASSIGNMENTS: Final = Api(
+    45,
+    "AlterPartitionReassignments",
+    range(2),
+    0,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+LIST_PARTITION_REASSIGNMENTS: Final = Api(
+    46,
+    "ListPartitionReassignments",
+    range(1),
+    0,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+OFFSET_DELETE: Final = Api(
+    47, "OffsetDelete", range(1), NEVER, OffsetDeleteRequest, OffsetDeleteResponse
+)
+DESCRIBE_CLIENT_QUOTAS: Final = Api(
+    48,
+    "DescribeClientQuotas",
+    range(2),
+    1,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+ALTER_CLIENT_QUOTAS: Final = Api(
+    49, "AlterClientQuotas", range(2), 1, AlterClientQuotasRequest, AlterClientQuotasResponse
+)
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
+    50,
+    "DescribeUserScramCredentials",
+    range(1),
+    0,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
+    51,
+    "AlterUserScramCredentials",
+    range(1),
+    0,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+UPDATE_FEATURES: Final = Api(
+    57, "UpdateFeatures", range(3), 0, UpdateFeaturesRequest, UpdateFeaturesResponse
+)
+DESCRIBE_PRODUCERS: Final = Api(
+    61, "DescribeProducers", range(1), 0, DescribeProducersRequest, DescribeProducersResponse
+)
+DESCRIBE_TRANSACTIONS: Final = Api(
+    65,
+    "DescribeTransactions",
+    range(1),
+    0,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+LIST_TRANSACTIONS: Final = Api(
+    66, "ListTransactions", range(3), 0, ListTransactionsRequest, ListTransactionsResponse
+)
+CONSUMER_GROUP_HEARTBEAT: Final = Api(
+    68,
+    "ConsumerGroupHeartbeat",
+    range(2),
+    0,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+CONSUMER_GROUP_DESCRIBE: Final = Api(
+    69,
+    "ConsumerGroupDescribe",
+    range(2),
+    0,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+LIST_CONFIG_RESOURCES: Final = Api(
+    74, "ListConfigResources", range(2), 0, ListConfigResourcesRequest, ListConfigResourcesResponse
+)
 
 APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
     {
@@ -184,54 +333,3 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
         )
     }
 )
-
-
-# What the hand-tuned codecs decline (None), the construct does.
-_HOT_DECODE: Final[Mapping[int, Callable[[int, memoryview], Any]]] = {
-    PRODUCE.key: hot_produce.decode_request,
-    FETCH.key: hot_fetch.decode_request,
-}
-_HOT_ENCODE: Final[Mapping[int, Callable[[int, Any], list[Buffer] | None]]] = {
-    PRODUCE.key: hot_produce.encode_response,
-    FETCH.key: hot_fetch.encode_response,
-}
-
-
-def decode_request(api: Api[Request, Any], version: int, body: memoryview) -> Request:
-    """Decode the body of a request; bytes behind it are ignored, as Kafka does.
-
-    Errors: UnsupportedVersion, DecodeError. Cost: records are slices of `body`.
-    """
-    if version not in api.versions:
-        api.check(version)
-    hot = _HOT_DECODE.get(api.key)
-    message: Request | None = hot(version, body) if hot else None
-    if message is None:
-        message = wire.decode(api.request, version, body, flexible=api.flexible(version))
-    return message
-
-
-def decode_response(api: Api[Any, Response], version: int, body: Buffer) -> Response:
-    """Decode the body of a response. Errors: UnsupportedVersion, DecodeError."""
-    api.check(version)
-    return wire.decode(api.response, version, body, flexible=api.flexible(version))
-
-
-def encode_request(api: Api[Request, Any], version: int, message: Request) -> bytes:
-    """Encode the body of a request. Errors: UnsupportedVersion; ValueError is our own bug."""
-    api.check(version)
-    return wire.join(wire.encode(message, version, flexible=api.flexible(version)))
-
-
-def encode_response(api: Api[Any, Response], version: int, message: Response) -> list[Buffer]:
-    """Encode the body of a response: buffers in order, record bytes as they were given.
-
-    Errors: UnsupportedVersion; ValueError is our own bug.
-    """
-    if version not in api.versions:
-        api.check(version)
-    hot = _HOT_ENCODE.get(api.key)
-    parts = hot(version, message) if hot else None
-    if parts is None:
-        parts = wire.encode(message, version, flexible=api.flexible(version))
-    return parts

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from protocol.errors import BadLength, BadValue, BufferUnderflow, UnsupportedVersion
 from protocol.ids import Buffer
-from protocol.kafka.apis import API_VERSIONS, APIS, Api, encode_response
+from protocol.kafka.api import Api
+from protocol.kafka.apis import API_VERSIONS, APIS
+from protocol.kafka.codec import encode_response
 from protocol.kafka.primitives import Source
 from protocol.kafka.wire import skip_tagged
 

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 from protocol.errors import ErrorCode
 from protocol.ids import Buffer
+from protocol.kafka.api import Api
 from protocol.kafka.apis import (
     API_VERSIONS,
     CREATE_TOPICS,
@@ -18,10 +19,8 @@ from protocol.kafka.apis import (
     INIT_PRODUCER_ID,
     METADATA,
     PRODUCE,
-    Api,
-    decode_response,
-    encode_request,
 )
+from protocol.kafka.codec import decode_response, encode_request
 from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
 from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.kafka.messages.create_topics import (

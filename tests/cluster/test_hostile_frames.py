@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.kafka.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
+from protocol.kafka.api import Api
+from protocol.kafka.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
 from protocol.kafka.header import RequestHeader, encode_request_header
 from protocol.kafka.messages.api_versions import ApiVersionsRequest
 from tests.cluster.raw import (

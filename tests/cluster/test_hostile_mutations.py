@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.kafka.apis import APIS, Api, encode_request
+from protocol.kafka.api import Api
+from protocol.kafka.apis import APIS
+from protocol.kafka.codec import encode_request
 from protocol.kafka.header import RequestHeader, request_frame
 from protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic

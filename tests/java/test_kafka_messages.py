@@ -11,14 +11,9 @@ from typing import Any
 import pytest
 
 from protocol.kafka import wire
-from protocol.kafka.apis import (
-    APIS,
-    Api,
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
-)
+from protocol.kafka.api import Api
+from protocol.kafka.apis import APIS
+from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
 from protocol.kafka.messages import coordinator_records as records
 from protocol.kafka.messages import headers
 from protocol.kafka.primitives import RECORDS, UUID, Kind

@@ -108,7 +108,9 @@ def _compare(
 def _type_name(kind: Any) -> str:
     if isinstance(kind, Array):
         return f"[]{_type_name(kind.element)}"
-    return kind.name if isinstance(kind, Kind) else str(kind.__name__)
+    if isinstance(kind, Kind):
+        return kind.name
+    return str(kind.__name__).removeprefix("Response")  # where a request has another of its name
 
 
 def _default(field: dict[str, Any], ours: Any) -> Any:
@@ -120,8 +122,8 @@ def _default(field: dict[str, Any], ours: Any) -> Any:
         return ()
     if kind == "bool":
         return str(given).lower() == "true"
-    if kind.startswith("int"):
-        return int(str(given or 0), 0)
+    if kind.startswith(("int", "float")):
+        return float(given or 0) if kind == "float64" else int(str(given or 0), 0)
     simple = {"string": given or "", "bytes": b"", "uuid": NO_UUID, "records": None}
     return simple[kind] if kind in simple else type(ours)()  # a struct: itself with its defaults
 

@@ -13,7 +13,8 @@ from broker import connection
 from broker.handlers import HANDLERS, Handler
 from core.runtime.net import FrameChannel
 from protocol.errors import ErrorCode
-from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE, encode_request
+from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
+from protocol.kafka.codec import encode_request
 from protocol.kafka.header import RequestHeader, request_frame
 from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from broker.config import BrokerConfig, NetworkConfig
 from broker.server import BrokerServer
-from protocol.kafka.apis import Api, decode_response, encode_request
+from protocol.kafka.api import Api
+from protocol.kafka.codec import decode_response, encode_request
 from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
 from tests.unit.broker.fakes import World, make_world
 

@@ -15,13 +15,8 @@ from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
 from broker.context import ConnectionInfo, RequestContext
 from broker.handlers import HANDLERS
-from protocol.kafka.apis import (
-    Api,
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
-)
+from protocol.kafka.api import Api
+from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
 from protocol.kafka.header import RequestHeader
 from tests.unit.broker.cluster.support import Streams, registry
 from tests.unit.broker.fakes import Bookies

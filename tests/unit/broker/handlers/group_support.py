@@ -6,13 +6,8 @@ from typing import Any, TypeVar
 
 import broker.handlers.registry  # noqa: F401 - fills the table of handlers
 from broker.handlers import HANDLERS, Deferred
-from protocol.kafka.apis import (
-    Api,
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
-)
+from protocol.kafka.api import Api
+from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
 from protocol.kafka.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,

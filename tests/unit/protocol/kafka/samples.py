@@ -57,6 +57,7 @@ _PRIMITIVES: dict[str, Callable[[Random], Any]] = {
     "string": lambda random: random.choice(TEXTS),
     "bytes": lambda random: random.choice(BYTES),
     "records": lambda random: random.choice(BYTES),
+    "float64": lambda random: random.choice((0.0, -1.5, 1e300)),
     "uuid": lambda random: random.randbytes(16),
 }
 
@@ -66,6 +67,7 @@ _STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "string": st.text(st.characters(codec="utf-8"), max_size=12),
     "bytes": st.binary(max_size=12),
     "records": st.binary(max_size=40),
+    "float64": st.floats(allow_nan=False),
     "uuid": st.sampled_from((primitives.NO_UUID, bytes(range(16)))),
 }
 

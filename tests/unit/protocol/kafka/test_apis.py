@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from protocol.errors import BadLength, DecodeError, UnsupportedVersion
 from protocol.kafka import apis as a
-from protocol.kafka import wire
+from protocol.kafka import codec, wire
+from protocol.kafka.api import Api
 from protocol.kafka.messages.produce import ProduceRequest, TopicProduceData
 from protocol.kafka.primitives import ELEMENTS_MAX
 from tests.unit.protocol.kafka.samples import damaged, sample, values
@@ -22,13 +23,13 @@ by_api = pytest.mark.parametrize("api", a.APIS.values(), ids=[api.name for api i
 some = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
-def encoded_request(api: a.Api[Any, Any], version: int, seed: int) -> bytes:
-    return a.encode_request(api, version, sample(api.request, version, Random(seed)))
+def encoded_request(api: Api[Any, Any], version: int, seed: int) -> bytes:
+    return codec.encode_request(api, version, sample(api.request, version, Random(seed)))
 
 
-def encoded_response(api: a.Api[Any, Any], version: int, seed: int) -> bytes:
+def encoded_response(api: Api[Any, Any], version: int, seed: int) -> bytes:
     response = sample(api.response, version, Random(seed))
-    return wire.join(a.encode_response(api, version, response))
+    return wire.join(codec.encode_response(api, version, response))
 
 
 def test_the_versions_are_the_ones_promised() -> None:
@@ -55,49 +56,49 @@ def test_only_produce_advertises_more_than_it_decodes() -> None:
 @by_api
 @some
 @given(data=st.data())
-def test_requests_survive(api: a.Api[Any, Any], data: st.DataObject) -> None:
+def test_requests_survive(api: Api[Any, Any], data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(api.versions))
     message = data.draw(values(api.request, version))
-    assert a.decode_request(api, version, memoryview(a.encode_request(api, version, message))) == (
-        message
-    )
+    assert codec.decode_request(
+        api, version, memoryview(codec.encode_request(api, version, message))
+    ) == (message)
 
 
 @by_api
 @some
 @given(data=st.data())
-def test_responses_survive(api: a.Api[Any, Any], data: st.DataObject) -> None:
+def test_responses_survive(api: Api[Any, Any], data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(api.versions))
     message = data.draw(values(api.response, version))
-    encoded = wire.join(a.encode_response(api, version, message))
-    assert a.decode_response(api, version, encoded) == message
+    encoded = wire.join(codec.encode_response(api, version, message))
+    assert codec.decode_response(api, version, encoded) == message
 
 
 @each
-def test_cut_at_each_length_is_refused(api: a.Api[Any, Any], version: int) -> None:
+def test_cut_at_each_length_is_refused(api: Api[Any, Any], version: int) -> None:
     for seed in range(2):
         request = encoded_request(api, version, seed)
         for length in range(len(request)):
             with pytest.raises(DecodeError):
-                a.decode_request(api, version, memoryview(request[:length]))
+                codec.decode_request(api, version, memoryview(request[:length]))
         response = encoded_response(api, version, seed)
         for length in range(len(response)):
             with pytest.raises(DecodeError):
-                a.decode_response(api, version, response[:length])
+                codec.decode_response(api, version, response[:length])
 
 
 @by_api
 @some
 @given(data=st.data())
 def test_bad_bytes_give_a_message_or_a_decode_error(
-    api: a.Api[Any, Any], data: st.DataObject
+    api: Api[Any, Any], data: st.DataObject
 ) -> None:
     version = data.draw(st.sampled_from(api.versions))
     seeds = st.integers(0, 50)
     bad = st.binary(max_size=80)
     request = data.draw(bad | damaged(seeds.map(lambda s: encoded_request(api, version, s))))
     response = data.draw(bad | damaged(seeds.map(lambda s: encoded_response(api, version, s))))
-    for decode, body in ((a.decode_request, request), (a.decode_response, response)):
+    for decode, body in ((codec.decode_request, request), (codec.decode_response, response)):
         try:
             decode(api, version, memoryview(body))  # type: ignore[operator]
         except DecodeError:
@@ -105,30 +106,28 @@ def test_bad_bytes_give_a_message_or_a_decode_error(
 
 
 @each
-def test_bytes_behind_a_message_are_ignored_as_kafka_does(
-    api: a.Api[Any, Any], version: int
-) -> None:
+def test_bytes_behind_a_message_are_ignored_as_kafka_does(api: Api[Any, Any], version: int) -> None:
     request = sample(api.request, version, Random(1))
-    body = a.encode_request(api, version, request) + b"\1\2\3"
-    assert a.decode_request(api, version, memoryview(body)) == request
+    body = codec.encode_request(api, version, request) + b"\1\2\3"
+    assert codec.decode_request(api, version, memoryview(body)) == request
 
 
 @pytest.mark.parametrize("version", a.PRODUCE.versions)
 def test_more_elements_than_a_message_may_have_are_refused(version: int) -> None:
     topics = (TopicProduceData(),) * (ELEMENTS_MAX + 1)
-    body = a.encode_request(a.PRODUCE, version, ProduceRequest(topic_data=topics))
+    body = codec.encode_request(a.PRODUCE, version, ProduceRequest(topic_data=topics))
     with pytest.raises(BadLength, match="elements"):
-        a.decode_request(a.PRODUCE, version, memoryview(body))
+        codec.decode_request(a.PRODUCE, version, memoryview(body))
 
 
 @by_api
-def test_other_versions_are_refused(api: a.Api[Any, Any]) -> None:
+def test_other_versions_are_refused(api: Api[Any, Any]) -> None:
     for version in (-1, api.versions.start - 1, api.versions.stop, 32767):
         for call in (
-            lambda v=version: a.decode_request(api, v, memoryview(b"")),
-            lambda v=version: a.decode_response(api, v, b""),
-            lambda v=version: a.encode_request(api, v, api.request()),
-            lambda v=version: a.encode_response(api, v, api.response()),
+            lambda v=version: codec.decode_request(api, v, memoryview(b"")),
+            lambda v=version: codec.decode_response(api, v, b""),
+            lambda v=version: codec.encode_request(api, v, api.request()),
+            lambda v=version: codec.encode_response(api, v, api.response()),
         ):
             with pytest.raises(UnsupportedVersion):
                 call()

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from protocol.errors import BadLength, BadValue, BufferUnderflow, DecodeError, UnsupportedVersion
 from protocol.kafka import header as h
 from protocol.kafka import wire
-from protocol.kafka.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, decode_response
+from protocol.kafka.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
+from protocol.kafka.codec import decode_response
 from protocol.kafka.messages import headers
 from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

@@ -1,0 +1,66 @@
+"""Bodies of requests and responses: bytes <-> messages, by the table of APIs.
+
+Errors: UnsupportedVersion for a version that is not in the table, DecodeError for bytes that are no
+such message.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from protocol.ids import Buffer
+from protocol.kafka import hot_fetch, hot_produce, wire
+from protocol.kafka.api import Api
+from protocol.kafka.apis import FETCH, PRODUCE
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+# What the hand-tuned codecs decline (None), the construct does.
+_HOT_DECODE: Final[Mapping[int, Callable[[int, memoryview], Any]]] = {
+    PRODUCE.key: hot_produce.decode_request,
+    FETCH.key: hot_fetch.decode_request,
+}
+_HOT_ENCODE: Final[Mapping[int, Callable[[int, Any], list[Buffer] | None]]] = {
+    PRODUCE.key: hot_produce.encode_response,
+    FETCH.key: hot_fetch.encode_response,
+}
+
+
+def decode_request(api: Api[Request, Any], version: int, body: memoryview) -> Request:
+    """Decode the body of a request; bytes behind it are ignored, as Kafka does.
+
+    Errors: UnsupportedVersion, DecodeError. Cost: records are slices of `body`.
+    """
+    if version not in api.versions:
+        api.check(version)
+    hot = _HOT_DECODE.get(api.key)
+    message: Request | None = hot(version, body) if hot else None
+    if message is None:
+        message = wire.decode(api.request, version, body, flexible=api.flexible(version))
+    return message
+
+
+def decode_response(api: Api[Any, Response], version: int, body: Buffer) -> Response:
+    """Decode the body of a response. Errors: UnsupportedVersion, DecodeError."""
+    api.check(version)
+    return wire.decode(api.response, version, body, flexible=api.flexible(version))
+
+
+def encode_request(api: Api[Request, Any], version: int, message: Request) -> bytes:
+    """Encode the body of a request. Errors: UnsupportedVersion; ValueError is our own bug."""
+    api.check(version)
+    return wire.join(wire.encode(message, version, flexible=api.flexible(version)))
+
+
+def encode_response(api: Api[Any, Response], version: int, message: Response) -> list[Buffer]:
+    """Encode the body of a response: buffers in order, record bytes as they were given.
+
+    Errors: UnsupportedVersion; ValueError is our own bug.
+    """
+    if version not in api.versions:
+        api.check(version)
+    hot = _HOT_ENCODE.get(api.key)
+    parts = hot(version, message) if hot else None
+    if parts is None:
+        parts = wire.encode(message, version, flexible=api.flexible(version))
+    return parts
