@@ -1,7 +1,8 @@
 """`make bench`: what Tailrace has beside what Apache has; JSON and tables.
 
-Brokers beside Kafka, bookies beside BookKeeper's, log streams beside DistributedLog's, a broker on
-three bookies beside three nodes of Kafka; and how soon a log whose owner died is written again.
+Brokers beside Kafka: records, and all else that clients ask for. Bookies beside BookKeeper's, log
+streams beside DistributedLog's, a broker on three bookies beside three nodes of Kafka; and how soon
+a log whose owner died is written again.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
 over the rounds with its range; a ratio is Tailrace's median over the other's. Nothing is asserted.
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import clusters, failover, ledgers, logs, workloads
+from tests.bench import client_apis, clusters, failover, ledgers, logs, workloads
 from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
 from tests.bench.report import save, table
 from tests.zookeeper import ZooKeeperServer
@@ -69,6 +70,16 @@ def _brokers(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, di
                 workloads.measure(
                     _KINDS[name], folder, loads, options.seconds, options.warm_up, step
                 ),
+            )
+
+
+def _apis(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of what clients do beside records."""
+    for name in options.brokers.split(","):
+        with _folder(options.out) as folder:
+            yield (
+                name,
+                client_apis.measure(_KINDS[name], folder, options.seconds, options.warm_up, step),
             )
 
 
@@ -130,6 +141,7 @@ def _folder(out: Path) -> Iterator[Path]:
 
 _SUITES: dict[str, Suite] = {
     "brokers": _brokers,
+    "apis": _apis,
     "bookies": _bookies,
     "logs": _logs,
     "cluster": _cluster,

@@ -29,6 +29,8 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
 default.replication.factor={replicas}
 offsets.topic.replication.factor={replicas}
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 {extra}
 """

@@ -43,10 +43,10 @@ FULL = tuple(
 QUICK = (Produce(16_384, 1024, 6), Produce(1_000_000, 1024, 6))
 
 
-def client(job: str, **arguments: Any) -> dict[str, Any]:
-    """Run one job of the load client in a process of its own and return what it measured."""
+def client(job: str, module: str = "tests.bench.client", **arguments: Any) -> dict[str, Any]:
+    """Run one job of a load client in a process of its own and return what it measured."""
     done = subprocess.run(
-        _command(job, arguments),
+        [sys.executable, "-m", module, job, json.dumps(arguments)],
         capture_output=True,
         text=True,
         timeout=_CLIENT_TIMEOUT_S,
@@ -56,10 +56,6 @@ def client(job: str, **arguments: Any) -> dict[str, Any]:
         raise RuntimeError(f"{job} {arguments} failed:\n{done.stderr[-3000:]}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
-
-
-def _command(job: str, arguments: dict[str, Any]) -> list[str]:
-    return [sys.executable, "-m", "tests.bench.client", job, json.dumps(arguments)]
 
 
 def warm_up(broker: Running, seconds: float) -> None:
@@ -144,7 +140,10 @@ def _follow(
         "record_bytes": load.record_bytes,
     }
     consumer = subprocess.Popen(
-        _command("follow", {"create": True, **common, **how}),
+        [
+            *(sys.executable, "-m", "tests.bench.client", "follow"),
+            json.dumps({"create": True, **common, **how}),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
