@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from broker.broker import Broker, Endpoint
 from broker.cluster.admin import AvailableBookies
+from broker.cluster.child_watch import ChildWatch
 from broker.cluster.identity import cluster_id
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.registration import BrokerRegistration, broker_node
 from broker.cluster.settings import TopicDefaults
-from broker.cluster.topic_watch import TopicWatch
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
 from broker.coordinator.runtime import GroupCoordinator
@@ -63,7 +63,7 @@ async def running_broker(
         stack.push_async_callback(broker.partitions.close)
         await broker.topics.start()
         if storage.is_shared:
-            others = TopicWatch(storage.store, storage.paths, broker.topics.note)
+            others = ChildWatch(storage.store, storage.paths.topics, broker.topics.note)
             stack.push_async_callback(others.close)
             others.start()
         await broker.groups.start(metrics)

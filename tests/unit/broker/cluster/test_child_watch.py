@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.cluster.child_watch import ChildWatch
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.settings import Alteration, ConfigOp, TopicDefaults
-from broker.cluster.topic_watch import TopicWatch
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
 from core.errors import OwnershipAcquireFailed
@@ -48,7 +48,7 @@ async def pair(path: Path) -> AsyncIterator[Pair]:
     both[1].listen(heard)
     for registry in both:
         await registry.start()
-    watch = TopicWatch(store, ClusterPaths(), both[1].note)
+    watch = ChildWatch(store, ClusterPaths().topics, both[1].note)
     watch.start()
     try:
         yield Pair(*both, heard, store)

@@ -1,7 +1,7 @@
-"""Hears of what other brokers do to topics, and has the registry take note of it.
+"""Hears of what other brokers do below one node of the metadata store: to topics, to configs.
 
-One watch on the list of topics, one on each topic's node. A watch fires once and may fire for
-nothing, so what fired is read again and watched anew; after a lost session that is everything.
+One watch on the list of children, one on each child. A watch fires once and may fire for nothing,
+so what fired is read again and watched anew; after a lost session that is everything.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.cluster.paths import ClusterPaths
 from core.errors import CoreError, CorruptData, NoNode
 from core.metadata.store import MetadataStore, WatchEvent
 from core.runtime.tasks import Tasks
@@ -20,17 +19,17 @@ PAUSE_S: Final = 1.0
 """Between attempts while the store does not answer."""
 
 
-class TopicWatch:
-    """Follows the topics' nodes from `start` to `close`. All calls come from the loop."""
+class ChildWatch:
+    """Follows the children of a node from `start` to `close`. All calls come from the loop."""
 
     def __init__(
-        self, store: MetadataStore, paths: ClusterPaths, note: Callable[[str], Awaitable[None]]
+        self, store: MetadataStore, parent: str, note: Callable[[str], Awaitable[None]]
     ) -> None:
-        """`note`: reads one topic's node, there or not, and acts on it. Errors: CoreError."""
+        """`note`: reads the child of a name, there or not, and acts on it. Errors: CoreError."""
         self._store = store
-        self._paths = paths
+        self._parent = parent
         self._note = note
-        self._tasks = Tasks("topic_watch")
+        self._tasks = Tasks("child_watch")
         self._watched: set[str] = set()
         self._unread: set[str] = set()
         self._is_list_unread = True
@@ -49,7 +48,7 @@ class TopicWatch:
         self._is_list_unread = True
         self._wake.set()
 
-    def _on_topic_changed(self, path: str, _event: WatchEvent) -> None:
+    def _on_child_changed(self, path: str, _event: WatchEvent) -> None:
         name = path.rpartition("/")[2]
         self._watched.discard(name)
         self._unread.add(name)
@@ -62,7 +61,7 @@ class TopicWatch:
             try:
                 await self._catch_up()
             except CoreError as error:
-                logger.warning("topics_unread error=%r", error)
+                logger.warning("children_unread parent=%s error=%r", self._parent, error)
                 self._wake.set()
                 await asyncio.sleep(PAUSE_S)
 
@@ -71,7 +70,7 @@ class TopicWatch:
         if self._is_list_unread:
             self._is_list_unread = False  # before reading: what changes meanwhile is read again
             try:
-                names = await self._store.children(self._paths.topics, self._on_list_changed)
+                names = await self._store.children(self._parent, self._on_list_changed)
             except BaseException:
                 self._is_list_unread = True
                 raise
@@ -86,11 +85,11 @@ class TopicWatch:
                 raise
 
     async def _read(self, name: str) -> None:
-        """Watch a topic's node, then have it read: what happens in between fires the watch."""
+        """Watch a child, then have it read: what happens in between fires the watch."""
         if name not in self._watched:
             self._watched.add(name)
             try:
-                await self._store.get(self._paths.topic(name), self._on_topic_changed)
+                await self._store.get(f"{self._parent}/{name}", self._on_child_changed)
             except NoNode:
                 self._watched.discard(name)
             except BaseException:
@@ -99,4 +98,4 @@ class TopicWatch:
         try:
             await self._note(name)
         except CorruptData as error:
-            logger.warning("topic_unreadable topic=%s error=%s", name, error)
+            logger.warning("child_unreadable path=%s/%s error=%s", self._parent, name, error)
