@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import NEVER, Effects, Now, Reply, Ticket, Write
 from broker.coordinator.roster import Member, Roster
 from broker.coordinator.subscription import subscribed_topics
+from broker.replicated.effects import NEVER, Effects, Now, Reply, Ticket, Write
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.coordinator_records import GroupMetadataValue, MemberMetadata
 from protocol.kafka.messages.join_group import JoinGroupResponse
@@ -77,7 +77,7 @@ class ClassicGroup:
         self.grew_in_delay = False
         self.join_deadline_ms = NEVER
         self.sync_deadline_ms = NEVER
-        self._effects = Effects(group_id=group_id)
+        self._effects = Effects(key=group_id)
 
     # As it is stored
 
@@ -177,7 +177,7 @@ class ClassicGroup:
 
     def take_effects(self) -> Effects:
         """Return what came about since the last call."""
-        effects, self._effects = self._effects, Effects(group_id=self.group_id)
+        effects, self._effects = self._effects, Effects(key=self.group_id)
         return effects
 
     def enter(self, state: GroupState, now: Now) -> None:

@@ -9,7 +9,7 @@ Source: GroupMetadataManager.classicGroupJoin*; KIP-394 (ids), KIP-345 (static),
 from typing import NamedTuple
 
 from broker.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
-from broker.coordinator.effects import Caller, Now, StaticMemberWritten, Ticket, Write
+from broker.coordinator.effects import Caller, StaticMemberWritten
 from broker.coordinator.group import ClassicGroup, GroupState
 from broker.coordinator.rebalance import (
     begin_rebalance,
@@ -21,6 +21,7 @@ from broker.coordinator.rebalance import (
 from broker.coordinator.records import group_record
 from broker.coordinator.roster import Member
 from broker.coordinator.subscription import subscribed_topics
+from broker.replicated.effects import Now, Ticket, Write
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

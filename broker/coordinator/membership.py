@@ -4,7 +4,7 @@ Source: GroupMetadataManager.classicGroupSync, classicGroupHeartbeat, classicGro
 expireClassicGroupMemberHeartbeat.
 """
 
-from broker.coordinator.effects import NEVER, AssignmentWritten, Now, Ticket, Write
+from broker.coordinator.effects import AssignmentWritten
 from broker.coordinator.group import ClassicGroup, GroupState
 from broker.coordinator.rebalance import (
     begin_rebalance,
@@ -17,6 +17,7 @@ from broker.coordinator.rebalance import (
 )
 from broker.coordinator.records import group_record
 from broker.coordinator.roster import Member
+from broker.replicated.effects import NEVER, Now, Ticket, Write
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse

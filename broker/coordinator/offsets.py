@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import Now
 from broker.coordinator.group import ClassicGroup, GroupState
 from broker.coordinator.records import CommittedOffset, OffsetUpdate
+from broker.replicated.effects import Now
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,

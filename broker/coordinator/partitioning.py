@@ -1,27 +1,10 @@
-"""Which partition of `__consumer_offsets` a group lives in.
+"""Which partition of `__consumer_offsets` a group lives in."""
 
-Every Kafka client and tool that reads the topic raw counts on this rule, so it is Java's own hash.
-"""
+from broker.replicated.partitioning import partition_for
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INT32_MIN = -(1 << 31)
-
-
-def java_string_hash(text: str) -> int:
-    """Return Java's `String.hashCode`: over UTF-16 code units, as a signed 32-bit int."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFF_FFFF
-    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
 def partition_for_group(group_id: str, partition_count: int) -> int:
-    """Return the partition whose owner coordinates the group.
-
-    The absolute value of the hash, not its lower 31 bits: they differ for every negative hash. The
-    smallest int, which has no absolute value, counts as 0.
-    Source: GroupCoordinatorService.partitionFor, Utils.abs.
-    """
-    value = java_string_hash(group_id)
-    return 0 if value == INT32_MIN else abs(value) % partition_count
+    """Return the partition whose owner coordinates the group."""
+    return partition_for(group_id, partition_count)

@@ -6,10 +6,10 @@ are dropped and a new rebalance begins. So nobody waits for ever.
 Source: GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, expirePendingSync.
 """
 
-from broker.coordinator.effects import NEVER, Now, Write
 from broker.coordinator.group import ClassicGroup, GroupState
 from broker.coordinator.records import group_record
 from broker.coordinator.roster import Member
+from broker.replicated.effects import NEVER, Now, Write
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.kafka.messages.sync_group import SyncGroupResponse

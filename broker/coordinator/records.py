@@ -8,6 +8,7 @@ Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json.
 
 from typing import NamedTuple, TypeAlias
 
+from broker.replicated.effects import StateRecord
 from protocol.errors import UnexpectedNull, UnsupportedVersion
 from protocol.ids import Buffer
 from protocol.kafka.messages.coordinator_records import (
@@ -21,13 +22,6 @@ from protocol.kafka.messages.coordinator_records import (
     encode_key,
     encode_value,
 )
-
-
-class CoordinatorRecord(NamedTuple):
-    """Key and value of one record; the value of a tombstone is None."""
-
-    key: bytes
-    value: bytes | None
 
 
 class CommittedOffset(NamedTuple):
@@ -60,18 +54,18 @@ class GroupUpdate(NamedTuple):
 Update: TypeAlias = OffsetUpdate | GroupUpdate
 
 
-def group_record(group_id: str, value: GroupMetadataValue | None) -> CoordinatorRecord:
+def group_record(group_id: str, value: GroupMetadataValue | None) -> StateRecord:
     """Return the record that stores a group, or deletes it."""
     key = encode_key(GroupMetadataKey(group=group_id))
-    return CoordinatorRecord(key, None if value is None else encode_value(value))
+    return StateRecord(key, None if value is None else encode_value(value))
 
 
-def offset_record(update: OffsetUpdate) -> CoordinatorRecord:
+def offset_record(update: OffsetUpdate) -> StateRecord:
     """Return the record that stores one committed offset, or deletes it."""
     name = OffsetCommitKey(group=update.group_id, topic=update.topic, partition=update.partition)
     committed = update.committed
     if committed is None:
-        return CoordinatorRecord(encode_key(name), None)
+        return StateRecord(encode_key(name), None)
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -79,7 +73,7 @@ def offset_record(update: OffsetUpdate) -> CoordinatorRecord:
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=committed.expire_timestamp_ms,
     )
-    return CoordinatorRecord(encode_key(name), encode_value(value))
+    return StateRecord(encode_key(name), encode_value(value))
 
 
 def read_record(key: Buffer | None, value: Buffer | None) -> Update | None:

@@ -1,6 +1,6 @@
 """The group coordinator of one broker: every group's requests find their shard here.
 
-Flow: handler -> GroupCoordinator -> ShardRunner.ask -> GroupShard (pure) -> Effects -> replies now,
+Flow: handler -> GroupCoordinator -> Runner.ask -> GroupShard (pure) -> Effects -> replies now,
 records through PartitionLog.append -> confirmed -> the rest of the replies.
 
 Shards load when somebody asks for one of their groups, and one after the other in the background
@@ -11,29 +11,26 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from random import Random
-from typing import Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from broker.cluster.admin import AvailableBookies
-from broker.cluster.topics import Topic, TopicListener
+from broker.cluster.topics import Topic
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.deadlines import Deadlines
 from broker.coordinator.describing import described, listed, matches, not_found
-from broker.coordinator.effects import NEVER, Caller
+from broker.coordinator.effects import Caller
 from broker.coordinator.metrics import GroupMetrics
-from broker.coordinator.offsets_log import OffsetsLogs
-from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
-from broker.coordinator.records import CommittedOffset
+from broker.coordinator.partitioning import OFFSETS_TOPIC
+from broker.coordinator.records import CommittedOffset, read_record
 from broker.coordinator.shard import GroupShard
-from broker.coordinator.shard_runner import Answer, Event, ShardRunner, Surroundings
-from broker.errors import KafkaError
-from core.errors import CoreError
+from broker.replicated.alarms import Alarms
+from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
+from broker.replicated.record_log import RecordLogs
+from broker.replicated.runner import Answer, Service
 from core.runtime.clock import Clock
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
 from protocol.kafka.messages.describe_groups import DescribedGroup
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import JoinGroupRequest
@@ -44,29 +41,7 @@ from protocol.kafka.messages.sync_group import SyncGroupRequest
 
 logger = logging.getLogger(__name__)
 
-LOAD_WAIT_S = 5.0
-"""How long a request that needs a loaded shard may wait for one that is being read."""
-
 GroupOffsets: TypeAlias = Mapping[str, Mapping[int, CommittedOffset]]
-
-
-class OffsetsTopics(Protocol):
-    """What the coordinator needs of the topics; `broker.cluster.TopicRegistry` is one."""
-
-    def get(self, name: str) -> Topic | None:
-        """Return a topic that can be used."""
-
-    async def create(
-        self,
-        name: str,
-        partitions: int,
-        configs: Mapping[str, str | None] | None = None,
-        replication_factor: int = 1,
-    ) -> Topic:
-        """Create a topic. Errors: KafkaError, CoreError."""
-
-    def listen(self, listener: TopicListener) -> None:
-        """Tell `listener` about every later change."""
 
 
 class GroupCoordinator:
@@ -75,8 +50,8 @@ class GroupCoordinator:
     def __init__(
         self,
         config: GroupConfig,
-        topics: OffsetsTopics,
-        logs: OffsetsLogs,
+        topics: Topics,
+        logs: RecordLogs,
         bookies: AvailableBookies,
         clock: Clock,
         random: Random,
@@ -84,46 +59,47 @@ class GroupCoordinator:
         self.metrics = GroupMetrics()
         self._config = config
         self._topics = topics
-        self._bookies = bookies
-        self._clock = clock
         self._random = random
         self._tasks = Tasks("groups")
-        self._runners: list[ShardRunner] = []
-        self._deadlines = Deadlines()
-        self._sooner = asyncio.Event()
+        self._alarms = Alarms(clock, self._on_due)
         self._is_stopping = False
-        self._around = Surroundings(
+        service = Service(
+            name="group",
             logs=logs,
-            config=config,
             clock=clock,
-            new_suffix=self._new_suffix,
-            on_wake=self._on_wake,
+            make=lambda _partition: GroupShard(config, self._new_suffix),
+            read_record=read_record,
+            load_bytes=config.offsets_load_buffer_bytes,
+            on_wake=self._alarms.schedule,
+            on_command=_no_command,
             metrics=self.metrics,
         )
+        self._partitions = Partitions(_offsets_topic(config), service, topics, bookies, self._tasks)
 
     async def start(self, metrics: Metrics | None = None) -> None:
         """Begin to serve: the shards of an existing topic load in the background."""
         if metrics is not None:
             metrics.register("broker_groups", self.metrics)
         self._topics.listen(self)
-        self._make_runners()
-        self._tasks.start(self._load_all(), "load")
-        self._tasks.start(self._keep_time(), "deadlines")
+        self._partitions.make()
+        self._tasks.start(self._partitions.load_all(), "load")
+        self._tasks.start(self._alarms.run(), "deadlines")
         self._tasks.start(self._keep_clean(), "expiry")
 
     def release(self) -> None:
         """Let nobody wait in a barrier any more: before the server waits for requests in flight."""
-        self._is_stopping = True
-        for runner in self._runners:
-            runner.release()
+        self._stop()
+        self._partitions.tell(lambda shard, _now: shard.release(ErrorCode.NOT_COORDINATOR))
 
     async def close(self) -> None:
         """Stop; whoever waits is told to find another coordinator. Idempotent."""
-        self._is_stopping = True
-        runners, self._runners = self._runners, []
+        self._stop()
         await self._tasks.close()
-        for runner in runners:
-            runner.unload(ErrorCode.NOT_COORDINATOR)
+        self._partitions.drop()
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        self._partitions.stop()
 
     # Requests: each returns a future of the response, or of an ErrorCode
 
@@ -131,8 +107,8 @@ class GroupCoordinator:
         """JoinGroup; may wait in the join barrier."""
         self.metrics.joins_total += 1
         if not request.group_id or self._is_stopping:
-            return _now(self._refusal())
-        return self._ask(
+            return answer_now(self._refusal())
+        return self._partitions.ask(
             request.group_id,
             lambda shard, ticket, now: shard.join(request, caller, ticket, now),
         )
@@ -141,8 +117,8 @@ class GroupCoordinator:
         """SyncGroup; may wait in the sync barrier."""
         self.metrics.syncs_total += 1
         if not request.group_id or self._is_stopping:
-            return _now(self._refusal())
-        return self._ask(
+            return answer_now(self._refusal())
+        return self._partitions.ask(
             request.group_id, lambda shard, ticket, now: shard.sync(request, ticket, now)
         )
 
@@ -150,26 +126,26 @@ class GroupCoordinator:
         """Heartbeat; while the group loads it is answered as if all were well."""
         self.metrics.heartbeats_total += 1
         if not request.group_id:
-            return _now(ErrorCode.INVALID_GROUP_ID)
-        answer = self._ask(
+            return answer_now(ErrorCode.INVALID_GROUP_ID)
+        answer = self._partitions.ask(
             request.group_id, lambda shard, ticket, now: shard.heartbeat(request, ticket, now)
         )
         is_loading = answer.done() and answer.result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return _now(ErrorCode.NONE) if is_loading else answer
+        return answer_now(ErrorCode.NONE) if is_loading else answer
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> Answer:
         """LeaveGroup of any number of members."""
         self.metrics.leaves_total += 1
         if not group_id:
-            return _now(ErrorCode.INVALID_GROUP_ID)
-        return self._ask(
+            return answer_now(ErrorCode.INVALID_GROUP_ID)
+        return self._partitions.ask(
             group_id, lambda shard, ticket, now: shard.leave(group_id, members, ticket, now)
         )
 
     def commit(self, request: OffsetCommitRequest, caller: Caller) -> Answer:
         """OffsetCommit; done when the offsets are confirmed. An empty group id is a name, too."""
         self.metrics.commits_total += 1
-        return self._ask(
+        return self._partitions.ask(
             request.group_id,
             lambda shard, ticket, now: shard.commit(
                 request, caller, self._partition_count, ticket, now
@@ -178,17 +154,17 @@ class GroupCoordinator:
 
     def settle(self, group_id: str) -> Answer:
         """Return what is done when everything asked of the group's shard so far is confirmed."""
-        runner = self._runner(group_id)
-        return _now(ErrorCode.NOT_COORDINATOR) if runner is None else runner.settle()
+        runner = self._partitions.runner(group_id)
+        return answer_now(ErrorCode.NOT_COORDINATOR) if runner is None else runner.settle()
 
     def offsets(self, group_id: str) -> GroupOffsets | ErrorCode:
         """Return everything that a group has committed, by topic and partition."""
-        found = self._loaded_shard(group_id)
+        found = self._partitions.machine(group_id)
         return found if isinstance(found, ErrorCode) else found.offsets.of_group(group_id)
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group for DescribeGroups."""
-        found = self._loaded_shard(group_id)
+        found = self._partitions.machine(group_id)
         if isinstance(found, ErrorCode):
             return DescribedGroup(group_id=group_id, error_code=found)
         group = found.groups.get(group_id)
@@ -198,40 +174,18 @@ class GroupCoordinator:
         self, states: Sequence[str], types: Sequence[str]
     ) -> list[ListedGroup] | ErrorCode:
         """Return the groups of all shards that pass the filters; waits a while for loading."""
-        try:
-            async with asyncio.timeout(LOAD_WAIT_S):
-                all_loaded = all([await runner.loaded() for runner in self._runners])
-        except TimeoutError:
-            all_loaded = False
-        if not all_loaded:
+        if not await self._partitions.all_loaded():
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [
             listed(group)
-            for runner in self._runners
-            if runner.shard is not None
-            for group in runner.shard.groups.values()
+            for shard in self._partitions.machines()
+            for group in shard.groups.values()
             if matches(group, states, types)
         ]
 
     async def prepare(self, group_id: str) -> ErrorCode:
-        """Make sure that the group can be served here: FindCoordinator's part.
-
-        Creates the internal topic for the first group of all, and waits a while for the group's
-        shard, so that the client's next request finds it loaded.
-        """
-        if self._topics.get(OFFSETS_TOPIC) is None and not self._is_stopping:
-            try:
-                await self._create_topic()
-            except (KafkaError, CoreError) as error:
-                logger.warning("offsets_topic_not_created error=%r", error)
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        runner = self._runner(group_id)
-        if runner is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOAD_WAIT_S):
-                await runner.loaded()
-        return ErrorCode.NONE
+        """Make sure that the group can be served here: FindCoordinator's part."""
+        return await self._partitions.prepare(group_id)
 
     def _refusal(self) -> ErrorCode:
         if self._is_stopping:
@@ -243,102 +197,33 @@ class GroupCoordinator:
     def on_topic_changed(self, topic: Topic) -> None:
         """Begin to serve when the internal topic is there."""
         if topic.name == OFFSETS_TOPIC:
-            self._make_runners()
+            self._partitions.make()
 
     async def on_topic_deleting(self, topic: Topic) -> None:
         """Drop what groups committed for a topic that goes; with the internal topic, everything."""
-        if topic.name != OFFSETS_TOPIC:
-            for runner in self._runners:
-                runner.drop_topic(topic.name)
+        if topic.name == OFFSETS_TOPIC:
+            self._partitions.drop()
             return
-        runners, self._runners = self._runners, []
-        for runner in runners:
-            runner.unload(ErrorCode.NOT_COORDINATOR)
-
-    async def _create_topic(self) -> None:
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(self._config.offsets_topic_segment_bytes),
-        }
-        bookies = len(await self._bookies.available())
-        copies = min(self._config.offsets_topic_replication_factor, max(bookies, 1))
-        partitions = self._config.offsets_topic_partitions
-        try:
-            await self._topics.create(OFFSETS_TOPIC, partitions, configs, copies)
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-        self._make_runners()
-
-    def _make_runners(self) -> None:
-        topic = self._topics.get(OFFSETS_TOPIC)
-        if topic is None or self._is_stopping:
-            return
-        for partition in range(len(self._runners), topic.partition_count):
-            tp = TopicPartition(OFFSETS_TOPIC, partition)
-            self._runners.append(ShardRunner(tp, self._around, self._tasks))
+        name = topic.name
+        for runner in self._partitions:
+            runner.tell_loaded(name, lambda shard, _now: [shard.drop_topic(name)])
 
     def _partition_count(self, topic: str) -> int:
         found = self._topics.get(topic)
         return 0 if found is None else found.partition_count
 
-    # Shards
-
-    def _ask(self, group_id: str, event: Event) -> Answer:
-        runner = self._runner(group_id)
-        return _now(ErrorCode.NOT_COORDINATOR) if runner is None else runner.ask(event)
-
-    def _runner(self, group_id: str) -> ShardRunner | None:
-        if not self._runners:
-            return None
-        return self._runners[partition_for_group(group_id, len(self._runners))]
-
-    def _loaded_shard(self, group_id: str) -> GroupShard | ErrorCode:
-        runner = self._runner(group_id)
-        if runner is None:
-            return ErrorCode.NOT_COORDINATOR
-        if runner.shard is None:
-            runner.load_soon()
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return runner.shard
-
-    async def _load_all(self) -> None:
-        for runner in list(self._runners):
-            with suppress(TimeoutError):  # one that cannot be read does not hold up the others
-                async with asyncio.timeout(LOAD_WAIT_S):
-                    await runner.loaded()
-
     # Time
 
     def fire_due(self) -> None:
         """Act on every deadline that has passed."""
-        for group_id in self._deadlines.pop_due(self._around.now().mono_ms):
-            runner = self._runner(group_id)
-            if runner is not None:
-                runner.expire(group_id)
+        self._alarms.fire_due()
 
     def clean(self) -> None:
         """Delete offsets that have lapsed and groups that have none."""
-        for runner in self._runners:
-            runner.clean()
+        self._partitions.tell(lambda shard, now: [shard.clean(now)])
 
-    def _on_wake(self, group_id: str, at_ms: int) -> None:
-        if self._deadlines.schedule(group_id, at_ms):
-            self._sooner.set()
-
-    async def _keep_time(self) -> None:
-        """Sleep until the next deadline of any group, or until an earlier one is set."""
-        while True:
-            self.fire_due()
-            self._sooner.clear()
-            next_ms = self._deadlines.next_ms()
-            left_s = None
-            if next_ms != NEVER:
-                left_s = (next_ms - self._around.now().mono_ms) / 1000
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await self._sooner.wait()
+    def _on_due(self, group_id: str) -> None:
+        self._partitions.expire(group_id)
 
     async def _keep_clean(self) -> None:
         while True:
@@ -349,7 +234,19 @@ class GroupCoordinator:
         return str(uuid.UUID(bytes=self._random.randbytes(16), version=4))
 
 
-def _now(code: ErrorCode) -> Answer:
-    answer: Answer = asyncio.get_running_loop().create_future()
-    answer.set_result(code)
-    return answer
+def _offsets_topic(config: GroupConfig) -> InternalTopic:
+    configs = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    return InternalTopic(
+        OFFSETS_TOPIC,
+        config.offsets_topic_partitions,
+        config.offsets_topic_replication_factor,
+        configs,
+    )
+
+
+def _no_command(_partition: int, command: Any) -> None:
+    raise AssertionError(f"groups ask nothing of their surroundings: {command!r}")

@@ -13,16 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from broker.coordinator import joining, membership
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import (
-    AssignmentWritten,
-    Caller,
-    Effects,
-    Now,
-    OffsetsWritten,
-    Reply,
-    Ticket,
-    Write,
-)
+from broker.coordinator.effects import AssignmentWritten, Caller, OffsetsWritten, Then
 from broker.coordinator.group import ClassicGroup, GroupState
 from broker.coordinator.joining import Join
 from broker.coordinator.offsets import (
@@ -33,12 +24,8 @@ from broker.coordinator.offsets import (
     refuse_stored,
 )
 from broker.coordinator.rebalance import begin_rebalance
-from broker.coordinator.records import (
-    OffsetUpdate,
-    Update,
-    group_record,
-    offset_record,
-)
+from broker.coordinator.records import OffsetUpdate, Update, group_record, offset_record
+from broker.replicated.effects import Effects, Now, Reply, Ticket, Write
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -157,7 +144,7 @@ class GroupShard:
 
     def on_written(self, write: Write, now: Now) -> Effects:
         """Act on a confirmed write of this shard."""
-        then = write.then
+        then: Then = write.then
         effects = Effects()
         if isinstance(then, OffsetsWritten):
             for update in then.updates:
@@ -176,7 +163,7 @@ class GroupShard:
     def on_refused(self, write: Write, now: Now) -> Effects:
         """Act on a write whose records are too large to be stored ever."""
         effects = Effects()
-        then = write.then
+        then: Then = write.then
         if isinstance(then, OffsetsWritten):
             for reply in write.replies:
                 if isinstance(reply.response, OffsetCommitResponse):

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from broker.context import RequestContext
 from broker.coordinator.effects import Caller
-from broker.coordinator.shard_runner import Answer as FutureAnswer
 from broker.handlers import Deferred
+from broker.replicated.runner import Answer as FutureAnswer
 
 R = TypeVar("R")
 

@@ -5,11 +5,12 @@ from itertools import count
 from typing import Any
 
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.deadlines import Deadlines
-from broker.coordinator.effects import NEVER, Caller, Effects, Now, Ticket, Write
+from broker.coordinator.effects import Caller
 from broker.coordinator.group import ClassicGroup
-from broker.coordinator.records import CoordinatorRecord, read_record
+from broker.coordinator.records import read_record
 from broker.coordinator.shard import GroupShard
+from broker.replicated.deadlines import Deadlines
+from broker.replicated.effects import NEVER, Effects, Now, StateRecord, Ticket, Write
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import (
@@ -55,7 +56,7 @@ class Driver:
         self.mono_ms = 0
         self.confirm = confirm
         """Whether writes are confirmed at once."""
-        self.stream: list[CoordinatorRecord] = []
+        self.stream: list[StateRecord] = []
         """Confirmed records."""
         self.unconfirmed: deque[Write] = deque()
         self.replies: dict[Ticket, Any] = {}
@@ -84,7 +85,7 @@ class Driver:
             self.replies[ticket] = response
         self.unconfirmed.extend(effects.writes)
         if effects.wake_at_ms < NEVER:
-            self._deadlines.schedule(effects.group_id, effects.wake_at_ms)
+            self._deadlines.schedule(effects.key, effects.wake_at_ms)
         if self.confirm:
             self.confirm_all()
 
@@ -249,7 +250,7 @@ class Driver:
             self.sync(id_, given if id_ == leader else None)
         assert self.group.state.value == "Stable"
 
-    def reloaded(self, records: list[CoordinatorRecord] | None = None) -> "Driver":
+    def reloaded(self, records: list[StateRecord] | None = None) -> "Driver":
         """Return a driver whose shard was loaded from this one's stream."""
         other = Driver(self.config)
         other.mono_ms = self.mono_ms

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import NEVER
 from broker.coordinator.group import GroupState
+from broker.replicated.effects import NEVER
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.join_group import JoinGroupResponse
 from protocol.kafka.messages.leave_group import MemberIdentity

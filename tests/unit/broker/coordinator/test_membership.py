@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.shard_runner import BATCH_BYTES_MAX
+from broker.replicated.runner import BATCH_BYTES_MAX
 from protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.support import (
     DELAY_MS,

@@ -150,7 +150,7 @@ async def test_bytes_that_are_no_record_do_not_take_the_others_along(
         await groups.restart()
         await groups.coordinator.prepare(GROUP)
         assert groups.committed() == 7
-        assert caplog.text.count("group_record_unreadable") == 2
+        assert caplog.text.count("state_record_unreadable") == 2
 
 
 # Membership and offsets over a restart

@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.coordinator.partitioning import partition_for_group
-from broker.coordinator.shard_runner import BATCH_BYTES_MAX
+from broker.replicated.runner import BATCH_BYTES_MAX
 from core.errors import BookieUnavailable, Unavailable
 from protocol.errors import ErrorCode
 from protocol.records.batch import read_header

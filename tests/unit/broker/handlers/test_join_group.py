@@ -54,6 +54,6 @@ async def test_v0_has_one_timeout_for_both() -> None:
     async with running_groups() as groups:
         answer = ask_soon(groups, JOIN_GROUP, 0, joining(rebalance_timeout_ms=1))
         await answer_of(answer, JOIN_GROUP, 0)
-        shard = groups.coordinator._loaded_shard("g")
+        shard = groups.coordinator._partitions.machine("g")
         assert not isinstance(shard, ErrorCode)
         assert shard.groups["g"].roster.rebalance_timeout_ms == 10_000

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.offsets_log import RECORD_OVERHEAD_BYTES, read_updates, size_of, to_batch
 from broker.coordinator.records import (
     CommittedOffset,
-    CoordinatorRecord,
     OffsetUpdate,
     offset_record,
+    read_record,
 )
+from broker.replicated.effects import StateRecord
+from broker.replicated.record_log import RECORD_OVERHEAD_BYTES, read_updates, size_of, to_batch
 from core.errors import Unavailable
 from protocol.ids import Buffer
 from protocol.records.batch import read_header, stamp
@@ -59,7 +60,7 @@ def read_all(batches: Sequence[Sequence[OffsetUpdate]], max_bytes: int = 200) ->
         log = MemoryLog()
         for updates in batches:
             await log.append(to_batch([offset_record(update) for update in updates], 5))
-        return [update async for update in read_updates(log, max_bytes)]  # type: ignore[misc]
+        return [update async for update in read_updates(log, max_bytes, read_record)]
 
     return asyncio.run(body())
 
@@ -90,7 +91,7 @@ def test_offsets_that_compaction_took_are_stepped_over() -> None:
         for value in range(3):
             await log.append(to_batch([offset_record(offset(value, value))], 5))
         del log.batches[1]
-        found = [update async for update in read_updates(log, 1_000)]
+        found = [update async for update in read_updates(log, 1_000, read_record)]
         assert found == [offset(0, 0), offset(2, 2)]
 
     asyncio.run(body())
@@ -102,7 +103,7 @@ def test_control_batches_say_nothing() -> None:
         marker = build_batch(key_value_records([(b"\0\0\0\1", b"x")], 0), attributes=0x20)
         await log.append(memoryview(marker))
         await log.append(to_batch([offset_record(offset(0, 7))], 5))
-        assert [update async for update in read_updates(log, 1_000)] == [offset(0, 7)]
+        assert [update async for update in read_updates(log, 1_000, read_record)] == [offset(0, 7)]
 
     asyncio.run(body())
 
@@ -113,14 +114,16 @@ def test_a_log_that_ends_before_its_end_is_not_taken_for_whole() -> None:
         await log.append(to_batch([offset_record(offset(0, 7))], 5))
         log.log_end_offset += 1
         with pytest.raises(Unavailable):
-            await anext(read_updates(log, 1_000))  # before anything is said of half a log
+            await anext(
+                read_updates(log, 1_000, read_record)
+            )  # before anything is said of half a log
 
     asyncio.run(body())
 
 
 @given(st.binary(max_size=300), st.none() | st.binary(max_size=300))
 def test_the_size_of_a_batch_is_bounded_from_above(key: bytes, value: bytes | None) -> None:
-    records = [CoordinatorRecord(key, value)] * 3
+    records = [StateRecord(key, value)] * 3
     header = 61
     assert len(to_batch(records, 5)) <= header + size_of(records)
     assert size_of(records) == 3 * (len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES)

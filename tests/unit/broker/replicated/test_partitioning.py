@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.partitioning import java_string_hash, partition_for_group
+from broker.replicated.partitioning import java_string_hash, partition_for
 
 # Printed by Java 17 with kafka-clients 4.3.1: s.hashCode(), Utils.abs(s.hashCode()) % 50
 VECTORS = [
@@ -21,7 +21,7 @@ VECTORS = [
 @pytest.mark.parametrize(("group", "hash_code", "partition"), VECTORS)
 def test_groups_live_where_kafka_puts_them(group: str, hash_code: int, partition: int) -> None:
     assert java_string_hash(group) == hash_code
-    assert partition_for_group(group, 50) == partition
+    assert partition_for(group, 50) == partition
 
 
 @given(st.text(max_size=50))

@@ -1,11 +1,11 @@
-"""What the coordinator needs of the partition that keeps its records, and how it reads them."""
+"""What a state machine needs of the partition that keeps its records, and how it reads them."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from broker.coordinator.records import CoordinatorRecord, Update, read_record
+from broker.replicated.effects import StateRecord
 from core.errors import Unavailable
 from protocol.errors import ProtocolError
 from protocol.ids import Buffer, Offset, TopicPartition
@@ -13,6 +13,11 @@ from protocol.records.batch import read_header, split_batches
 from protocol.records.record import build_batch, iter_records, key_value_records
 
 logger = logging.getLogger(__name__)
+
+U = TypeVar("U")
+
+ReadRecord: TypeAlias = Callable[[bytes | None, bytes], U | None]
+"""What a record says; None for a kind that is not ours. Errors: ProtocolError for other bytes."""
 
 RECORDS_AT_ONCE = 500
 """Records that are read between two turns of the loop: nobody else waits longer for them."""
@@ -31,8 +36,8 @@ class Appended(Protocol):
         """Have `callback` called with this once it is done, at once or later."""
 
 
-class OffsetsLog(Protocol):
-    """A partition of `__consumer_offsets`; `broker.partition.PartitionLog` is one."""
+class RecordLog(Protocol):
+    """A partition of an internal topic; `broker.partition.PartitionLog` is one."""
 
     @property
     def log_start_offset(self) -> Offset:
@@ -49,46 +54,48 @@ class OffsetsLog(Protocol):
         """Return whole batches from the one that holds `offset`; at least one if there is any."""
 
 
-class OffsetsLogs(Protocol):
+class RecordLogs(Protocol):
     """Where partitions are opened; `broker.partition.PartitionLogs` is one."""
 
-    def get(self, tp: TopicPartition, /) -> OffsetsLog | None:
+    def get(self, tp: TopicPartition, /) -> RecordLog | None:
         """Return the partition if it is open here."""
 
-    async def open(self, tp: TopicPartition, /) -> OffsetsLog:
+    async def open(self, tp: TopicPartition, /) -> RecordLog:
         """Open the partition as its owner. Errors: KafkaError, CoreError."""
 
 
-def size_of(records: Sequence[CoordinatorRecord]) -> int:
+def size_of(records: Sequence[StateRecord]) -> int:
     """Return the most bytes that the records take in a batch."""
     return sum(
         len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_BYTES for record in records
     )
 
 
-def to_batch(records: Sequence[CoordinatorRecord], now_ms: int) -> memoryview:
+def to_batch(records: Sequence[StateRecord], now_ms: int) -> memoryview:
     """Return the records as one batch, ready for `append`."""
     return memoryview(build_batch(key_value_records(records, now_ms)))
 
 
-async def read_updates(log: OffsetsLog, max_bytes: int) -> AsyncIterator[Update]:
+async def read_updates(
+    log: RecordLog, max_bytes: int, read_record: ReadRecord[U]
+) -> AsyncIterator[U]:
     """Yield what the log says now: the newest record of each key, as compaction would leave it.
 
     Nothing depends on what came before a key's newest record, so the others are not even decoded.
     A record that says nothing we can read is logged and left out: refusing the whole partition
-    for it would take away the other groups in it too.
+    for it would take away everything else in it too.
     Errors: CoreError of the log; Unavailable if it ends before its own end offset.
     """
     newest = await _read_newest(log, max_bytes)
     for count, (key, value) in enumerate(newest.items()):
-        update = _read(key, value)
+        update = _read(key, value, read_record)
         if update is not None:
             yield update
         if count % RECORDS_AT_ONCE == 0:
             await asyncio.sleep(0)
 
 
-async def _read_newest(log: OffsetsLog, max_bytes: int) -> dict[bytes | None, bytes]:
+async def _read_newest(log: RecordLog, max_bytes: int) -> dict[bytes | None, bytes]:
     newest: dict[bytes | None, bytes] = {}
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
@@ -116,9 +123,9 @@ async def _take_newest(batch: memoryview, newest: dict[bytes | None, bytes]) -> 
             await asyncio.sleep(0)
 
 
-def _read(key: bytes | None, value: bytes) -> Update | None:
+def _read(key: bytes | None, value: bytes, read_record: ReadRecord[U]) -> U | None:
     try:
         return read_record(key, value)
     except ProtocolError as error:
-        logger.error("group_record_unreadable key=%r error=%r", key, error)  # noqa: TRY400 - the reason is the bytes, not the stack
+        logger.error("state_record_unreadable key=%r error=%r", key, error)  # noqa: TRY400 - the reason is the bytes, not the stack
         return None

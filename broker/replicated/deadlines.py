@@ -1,12 +1,12 @@
-"""The next deadline of each group, in one heap.
+"""The next deadline of each key (a group, a transactional id), in one heap.
 
-A group only ever says "nothing of mine happens before T"; a later T needs no work here (the group
-is woken early once and says so again), so heartbeats cost nothing.
+A key only ever says "nothing of mine happens before T"; a later T needs no work here (the key is
+woken early once and says so again), so a group's heartbeats cost nothing.
 """
 
 from heapq import heappop, heappush
 
-from broker.coordinator.effects import NEVER
+from broker.replicated.effects import NEVER
 
 
 class Deadlines:

@@ -1,0 +1,196 @@
+"""All partitions of one internal topic at work: which one a name lives in, and their whole life.
+
+The topic is created for the first name of all. Partitions load when somebody asks for a name of
+theirs, and one after the other in the background after a start.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Generic, NamedTuple, Protocol
+
+from broker.cluster.admin import AvailableBookies
+from broker.cluster.topics import Topic, TopicListener
+from broker.errors import KafkaError
+from broker.replicated.partitioning import partition_for
+from broker.replicated.runner import Answer, Event, M, Quiet, Runner, Service
+from core.errors import CoreError
+from core.runtime.tasks import Tasks
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LOAD_WAIT_S = 5.0
+"""How long a request that needs a loaded partition may wait for one that is being read."""
+
+
+class Topics(Protocol):
+    """What is needed of the topics; `broker.cluster.TopicRegistry` is one."""
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic that can be used."""
+
+    async def create(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None] | None = None,
+        replication_factor: int = 1,
+    ) -> Topic:
+        """Create a topic. Errors: KafkaError, CoreError."""
+
+    def listen(self, listener: TopicListener) -> None:
+        """Tell `listener` about every later change."""
+
+
+class InternalTopic(NamedTuple):
+    """How the topic is made, if it is not there."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    """At most; fewer if there are fewer bookies."""
+    configs: Mapping[str, str | None]
+
+
+class Partitions(Generic[M]):
+    """The runners of one internal topic. All calls come from the loop."""
+
+    def __init__(
+        self,
+        internal: InternalTopic,
+        service: Service[M],
+        topics: Topics,
+        bookies: AvailableBookies,
+        tasks: Tasks,
+    ) -> None:
+        self._internal = internal
+        self._service = service
+        self._topics = topics
+        self._bookies = bookies
+        self._tasks = tasks
+        self._runners: list[Runner[M]] = []
+        self._is_stopping = False
+
+    def __len__(self) -> int:
+        """Return how many there are; 0 without the topic."""
+        return len(self._runners)
+
+    def __iter__(self) -> Iterator[Runner[M]]:
+        return iter(self._runners)
+
+    def machines(self) -> Iterator[M]:
+        """Return those that are loaded."""
+        return (runner.machine for runner in self._runners if runner.machine is not None)
+
+    # One name
+
+    def runner(self, name: str) -> Runner[M] | None:
+        """Return the partition that `name` lives in; None without the topic."""
+        if not self._runners:
+            return None
+        return self._runners[partition_for(name, len(self._runners))]
+
+    def machine(self, name: str) -> M | ErrorCode:
+        """Return the state that `name` lives in, or why there is none here now."""
+        runner = self.runner(name)
+        if runner is None:
+            return ErrorCode.NOT_COORDINATOR
+        if runner.machine is None:
+            runner.load_soon()
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return runner.machine
+
+    def ask(self, name: str, event: Event[M]) -> Answer:
+        """Give an event to the state that `name` lives in."""
+        runner = self.runner(name)
+        return answer_now(ErrorCode.NOT_COORDINATOR) if runner is None else runner.ask(event)
+
+    def expire(self, name: str) -> None:
+        """Tell the state that a deadline of `name` has come."""
+        runner = self.runner(name)
+        if runner is not None:
+            runner.expire(name)
+
+    async def prepare(self, name: str) -> ErrorCode:
+        """Make sure that `name` can be served here: FindCoordinator's part.
+
+        Creates the internal topic for the first name of all, and waits a while for the partition,
+        so that the client's next request finds it loaded.
+        """
+        if self._topics.get(self._internal.name) is None and not self._is_stopping:
+            try:
+                await self._create_topic()
+            except (KafkaError, CoreError) as error:
+                logger.warning(
+                    "internal_topic_not_created topic=%s error=%r", self._internal.name, error
+                )
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        runner = self.runner(name)
+        if runner is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOAD_WAIT_S):
+                await runner.loaded()
+        return ErrorCode.NONE
+
+    # All of them
+
+    def tell(self, event: Quiet[M]) -> None:
+        """Give an event to each state that is loaded."""
+        for runner in self._runners:
+            runner.tell(event)
+
+    async def all_loaded(self) -> bool:
+        """Return whether each partition serves; waits a while for those that load."""
+        try:
+            async with asyncio.timeout(LOAD_WAIT_S):
+                return all([await runner.loaded() for runner in self._runners])
+        except TimeoutError:
+            return False
+
+    async def load_all(self) -> None:
+        """Load one after the other; one that cannot be read does not hold up the others."""
+        for runner in list(self._runners):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOAD_WAIT_S):
+                    await runner.loaded()
+
+    def make(self) -> None:
+        """Have a runner for each partition that the topic has by now."""
+        topic = self._topics.get(self._internal.name)
+        if topic is None or self._is_stopping:
+            return
+        for partition in range(len(self._runners), topic.partition_count):
+            tp = TopicPartition(self._internal.name, partition)
+            self._runners.append(Runner(tp, self._service, self._tasks))
+
+    def drop(self) -> None:
+        """Give everything up: the topic goes, or this broker does. Whoever waits is told."""
+        runners, self._runners = self._runners, []
+        for runner in runners:
+            runner.unload(ErrorCode.NOT_COORDINATOR)
+
+    def stop(self) -> None:
+        """Make no topic and no runner any more."""
+        self._is_stopping = True
+
+    async def _create_topic(self) -> None:
+        internal = self._internal
+        bookies = len(await self._bookies.available())
+        copies = min(internal.replication_factor, max(bookies, 1))
+        try:
+            await self._topics.create(internal.name, internal.partitions, internal.configs, copies)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        self.make()
+
+
+def answer_now(response: object) -> Answer:
+    """Return an answer that is there already."""
+    answer: Answer = asyncio.get_running_loop().create_future()
+    answer.set_result(response)
+    return answer

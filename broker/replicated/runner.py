@@ -1,0 +1,327 @@
+"""One replicated state machine at work on one partition: loads it, writes what it asks, answers.
+
+An event's replies leave at once; its records are appended with those of all events of the same
+loop iteration, as one batch; what waits for them happens when the log confirms the batch, in order.
+A failed append drops the state: everybody who waits is told to find the coordinator again, and the
+partition is replayed. Cancel: a request that goes away leaves its ticket, which nobody collects.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from broker.errors import KafkaError, error_code
+from broker.replicated.effects import NEVER, Effects, Now, Reply, Ticket, Write
+from broker.replicated.record_log import (
+    Appended,
+    ReadRecord,
+    RecordLog,
+    RecordLogs,
+    read_updates,
+    size_of,
+    to_batch,
+)
+from core.errors import CoreError
+from core.runtime.clock import Clock
+from core.runtime.tasks import Tasks
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+BATCH_BYTES_MAX = 1_000_000
+"""Below both Kafka's default max.message.bytes and what one DistributedLog record holds."""
+
+RELOAD_DELAYS_S = (0.1, 0.5, 1.0, 5.0)
+"""How long to wait before each further attempt to load; the last one repeats."""
+
+Answer: TypeAlias = "asyncio.Future[Any]"
+"""The response of an event, or the ErrorCode for a response that says only that."""
+
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What clients are told when the log fails; NOT_COORDINATOR for all else.
+
+Source: GroupMetadataManager.appendGroupMetadataErrorToResponseError, and
+TransactionStateManager.appendTransactionToLog, which says the same.
+"""
+
+
+def _is_gone(error: CoreError | KafkaError) -> bool:
+    code = error.code if isinstance(error, KafkaError) else error_code(error)
+    return code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class StateMachine(Protocol):
+    """The state of one partition: no clock, no socket, no task. What is asked of it is its own."""
+
+    def replay(self, update: Any, /) -> None:
+        """Take over what one record of the stream says; called with the newest of each key."""
+
+    def on_loaded(self, now: Now, /) -> Iterable[Effects]:
+        """Begin to act: everything is replayed."""
+
+    def on_written(self, write: Write, now: Now, /) -> Effects:
+        """Act on a confirmed write. The effects carry the write's replies, or others."""
+
+    def on_refused(self, write: Write, now: Now, /) -> Effects:
+        """Act on a write whose records are too large to be stored ever."""
+
+    def expire(self, key: str, now: Now, /) -> Effects:
+        """Act on a deadline of `key` that has come."""
+
+
+class RunnerMetrics(Protocol):
+    """What runners count, in numbers that their owner declares."""
+
+    records_written_total: int
+    records_loaded_total: int
+    shard_failures_total: int
+    shards_loaded: int
+    requests_waiting: int
+
+
+M = TypeVar("M", bound=StateMachine)
+
+Event: TypeAlias = Callable[[M, Ticket, Now], Effects]
+"""What is asked of the machine by somebody who waits."""
+
+Quiet: TypeAlias = Callable[[M, Now], Iterable[Effects]]
+"""What the machine is told, and nobody waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Generic[M]):
+    """What all partitions of one kind of state machine share."""
+
+    name: str
+    """For the log: group, transaction."""
+    logs: RecordLogs
+    clock: Clock
+    make: Callable[[int], M]
+    """Makes the empty machine of a partition."""
+    read_record: ReadRecord[Any]
+    load_bytes: int
+    """Bytes read at once while a partition is replayed."""
+    on_wake: Callable[[str, int], None]
+    """Hears of every deadline: key, monotonic ms."""
+    on_command: Callable[[int, Any], None]
+    """Is given what a machine asks of its surroundings: partition, command."""
+    metrics: RunnerMetrics
+
+    def now(self) -> Now:
+        """Return the time on both clocks."""
+        return Now(self.clock.now_ms(), int(self.clock.monotonic_s() * 1000))
+
+
+class Runner(Generic[M]):
+    """Owns one partition's machine, the requests that wait in it, and its writes in flight."""
+
+    def __init__(self, tp: TopicPartition, service: Service[M], tasks: Tasks) -> None:
+        self.tp = tp
+        self.machine: M | None = None
+        """None until it is loaded, and again after a failure."""
+        self._service = service
+        self._tasks = tasks
+        self._log: RecordLog | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._when_loaded: dict[str, Quiet[M]] = {}
+        self._tickets = count()
+        self._waiting: dict[Ticket, Answer] = {}
+        self._queue: list[Write] = []
+        self._in_flight: deque[list[Write]] = deque()
+
+    # Events
+
+    def ask(self, event: Event[M]) -> Answer:
+        """Give the machine an event; the answer may be there already."""
+        answer: Answer = asyncio.get_running_loop().create_future()
+        if self.machine is None:
+            self.load_soon()
+            answer.set_result(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return answer
+        ticket = next(self._tickets)
+        self._waiting[ticket] = answer
+        self._service.metrics.requests_waiting += 1
+        self._act(event(self.machine, ticket, self._service.now()))
+        return answer
+
+    def tell(self, event: Quiet[M]) -> None:
+        """Give the machine an event that nobody waits for; nothing happens while it loads."""
+        if self.machine is not None:
+            for effects in event(self.machine, self._service.now()):
+                self._act(effects)
+
+    def tell_loaded(self, key: str, event: Quiet[M]) -> None:
+        """Give the machine an event now, or once when it is loaded; `key` names it till then."""
+        if self.machine is None:
+            self._when_loaded[key] = event
+        else:
+            self.tell(event)
+
+    def settle(self) -> Answer:
+        """Return what is done when all that was asked until now is confirmed."""
+        return self.ask(self._settle)
+
+    def _settle(self, _machine: M, ticket: Ticket, _now: Now) -> Effects:
+        reply = Reply(ticket, ErrorCode.NONE)
+        if not self._queue and not self._in_flight:
+            return Effects([reply])
+        (self._queue or self._in_flight[-1]).append(Write((), replies=(reply,)))
+        return Effects()
+
+    def expire(self, key: str) -> None:
+        """Tell the machine that a deadline of `key` has come."""
+        self.tell(lambda machine, now: [machine.expire(key, now)])
+
+    def _act(self, effects: Effects) -> None:
+        for ticket, response in effects.replies:
+            self._answer(ticket, response)
+        if effects.writes:
+            if not self._queue:
+                asyncio.get_running_loop().call_soon(self._flush, self.machine)
+            self._queue += effects.writes
+        if effects.wake_at_ms < NEVER:
+            self._service.on_wake(effects.key, effects.wake_at_ms)
+        for command in effects.commands:
+            self._service.on_command(self.tp.partition, command)
+
+    def _answer(self, ticket: Ticket, response: object) -> None:
+        answer = self._waiting.pop(ticket)
+        self._service.metrics.requests_waiting -= 1
+        if not answer.done():
+            answer.set_result(response)
+
+    # Writing
+
+    def _flush(self, machine: M | None) -> None:
+        if machine is None or machine is not self.machine:
+            return
+        queue, self._queue = self._queue, []
+        batch: list[Write] = []
+        size = 0
+        for write in queue:
+            need = size_of(write.records)
+            if need > BATCH_BYTES_MAX:
+                logger.error(
+                    "%s_record_too_large partition=%s bytes=%d",
+                    self._service.name,
+                    self.tp,
+                    need,
+                )
+                self._act(machine.on_refused(write, self._service.now()))
+                continue
+            if size + need > BATCH_BYTES_MAX:
+                self._append(machine, batch)
+                batch, size = [], 0
+            batch.append(write)
+            size += need
+        self._append(machine, batch)
+
+    def _append(self, machine: M, writes: list[Write]) -> None:
+        records = [record for write in writes for record in write.records]
+        if machine is not self.machine or self._log is None:
+            return
+        if not records:
+            self._confirm(machine, writes)
+            return
+        self._in_flight.append(writes)
+        appended = self._log.append(to_batch(records, self._service.clock.now_ms()))
+        soon = asyncio.get_running_loop().call_soon  # not now: it may have failed at once
+        appended.add_done_callback(lambda each: soon(self._on_appended, machine, each))
+
+    def _on_appended(self, machine: M, appended: Appended) -> None:
+        if machine is not self.machine:
+            return
+        outcome = appended.result()
+        if isinstance(outcome, ErrorCode):
+            self._fail(outcome)
+        else:
+            self._confirm(machine, self._in_flight.popleft())
+
+    def _confirm(self, machine: M, writes: list[Write]) -> None:
+        for write in writes:
+            self._service.metrics.records_written_total += len(write.records)
+            self._act(machine.on_written(write, self._service.now()))
+
+    def _fail(self, error: ErrorCode) -> None:
+        """Give the state up: what is on the stream is the truth, and it will be read again."""
+        self._service.metrics.shard_failures_total += 1
+        logger.warning(
+            "%s_shard_failed partition=%s error=%s", self._service.name, self.tp, error.name
+        )
+        self.unload(_APPEND_ERRORS.get(error, ErrorCode.NOT_COORDINATOR))
+        self.load_soon()
+
+    def unload(self, code: ErrorCode) -> None:
+        """Drop everything in memory and tell everybody who waits why."""
+        if self.machine is not None:
+            self._service.metrics.shards_loaded -= 1
+        self.machine = None
+        self._log = None
+        self._queue = []
+        self._in_flight.clear()
+        waiting, self._waiting = self._waiting, {}
+        self._service.metrics.requests_waiting -= len(waiting)
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_result(code)
+
+    # Loading
+
+    def load_soon(self) -> None:
+        """Begin to load, unless it is loaded or on its way."""
+        if self.machine is None and self._loading is None:
+            self._loading = self._tasks.spawn(self._load(), f"load {self.tp}")
+
+    async def loaded(self) -> bool:
+        """Wait until the machine serves, or cannot. Cancel: loading goes on."""
+        self.load_soon()
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
+        return self.machine is not None
+
+    async def _load(self) -> None:
+        try:
+            for attempt in count():
+                try:
+                    await self._load_once()
+                except (CoreError, KafkaError) as error:
+                    logger.warning(
+                        "%s_load_failed partition=%s error=%r",
+                        self._service.name,
+                        self.tp,
+                        error,
+                    )
+                    if _is_gone(error):
+                        return
+                    await asyncio.sleep(RELOAD_DELAYS_S[min(attempt, len(RELOAD_DELAYS_S) - 1)])
+                else:
+                    return
+        finally:
+            self._loading = None
+
+    async def _load_once(self) -> None:
+        service = self._service
+        log = service.logs.get(self.tp) or await service.logs.open(self.tp)
+        machine = service.make(self.tp.partition)
+        records = 0
+        async for update in read_updates(log, service.load_bytes, service.read_record):
+            machine.replay(update)
+            records += 1
+        service.metrics.records_loaded_total += records
+        service.metrics.shards_loaded += 1
+        self._log, self.machine = log, machine
+        self.tell(lambda loaded, now: loaded.on_loaded(now))
+        for event in self._when_loaded.values():
+            self.tell(event)
+        self._when_loaded.clear()
+        if records:
+            logger.info("%s_shard_loaded partition=%s records=%d", service.name, self.tp, records)
