@@ -17,6 +17,7 @@ _numbers = count()
 ON_ONE_WORKER = (
     "tests/interop/bookkeeper/",
     "tests/interop/distributedlog/",
+    "tests/interop/kafka/",
     "tests/java/",
     "tests/spark/",
 )

@@ -43,16 +43,20 @@ def jars(pom: str) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def main_class(pom: str, name: str) -> list[str]:
-    """Return the command that runs tests/java/<pom>/<name>.java, compiled against its jars."""
+def main_class(pom: str, name: str, against: str | None = None) -> list[str]:
+    """Return the command that runs tests/java/<pom>/<name>.java, compiled with what it uses there.
+
+    The jars are those of `pom`, or of another one: one source against several versions.
+    """
     java, javac = tool("java"), tool("javac")
-    classpath = jars(pom)
+    classpath = jars(against or pom)
     source = HERE / pom / f"{name}.java"
-    folder = CACHE / f"{pom}-{name}"
-    shared = b"".join(path.read_bytes() for path in sorted(PEER.glob("*.java")))
-    with _once(folder, source.read_bytes() + shared) as todo:
+    folder = CACHE / f"{against or pom}-{name}"
+    sources = [*sorted(PEER.glob("*.java")), *sorted((HERE / pom).glob("*.java"))]
+    with _once(folder, b"".join(path.read_bytes() for path in sources)) as todo:
         if todo:
-            where = ["-cp", os.pathsep.join(map(str, classpath)), "-sourcepath", str(PEER)]
+            path = os.pathsep.join(map(str, [PEER, HERE / pom]))
+            where = ["-cp", os.pathsep.join(map(str, classpath)), "-sourcepath", path]
             _run([javac, *where, "-d", str(folder), str(source)])
     every = os.pathsep.join(map(str, [folder, *classpath]))
     return [java, "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", every, name]

@@ -43,9 +43,15 @@ class JavaError(Exception):
 class JavaClient:
     """A program of tests/java that is a Peer: commands in, answers as dictionaries."""
 
-    def __init__(self, log: Path, pom: str = "bookkeeper", peer: str = "LedgerPeer") -> None:
+    def __init__(
+        self,
+        log: Path,
+        pom: str = "bookkeeper",
+        peer: str = "LedgerPeer",
+        against: str | None = None,
+    ) -> None:
         self._log = log.open("ab")
-        java, *rest = main_class(pom, peer)
+        java, *rest = main_class(pom, peer, against)
         command = [java, "-Xmx192m", "-XX:MaxDirectMemorySize=256m", *_SMALL, *_OPEN, *rest]
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
