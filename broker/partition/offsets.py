@@ -5,14 +5,15 @@ the largest timestamp before it. Offsets and timestamps-so-far only rise, so bot
 bisection; from the point on, batches are scanned.
 """
 
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from protocol.errors import BadLength, BadValue, BufferUnderflow
+from broker.partition.aborted import AbortedIndex
+from broker.partition.columns import decode_columns, encode_columns
+from protocol.errors import BadValue, BufferUnderflow
 from protocol.ids import Buffer, EntryId, Offset
 
 POINT_BYTES = 256 * 1024
@@ -21,7 +22,6 @@ POINT_BYTES = 256 * 1024
 NO_TIMESTAMP = -1
 
 _TOTALS = Struct(">qqqqqqqI")
-_POINT_BYTES_STORED = 3 * 8
 
 
 class Totals(NamedTuple):
@@ -44,7 +44,7 @@ class SegmentIndex:
     """The sparse index and the totals of one segment; grows while the segment is written."""
 
     __slots__ = (
-        "_before", "_entries", "_offsets", "_since_point", "batches", "first_offset",
+        "_before", "_entries", "_offsets", "_since_point", "aborted", "batches", "first_offset",
         "max_timestamp", "max_timestamp_offset", "next_offset", "records", "size_bytes",
     )  # fmt: skip
 
@@ -56,6 +56,8 @@ class SegmentIndex:
         self.size_bytes = 0
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = -1
+        self.aborted = AbortedIndex()
+        """Kept beside the rest, encoded by itself."""
         self._offsets = array("q")
         self._entries = array("q")
         self._before = array("q")  # the largest timestamp before each point
@@ -109,9 +111,7 @@ class SegmentIndex:
 
     def encode(self) -> bytes:
         """Return totals and points as bytes."""
-        points = b""
-        for column in (self._offsets, self._entries, self._before):
-            points += _big_endian(column).tobytes()
+        points = encode_columns((self._offsets, self._entries, self._before))
         return _TOTALS.pack(*self.totals, len(self._offsets)) + points
 
     @classmethod
@@ -124,17 +124,9 @@ class SegmentIndex:
             *totals, count = _TOTALS.unpack_from(data, at)
         except struct_error:
             raise BufferUnderflow("the bytes end inside a segment's totals") from None
-        at += _TOTALS.size
-        if count * _POINT_BYTES_STORED > len(data) - at:
-            raise BadLength(f"{count} index points in {len(data) - at} bytes")
+        columns, at = decode_columns(data, at + _TOTALS.size, 3, count)
         index = cls()
         index._set_totals(Totals._make(totals))
-        columns = []
-        for _ in range(3):
-            column = array("q")
-            column.frombytes(bytes(memoryview(data)[at : at + 8 * count]))
-            columns.append(_big_endian(column))
-            at += 8 * count
         index._offsets, index._entries, index._before = columns
         if any(list(column) != sorted(column) for column in columns):
             raise BadValue("a segment's index does not rise")
@@ -143,11 +135,3 @@ class SegmentIndex:
     def _set_totals(self, totals: Totals) -> None:
         self.first_offset, self.next_offset, self.batches, self.records = totals[:4]
         self.size_bytes, self.max_timestamp, self.max_timestamp_offset = totals[4:]
-
-
-def _big_endian(column: "array[int]") -> "array[int]":
-    """Swap between this machine's order and big endian, in a copy."""
-    swapped = column[:]
-    if sys.byteorder == "little":
-        swapped.byteswap()
-    return swapped

@@ -14,14 +14,16 @@ from typing import NamedTuple
 
 from broker.cluster.settings import TopicSettings
 from broker.errors import error_code
+from broker.partition.aborted import AbortedTransaction
 from broker.partition.appends import Append, AppendResult
 from broker.partition.found import NOTHING, Found
 from broker.partition.leader_epochs import LeaderEpochs
-from broker.partition.producers import SeenBatch
+from broker.partition.producers import ActiveProducer, SeenBatch
 from broker.partition.reads import OpenReaders, ReadRange
 from broker.partition.segment_state import PartitionState
 from broker.partition.segments import SegmentCatalog
 from broker.partition.tail_cache import TailCache
+from broker.partition.unstable import UnstableOffsets
 from broker.partition.waiters import Waiters
 from core.errors import CoreError, LogTruncated
 from core.log.log import Log
@@ -31,7 +33,15 @@ from core.runtime.clock import Clock
 from protocol.distributedlog.dlsn import DLSN
 from protocol.errors import ErrorCode
 from protocol.ids import Buffer, Offset, TopicPartition, TxId
-from protocol.records.batch import BatchHeader, read_header, stamp, stamp_log_append_time
+from protocol.records.batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+    stamp,
+    stamp_log_append_time,
+)
+from protocol.records.control import EndTransaction, build_marker
 from protocol.records.validate import ProduceRules, check_batch
 
 logger = logging.getLogger(__name__)
@@ -67,6 +77,8 @@ class PartitionLog:
         self.log_start_offset: Offset = 0
         self.high_watermark: Offset = 0
         self.log_end_offset: Offset = 0
+        self.topic_id: bytes = b""
+        """Of the topic that it was opened for; a topic made again has another."""
         self.failure: ErrorCode | None = None
         """Why nothing goes in or out any more."""
         self.on_dead: Callable[[PartitionLog], None] = _nobody
@@ -77,6 +89,7 @@ class PartitionLog:
         self._pending: deque[Append] = deque()
         self._start_claimed: Offset = 0
         self._producers = self.state.producers
+        self._unstable = UnstableOffsets()
         self.use_settings(settings)
 
     def use_settings(self, settings: TopicSettings) -> None:
@@ -106,6 +119,7 @@ class PartitionLog:
         self.epochs = LeaderEpochs(self.state.epochs.entries)
         self.epochs.begin(self.leader_epoch, end)
         self._producers = self.state.producers.copy()  # runs ahead of the log's own from here on
+        self._unstable = UnstableOffsets(self._producers.open)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -114,24 +128,78 @@ class PartitionLog:
         rules = self._rules if zstd_allowed else self._rules_before_zstd
         return check_batch(batch, rules, self._clock.now_ms())
 
-    def append(self, batch: memoryview, header: BatchHeader | None = None) -> Append:
+    def append(
+        self, batch: memoryview, header: BatchHeader | None = None, *, verified: bool = False
+    ) -> Append:
         """Put a batch at the end of the log: order is decided by the order of calls.
 
-        `header`: of a checked batch of a client. Without it the batch is the broker's own: it is
-        taken as it is, sequences included. The batch is stamped in place, and belongs to the log.
+        `header`: of a checked batch of a client. Without it the batch is the broker's own: its
+        sequences are not checked. `verified`: the coordinator says that the partition is in the
+        producer's transaction; asked for only where `has_open_transaction` says no.
+        The batch is stamped in place, and belongs to the log.
         Errors: none, the outcome says what went wrong. Cancel: the append happens anyway.
         """
         if self.failure is not None:
             return Append.answered(self.failure)
+        verdict: SeenBatch | ErrorCode | None = None
         if header is None:
             header = read_header(batch)
+            assert not header.attributes & CONTROL, "markers are append_marker's"
             batch = memoryview(bytearray(batch)) if batch.readonly else batch
+            verdict = self._producers.check_own(header)
         elif header.producer_id >= 0:
-            verdict = self._producers.check(header)
-            if verdict is not None:
-                return self._repeated(verdict)
+            verdict = self._producers.check(header, verified)
+        if verdict is not None:
+            return self._repeated(verdict)
+        append = self._enqueue(batch, self.log_end_offset + header.last_offset_delta)
+        if not append.done():  # else the log refused it
+            if header.producer_id >= 0:
+                self._record(header, append)
+            self._unstable.appended += len(batch)
+        return append
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,  # noqa: FBT001 - as agreed with those who call it
+        transaction_version: int = 0,
+    ) -> Append:
+        """End a producer's transaction: its control batch goes to the end of the log.
+
+        `transaction_version`: 2 if the epoch is the transaction's plus one (KIP-890). A marker that
+        was written before is written again and changes nothing.
+        Errors: none; the outcome may be INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        code = self.failure or self._producers.check_marker(
+            producer_id, producer_epoch, coordinator_epoch, transaction_version
+        )
+        if code:
+            return Append.answered(code)
+        marker = EndTransaction(committed, coordinator_epoch)
+        now_ms = self._clock.now_ms()
+        batch = memoryview(build_marker(producer_id, producer_epoch, marker, now_ms))
+        offset = self.log_end_offset
+        append = self._enqueue(batch, offset)
+        if append.done():
+            return append
+        ended = self._producers.end_transaction(producer_id, producer_epoch, marker, offset, now_ms)
+        if ended is not None:
+            self._unstable.end(ended.first_offset, offset)
+        self._unstable.appended += len(batch)
+        return append
+
+    def _record(self, header: BatchHeader, append: Append) -> None:
+        """Count a producer's batch that is on its way, and a transaction that begins with it."""
+        base, producers = append.base_offset, self._producers
+        producers.record(header, base, self.state.now_ms, append.log_append_time)
+        if header.attributes & TRANSACTIONAL and base in producers.open:
+            self._unstable.begin(base)
+
+    def _enqueue(self, batch: memoryview, last: Offset) -> Append:
+        """Stamp a batch that takes offsets up to `last`, and give it to the log."""
         base = self.log_end_offset
-        last = base + header.last_offset_delta
         stamp(batch, base, self.leader_epoch)
         now_ms = self.state.now_ms = self._clock.now_ms()  # also for the log's table of producers
         time_ms = -1
@@ -144,8 +212,6 @@ class PartitionLog:
         except CoreError as error:
             logger.warning("append failed partition=%s error=%r", self.partition, error)
             return Append.answered(error_code(error))
-        if header.producer_id >= 0:
-            self._producers.record(header, base, now_ms, time_ms)
         append = Append(batch, base, last, time_ms)
         self._pending.append(append)
         self.log_end_offset = last + 1
@@ -163,7 +229,7 @@ class PartitionLog:
             self.tail.append(append.last_offset, append.batch)
         if txid >= self.high_watermark:
             self.high_watermark = txid + 1
-            self.waiters.on_bytes(size)
+            self.waiters.on_bytes(size, self._unstable.confirm(txid, size))
         start = self.log_start_offset
         for append in confirmed:  # last: they call back, and find everything as it is now
             append.settle(AppendResult(append.base_offset, append.log_append_time, start))
@@ -229,8 +295,35 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """First offset that a reader of committed records may not see."""
-        return self.high_watermark
+        """First offset that a reader of committed records may not see.
+
+        The oldest open transaction begins there, or one whose marker is not confirmed; never below
+        the log start, which DeleteRecords may move beyond either.
+        """
+        unstable = self._unstable.first
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a producer has a transaction open here; its next batch needs no verification."""
+        return self._producers.is_in_transaction(producer_id, producer_epoch)
+
+    def producers(self) -> list[ActiveProducer]:
+        """Return the producers that are known, with their open transactions."""
+        return self._producers.active()
+
+    def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
+        """Return the same as `aborted_between`, or None if that would have to read."""
+        return self.segments.aborted_in_memory(first, last)
+
+    async def aborted_between(self, first: Offset, last: Offset) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records among offsets `first` to `last`.
+
+        Shape: both inclusive, `last` below the last stable offset. Errors: CoreError. Cost: none
+        outside memory unless `first` lies in a segment that a former owner completed.
+        """
+        return await self.segments.aborted_between(first, last)
 
     def check_epoch(self, epoch: int) -> ErrorCode:
         """Compare a client's leader epoch with ours; -1 is not compared."""

@@ -6,14 +6,18 @@ beside a snapshot of the state after it). State follows the log, not the appends
 when its position is known (`observe`), so a snapshot never speaks of a batch that a crash may still
 take away. The appends' own view of producers, which runs ahead of it, is `PartitionLog`'s.
 
-    snapshot := u8 version 1 | i64 next offset | leader epochs | producers
-    index    := u8 version 1 | segment index
+    snapshot := u8 version 2 | i64 next offset | leader epochs | producers
+    index    := u8 version 2 | segment index | aborted transactions
+
+Version 1, which is read, knows no transactions: no coordinator epoch and no first offset with a
+producer, no aborted transactions.
 """
 
 from collections.abc import Sequence
 from struct import Struct
 from struct import error as struct_error
 
+from broker.partition.aborted import DECIDED, AbortedIndex, AbortedTransaction
 from broker.partition.leader_epochs import LeaderEpochs
 from broker.partition.offsets import SegmentIndex
 from broker.partition.producers import Producers
@@ -22,9 +26,11 @@ from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import LogRecord, RecordParts
 from protocol.errors import BadValue, BufferUnderflow, ProtocolError
 from protocol.ids import Buffer, EntryId, LedgerId, Offset
-from protocol.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
+from protocol.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header
+from protocol.records.control import read_marker
 
-VERSION = 1
+VERSION = 2
+_VERSIONS_READ = (1, VERSION)
 SEGMENTS_KEPT = 8
 """Indexes kept in memory; those of older segments are read when they are asked for."""
 
@@ -53,6 +59,7 @@ class PartitionState:
 
     def begin_segment(self, lssn: int, ledger_id: LedgerId) -> None:
         """Have later records counted for segment `lssn`."""
+        self._end_index()
         self._lssn = lssn
         self._index = self.indexes[lssn] = SegmentIndex(self.next_offset)
         while len(self.indexes) > SEGMENTS_KEPT:
@@ -66,7 +73,13 @@ class PartitionState:
 
     def index(self) -> bytes:
         """Return what the segment that is being written holds."""
-        return bytes((VERSION,)) + self._index.encode()
+        index = self.ended_index()
+        return bytes((VERSION,)) + index.encode() + index.aborted.encode()
+
+    def ended_index(self) -> SegmentIndex:
+        """Return the same as it is kept in memory."""
+        self._end_index()
+        return self._index
 
     def restore(self, snapshot: bytes | None) -> None:
         """Forget everything and begin with a snapshot; None: before the first record.
@@ -89,6 +102,10 @@ class PartitionState:
             self.begin_segment(dlsn.lssn, LedgerId(-1))
         self._take(dlsn.lssn, dlsn.entry_id, record.payload)
 
+    def _end_index(self) -> None:
+        """Note what is left open by the segment; asked again, it is what is open by then."""
+        self._index.aborted.undecided = next(iter(self.producers.open), DECIDED)
+
     def _take(self, lssn: int, entry_id: EntryId, batch: Buffer) -> None:
         try:
             header = read_header(batch)
@@ -102,20 +119,36 @@ class PartitionState:
         if header.partition_leader_epoch > self._epoch:
             self._epoch = header.partition_leader_epoch
             self.epochs.begin(self._epoch, base)
-        if header.producer_id >= 0:
+        if header.attributes & CONTROL:
+            self._take_marker(header, batch)
+        elif header.producer_id >= 0:
             self.producers.record(header, base, self.now_ms, append_time(header))
         self._index.add(base, last, entry_id, len(batch), header.max_timestamp, header.record_count)
         self.next_offset = last + 1
+
+    def _take_marker(self, header: BatchHeader, batch: Buffer) -> None:
+        offset = header.base_offset
+        try:
+            marker = read_marker(batch)
+        except ProtocolError as error:
+            raise CorruptData(f"control batch at offset {offset}: {error}") from error
+        if marker is None:
+            return
+        ended = self.producers.end_transaction(
+            header.producer_id, header.producer_epoch, marker, offset, self.now_ms
+        )
+        if ended is not None and not ended.committed:
+            self._index.aborted.add(AbortedTransaction._make(ended[:4]))
 
     def _restore(self, snapshot: Buffer) -> None:
         try:
             version, next_offset = _HEAD.unpack_from(snapshot)
         except struct_error:
             raise BufferUnderflow("the bytes end inside the snapshot's head") from None
-        if version != VERSION:
+        if version not in _VERSIONS_READ:
             raise BadValue(f"snapshot version {version}")
         epochs, at = LeaderEpochs.decode(snapshot, _HEAD.size)
-        producers, at = Producers.decode(snapshot, at)
+        producers, at = Producers.decode(snapshot, at, version)
         if at != len(snapshot):
             raise BadValue(f"{len(snapshot) - at} bytes after the snapshot")
         self.next_offset, self.epochs, self.producers = next_offset, epochs, producers
@@ -131,9 +164,11 @@ def append_time(header: BatchHeader) -> int:
 def decode_index(data: Buffer) -> SegmentIndex:
     """Read what a completed segment holds. Errors: CorruptData."""
     try:
-        if not data or data[0] != VERSION:
+        if not data or data[0] not in _VERSIONS_READ:
             raise BadValue(f"version {data[0] if data else 'missing'}")
         index, end = SegmentIndex.decode(data, 1)
+        if data[0] == VERSION:
+            index.aborted, end = AbortedIndex.decode(data, end)
         if end != len(data):
             raise BadValue(f"{len(data) - end} bytes too many")
     except ProtocolError as error:

@@ -2,21 +2,22 @@
 
 Segments that this owner wrote or replayed are in `PartitionState`; older ones left an index record
 when they were completed. One that has none (written by another library, or completed by recovery)
-is read once from end to end. Totals are kept for all segments, indexes for a few.
+is read once from end to end, from its snapshot on: it may end transactions that began before it.
+Totals are kept for all segments, indexes for a few.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
+from broker.partition.aborted import AbortedTransaction
 from broker.partition.offsets import SegmentIndex, Totals
 from broker.partition.segment_state import PartitionState, decode_index
-from core.errors import CorruptData
 from core.log.entries import EntryRecords
 from core.log.log import Log
 from protocol.distributedlog.dlsn import DLSN
-from protocol.errors import ProtocolError
-from protocol.ids import Buffer
-from protocol.records.batch import read_header
+from protocol.distributedlog.record import LogRecord
+from protocol.ids import LedgerId, Offset
 
 INDEXES_KEPT = 8
 SCAN_BYTES = 1024 * 1024
@@ -58,6 +59,41 @@ class SegmentCatalog:
                 self._indexes.popitem(last=False)
         return index
 
+    def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
+        """Return what `aborted_between` does, if the range lies in segments of this owner."""
+        indexes = list(self._state.indexes.values())
+        at = bisect_right(indexes, first, key=lambda index: index.first_offset) - 1
+        if at < 0:
+            return None
+        found: list[AbortedTransaction] = []
+        for index in indexes[at:]:
+            more, is_whole = index.aborted.overlapping(first, last)
+            found += more
+            if is_whole:
+                break
+        return found
+
+    async def aborted_between(self, first: Offset, last: Offset) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records among offsets `first` to `last`.
+
+        Shape: both inclusive, nothing in the range is undecided. Errors: CoreError. Cost: nothing
+        is read if the range lies in segments of this owner; else indexes of segments from the
+        range's on, until one says that it ends with no transaction open that began in the range.
+        """
+        known = self.aborted_in_memory(first, last)
+        if known is not None:
+            return known
+        segments = self._log.segments
+        begin = segments.first_not_less(first)
+        found: list[AbortedTransaction] = []
+        for segment in list(segments):
+            if begin is not None and segment.lssn >= begin.lssn:
+                more, is_whole = (await self.index(segment.lssn)).aborted.overlapping(first, last)
+                found += more
+                if is_whole:
+                    break
+        return found
+
     def forget_missing(self) -> None:
         """Drop what is known of segments that were purged."""
         there = {segment.lssn for segment in self._log.segments}
@@ -66,30 +102,22 @@ class SegmentCatalog:
                 del known[lssn]
 
     async def _read_through(self, lssn: int) -> SegmentIndex:
-        index = SegmentIndex()
+        state = PartitionState(0)
+        state.restore(await self._log.read_snapshot(lssn))
+        state.begin_segment(lssn, LedgerId(-1))
         reader = await self._log.open_reader(DLSN(lssn, 0, 0))
         try:
             while entries := await reader.read_entries(SCAN_BYTES):
                 for entry in entries:
                     if entry.lssn != lssn:
-                        return index
-                    for batch in entry.columns.payloads:
-                        _count(index, entry, batch)
+                        return state.ended_index()
+                    _replay(state, entry)
         finally:
             await reader.close()
-        return index
+        return state.ended_index()
 
 
-def _count(index: SegmentIndex, entry: EntryRecords, batch: Buffer) -> None:
-    try:
-        header = read_header(batch)
-    except ProtocolError as error:
-        raise CorruptData(f"entry {entry.entry_id} of segment {entry.lssn}: {error}") from error
-    index.add(
-        header.base_offset,
-        header.last_offset,
-        entry.entry_id,
-        len(batch),
-        header.max_timestamp,
-        header.record_count,
-    )
+def _replay(state: PartitionState, entry: EntryRecords) -> None:
+    columns = entry.columns
+    for slot, (txid, batch) in enumerate(zip(columns.txids, columns.payloads, strict=True)):
+        state.replay(DLSN(entry.lssn, entry.entry_id, slot), LogRecord(txid, batch))

@@ -18,7 +18,13 @@ from core.log.ownership import Ownership
 from core.log.prepared import PreparedAllocator
 from core.log.read_lock import LockedReader, open_locked_reader, read_lock_path
 from core.log.reader import LogReader
-from core.log.recovery import find_state, read_index, recover_segments, restore_state
+from core.log.recovery import (
+    find_state,
+    read_index,
+    read_snapshot,
+    recover_segments,
+    restore_state,
+)
 from core.log.segment_chain import SegmentChain
 from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import (
@@ -294,6 +300,14 @@ class Log:
             return None
         found = await read_index(view.metadata, view.ledger)
         return None if found is None else found.segment_index
+
+    async def read_snapshot(self, lssn: int) -> bytes | None:
+        """Return what `SegmentState.snapshot` said when a segment began; None when it has none.
+
+        Errors: LogTruncated; BookieUnavailable, CorruptData. Cost: one read.
+        """
+        view = await self.view(lssn)
+        return await read_snapshot(view.metadata, view.ledger)
 
     async def view(self, lssn: int) -> SegmentView:
         """Open a segment for reading. Errors: LogTruncated, LedgerNotFound."""

@@ -184,7 +184,7 @@ async def find_state(segments: SegmentList, open_segment: OpenSegment) -> FoundS
         index = await read_index(segment, ledger)
         if index is not None:
             return FoundState(index.end_snapshot, segment.lssn + 1)
-        snapshot = await _read_snapshot(segment, ledger)
+        snapshot = await read_snapshot(segment, ledger)
         if snapshot is not None:
             return FoundState(snapshot, segment.lssn)
     return None
@@ -226,7 +226,11 @@ async def read_index(segment: SegmentMetadata, ledger: SegmentLedger) -> Segment
         raise CorruptData(f"index of ledger {segment.ledger_id}: {error}") from error
 
 
-async def _read_snapshot(segment: SegmentMetadata, ledger: SegmentLedger) -> bytes | None:
+async def read_snapshot(segment: SegmentMetadata, ledger: SegmentLedger) -> bytes | None:
+    """Return what the first control records of a segment say; None without any.
+
+    Errors: CorruptData. Cost: one read, more only for a snapshot above a megabyte.
+    """
     last = ledger.last_confirmed
     part = await _read_part(segment, ledger, 0) if last >= 0 else None
     if part is None or part.magic != SNAPSHOT_MAGIC or part.total - 1 > last:

@@ -43,6 +43,16 @@ class FakeSegment:
         self.index: bytes | None = None
 
 
+class FakeSegments(list[FakeSegment]):
+    """The segments of a `FakeLog`, oldest first."""
+
+    def first_not_less(self, txid: int) -> FakeSegment | None:
+        for segment in self:
+            if segment.in_progress or segment.records[-1].record.txid >= txid:
+                return segment
+        return None
+
+
 class FakeTrimmer:
     """Nothing of a `FakeLog` waits for its deletion."""
 
@@ -63,7 +73,7 @@ class FakeLog:
         self.name = name
         self.auto = auto
         self.data = b""
-        self.segments: list[FakeSegment] = []
+        self.segments = FakeSegments()
         self.next_lssn = 1
         self.writer: FakeWriter | None = None
         self.keep_unconfirmed = False
@@ -136,13 +146,16 @@ class FakeLog:
     async def read_index(self, lssn: int) -> bytes | None:
         return next(each.index for each in self.segments if each.lssn == lssn)
 
+    async def read_snapshot(self, lssn: int) -> bytes | None:
+        return next(each.snapshot for each in self.segments if each.lssn == lssn)
+
     async def truncate(self, dlsn: DLSN) -> None:
         self.truncated = dlsn
 
     async def purge_segments(self, before_lssn: int) -> list[FakeSegment]:
         completed = [each for each in self.segments if not each.in_progress]
         gone = [each for each in completed[:-1] if each.lssn < before_lssn]
-        self.segments = [each for each in self.segments if each not in gone]
+        self.segments = FakeSegments(each for each in self.segments if each not in gone)
         return gone
 
 

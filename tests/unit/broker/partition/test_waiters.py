@@ -13,12 +13,12 @@ async def test_enough_bytes_wake_from_any_partition() -> None:
     a, b = Waiters(), Waiters()
     a.join(waiter)
     b.join(waiter)
-    a.on_bytes(60)
-    b.on_bytes(39)
+    a.on_bytes(60, 0)
+    b.on_bytes(39, 0)
     assert not waiter.future.done()
-    a.on_bytes(1)
+    a.on_bytes(1, 0)
     assert waiter.future.done()
-    b.on_bytes(500)  # a second wake is no error
+    b.on_bytes(500, 0)  # a second wake is no error
 
 
 @in_loop
@@ -28,7 +28,7 @@ async def test_who_left_is_not_told() -> None:
     waiters.join(waiter)
     waiters.leave(waiter)
     waiters.leave(waiter)
-    waiters.on_bytes(9)
+    waiters.on_bytes(9, 0)
     waiters.wake_all()
     assert not waiter.future.done()
     assert len(waiters) == 0

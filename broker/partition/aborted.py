@@ -1,0 +1,92 @@
+"""The transactions that were aborted in one log segment, for readers of committed records. Pure.
+
+A transaction stands in the segment that holds its marker, wherever it began; so a look-up begins
+in the segment of the range and goes on into later ones until no transaction that is decided there
+can reach back into it. Kept as columns: 32 bytes for each.
+Source: reference Kafka 4.5; TransactionIndex, LocalLog.collectAbortedTransactions.
+"""
+
+from array import array
+from bisect import bisect_left
+from struct import Struct
+from struct import error as struct_error
+from typing import NamedTuple
+
+from broker.partition.columns import decode_columns, encode_columns
+from protocol.errors import BadValue, BufferUnderflow
+from protocol.ids import Buffer, Offset
+
+DECIDED = -1
+"""As `undecided`: no transaction is open."""
+
+_HEAD = Struct(">qI")
+
+
+class AbortedTransaction(NamedTuple):
+    """One transaction whose records readers of committed records drop."""
+
+    producer_id: int
+    first_offset: Offset
+    last_offset: Offset
+    """Of its marker."""
+    last_stable_offset: Offset
+    """As of the marker: what was aborted before it is all there is below."""
+
+
+class AbortedIndex:
+    """Aborted transactions of one segment by the offsets of their markers, which only rise."""
+
+    __slots__ = ("_columns", "undecided")
+
+    def __init__(self) -> None:
+        self._columns = tuple(array("q") for _ in AbortedTransaction._fields)
+        self.undecided: Offset = DECIDED
+        """First offset of the oldest transaction that was open when the segment ended."""
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(self, aborted: AbortedTransaction) -> None:
+        """Note a transaction whose marker is now in the log."""
+        for column, value in zip(self._columns, aborted, strict=True):
+            column.append(value)
+
+    def all(self) -> list[AbortedTransaction]:
+        """Return all of them, in the order of their markers."""
+        return [AbortedTransaction._make(row) for row in zip(*self._columns, strict=True)]
+
+    def overlapping(self, first: Offset, last: Offset) -> tuple[list[AbortedTransaction], bool]:
+        """Return those with records among `first` to `last`, and whether later segments have none.
+
+        Shape: both ends inclusive; nothing in the range is undecided. Cost: a bisection, then what
+        was aborted since `first`, until one says that no more can come.
+        """
+        found = []
+        for at in range(bisect_left(self._columns[2], first), len(self)):
+            aborted = AbortedTransaction._make(column[at] for column in self._columns)
+            if aborted.first_offset <= last:
+                found.append(aborted)
+            if aborted.last_stable_offset > last:
+                return found, True
+        return found, self.undecided == DECIDED or self.undecided > last
+
+    def encode(self) -> bytes:
+        """Return it as bytes: what is undecided, a count, then the columns."""
+        return _HEAD.pack(self.undecided, len(self)) + encode_columns(self._columns)
+
+    @classmethod
+    def decode(cls, data: Buffer, at: int = 0) -> tuple["AbortedIndex", int]:
+        """Read an `encode()`d index; return it with the place where it ends.
+
+        Errors: BufferUnderflow, BadLength, BadValue (markers that do not rise).
+        """
+        index = cls()
+        try:
+            index.undecided, count = _HEAD.unpack_from(data, at)
+        except struct_error:
+            raise BufferUnderflow("the bytes end before the aborted transactions") from None
+        columns, at = decode_columns(data, at + _HEAD.size, len(index._columns), count)
+        if list(columns[2]) != sorted(columns[2]):
+            raise BadValue("the markers of aborted transactions do not rise")
+        index._columns = columns
+        return index, at
