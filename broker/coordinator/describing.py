@@ -6,30 +6,30 @@ Source: ClassicGroup.asListedGroup, GroupMetadataManager.describeGroups.
 from collections.abc import Iterable
 
 from broker.coordinator.group import ClassicGroup, GroupState
+from broker.coordinator.kinds import Group
 from broker.coordinator.roster import Member
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from protocol.kafka.messages.list_groups import ListedGroup
 
-GROUP_TYPE = "classic"
 GROUP_NOT_FOUND_SINCE = 6
 """DescribeGroups version that says so; earlier ones are shown a dead group."""
 
 
-def matches(group: ClassicGroup, states: Iterable[str], types: Iterable[str]) -> bool:
+def matches(group: Group, states: Iterable[str], types: Iterable[str]) -> bool:
     """Return whether a group passes the filters of ListGroups; an empty filter lets all pass."""
     states, types = list(states), list(types)
-    in_state = not states or group.state.lower() in [state.lower() for state in states]
-    return in_state and (not types or GROUP_TYPE in [kind.lower() for kind in types])
+    in_state = not states or group.state_name.lower() in [state.lower() for state in states]
+    return in_state and (not types or group.kind in [kind.lower() for kind in types])
 
 
-def listed(group: ClassicGroup) -> ListedGroup:
+def listed(group: Group) -> ListedGroup:
     """Return the group's line in ListGroups."""
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
-        group_state=group.state.value,
-        group_type=GROUP_TYPE,
+        group_state=group.state_name,
+        group_type=group.kind.value,
     )
 
 
@@ -46,7 +46,7 @@ def described(group: ClassicGroup) -> DescribedGroup:
 
 
 def not_found(group_id: str, version: int) -> DescribedGroup:
-    """Return the answer for a group that is not there."""
+    """Return the answer for a group that is not there, or not a classic one."""
     if version >= GROUP_NOT_FOUND_SINCE:
         return DescribedGroup(
             group_id=group_id,

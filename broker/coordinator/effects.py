@@ -37,5 +37,11 @@ class OffsetsWritten(NamedTuple):
     updates: tuple[OffsetUpdate, ...]
 
 
-Then: TypeAlias = AssignmentWritten | StaticMemberWritten | OffsetsWritten | None
+class GroupDeleted(NamedTuple):
+    """A group was deleted by hand, with all its offsets."""
+
+    group_id: str
+
+
+Then: TypeAlias = AssignmentWritten | StaticMemberWritten | OffsetsWritten | GroupDeleted | None
 """What a confirmed write means; given back to the shard that asked for it."""

@@ -18,9 +18,11 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from broker.coordinator.config import GroupConfig
+from broker.coordinator.kinds import GroupType
+from broker.coordinator.records import group_record
 from broker.coordinator.roster import Member, Roster
 from broker.coordinator.subscription import subscribed_topics
-from broker.replicated.effects import NEVER, Effects, Now, Reply, Ticket, Write
+from broker.replicated.effects import NEVER, Effects, Now, Reply, StateRecord, Ticket, Write
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.coordinator_records import GroupMetadataValue, MemberMetadata
 from protocol.kafka.messages.join_group import JoinGroupResponse
@@ -126,6 +128,21 @@ class ClassicGroup:
 
     # Questions
 
+    @property
+    def kind(self) -> GroupType:
+        """Return the protocol that its members speak."""
+        return GroupType.CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        """Return the state by the name that clients are shown."""
+        return self.state.value
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is in it, or on the way into it."""
+        return self.state is GroupState.EMPTY and not self.roster.pending
+
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Return whether a member with these protocols fits the members that are there."""
         if self.state is GroupState.EMPTY:
@@ -142,8 +159,11 @@ class ClassicGroup:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.roster else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, version: int
+    ) -> ErrorCode:
         """Say whether a commit may be stored. Source: ClassicGroup.validateOffsetCommit."""
+        del version  # all that may be used count alike
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE  # an admin client, or a consumer outside of group management
         if generation < 0 and not member_id and instance_id is None:
@@ -172,6 +192,38 @@ class ClassicGroup:
                 return None
             topics |= subscribed
         return frozenset(topics)
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Say whether offsets may be deleted by hand: of others than consumers, only without them.
+
+        Source: ClassicGroup.validateOffsetDelete.
+        """
+        if self.state is GroupState.EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def check_delete(self) -> ErrorCode:
+        """Say whether the group may be deleted: only without members."""
+        is_empty = self.state is GroupState.EMPTY
+        return ErrorCode.NONE if is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    def lapsing_since_ms(self, commit_timestamp_ms: int) -> int | None:
+        """Return from when on a committed offset counts its retention; None: it does not lapse.
+
+        While there are members: its commit, if the group is Stable and what they read is known.
+        After the last one went: when it went. Without membership at all: its commit.
+        Source: ClassicGroup.offsetExpirationCondition.
+        """
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.state is GroupState.EMPTY:
+            return self.state_since_ms if self.state_since_ms >= 0 else commit_timestamp_ms
+        is_known = self.state is GroupState.STABLE and self.topics is not None
+        return commit_timestamp_ms if is_known else None
+
+    def tombstones(self) -> tuple[StateRecord, ...]:
+        """Return the record that deletes the group."""
+        return (group_record(self.group_id, None),)
 
     # Effects
 
@@ -211,6 +263,12 @@ class ClassicGroup:
         self.reply_sync(member, SyncGroupResponse(error_code=code))
 
     # Deadlines
+
+    def on_commit(self, member_id: str, now: Now) -> None:
+        """Take a member's commit as a sign of life."""
+        member = self.roster.get(member_id)
+        if member is not None and self.state in (GroupState.STABLE, GroupState.PREPARING):
+            self.restart_session(member, now)
 
     def restart_session(self, member: Member, now: Now, timeout_ms: int | None = None) -> None:
         """Count the member's session timeout, or another time, from now."""

@@ -44,13 +44,6 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, now: Now) -> Error
     return ErrorCode.NONE
 
 
-def on_commit(group: ClassicGroup, member_id: str, now: Now) -> None:
-    """Take a member's commit as a sign of life."""
-    member = group.roster.get(member_id)
-    if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING):
-        group.restart_session(member, now)
-
-
 def sync(group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, now: Now) -> None:
     """Give a member its assignment, now or when the leader has sent it."""
     error = _check_sync(group, request)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.group import ClassicGroup, GroupState
-from broker.coordinator.records import CommittedOffset, OffsetUpdate
+from broker.coordinator.kinds import Group
+from broker.coordinator.records import CommittedOffset, OffsetName, OffsetUpdate
 from broker.replicated.effects import Now
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.offset_commit import (
@@ -19,6 +19,12 @@ from protocol.kafka.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from protocol.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
 )
 
 _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = MappingProxyType({})
@@ -41,6 +47,14 @@ class OffsetStore:
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """Return everything that a group committed, by topic and partition."""
         return self._groups.get(group_id, _NOTHING)
+
+    def names(self, group_id: str) -> list[OffsetName]:
+        """Return what a group has committed."""
+        return [
+            OffsetName(group_id, topic, partition)
+            for topic, partitions in self.of_group(group_id).items()
+            for partition in partitions
+        ]
 
     def apply(self, update: OffsetUpdate) -> None:
         """Store or delete one offset; what becomes empty goes."""
@@ -134,36 +148,42 @@ def _answer_topic(name: str, answers: list[tuple[int, ErrorCode]]) -> OffsetComm
     return OffsetCommitResponseTopic(name=name, partitions=partitions)
 
 
-def expired_offsets(
-    group: ClassicGroup, store: OffsetStore, retention_ms: int, now: Now
-) -> list[OffsetUpdate]:
-    """Return the tombstones of the offsets of a group that have lapsed.
-
-    While there are members: only those of topics that nobody subscribes to, once the group is
-    Stable. After the last member went: by when it went. Without membership at all: by commit time.
-    Source: ClassicGroup.offsetExpirationCondition, OffsetExpirationConditionImpl.
-    """
-    if group.state not in (GroupState.EMPTY, GroupState.STABLE):
-        return []
-    if group.state is GroupState.STABLE and group.topics is None:
-        return []
-    emptied_ms = -1
-    if group.state is GroupState.EMPTY and group.protocol_type is not None:
-        emptied_ms = group.state_since_ms
-    lapsed = []
-    for topic, partitions in store.of_group(group.group_id).items():
-        if group.state is GroupState.STABLE and group.is_subscribed(topic):
-            continue
-        lapsed += [
-            OffsetUpdate(group.group_id, topic, partition, None)
-            for partition, committed in partitions.items()
-            if _has_lapsed(committed, emptied_ms, retention_ms, now)
+def answer_delete(
+    request: OffsetDeleteRequest, is_subscribed: Callable[[str], bool]
+) -> OffsetDeleteResponse:
+    """Return the answer to an allowed OffsetDelete: what is read by members stays."""
+    topics = []
+    for topic in request.topics:
+        is_kept = is_subscribed(topic.name)
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_kept else ErrorCode.NONE
+        partitions = [
+            OffsetDeleteResponsePartition(partition_index=p.partition_index, error_code=code)
+            for p in topic.partitions
         ]
-    return lapsed
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    return OffsetDeleteResponse(topics=topics)
 
 
-def _has_lapsed(committed: CommittedOffset, emptied_ms: int, retention_ms: int, now: Now) -> bool:
+def expired_offsets(
+    group: Group, store: OffsetStore, retention_ms: int, now: Now
+) -> list[OffsetName]:
+    """Return the offsets of a group that have lapsed, and that nobody reads.
+
+    Source: OffsetMetadataManager.cleanupExpiredOffsets, OffsetExpirationConditionImpl.
+    """
+    return [
+        OffsetName(group.group_id, topic, partition)
+        for topic, partitions in store.of_group(group.group_id).items()
+        if not group.is_subscribed(topic)
+        for partition, committed in partitions.items()
+        if _has_lapsed(committed, group, retention_ms, now)
+    ]
+
+
+def _has_lapsed(committed: CommittedOffset, group: Group, retention_ms: int, now: Now) -> bool:
+    since_ms = group.lapsing_since_ms(committed.commit_timestamp_ms)
+    if since_ms is None:
+        return False
     if committed.expire_timestamp_ms >= 0:
         return now.wall_ms >= committed.expire_timestamp_ms
-    since_ms = emptied_ms if emptied_ms >= 0 else committed.commit_timestamp_ms
     return now.wall_ms - since_ms >= retention_ms

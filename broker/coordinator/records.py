@@ -35,6 +35,14 @@ class CommittedOffset(NamedTuple):
     """When it lapses by the committer's own wish; -1 if it had none."""
 
 
+class OffsetName(NamedTuple):
+    """Whose committed offset: a group's, of one partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
 class OffsetUpdate(NamedTuple):
     """A new committed offset of one partition; None deletes it."""
 
@@ -42,6 +50,11 @@ class OffsetUpdate(NamedTuple):
     topic: str
     partition: int
     committed: CommittedOffset | None
+
+    @property
+    def name(self) -> OffsetName:
+        """Return what is changed."""
+        return OffsetName(*self[:3])
 
 
 class GroupUpdate(NamedTuple):

@@ -160,14 +160,14 @@ class GroupCoordinator:
     def offsets(self, group_id: str) -> GroupOffsets | ErrorCode:
         """Return everything that a group has committed, by topic and partition."""
         found = self._partitions.machine(group_id)
-        return found if isinstance(found, ErrorCode) else found.offsets.of_group(group_id)
+        return found if isinstance(found, ErrorCode) else found.commits.offsets.of_group(group_id)
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group for DescribeGroups."""
         found = self._partitions.machine(group_id)
         if isinstance(found, ErrorCode):
             return DescribedGroup(group_id=group_id, error_code=found)
-        group = found.groups.get(group_id)
+        group = found.groups.classic(group_id)
         return not_found(group_id, version) if group is None else described(group)
 
     async def list_groups(

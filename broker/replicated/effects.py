@@ -57,3 +57,11 @@ class Effects:
     """Whose deadline `wake_at_ms` is: the name by which `expire` is told of it."""
     wake_at_ms: int = NEVER
     """No deadline of the key lies before this. Unit: monotonic ms."""
+
+    def reply_last(self, reply: Reply) -> None:
+        """Answer when everything that is written here is confirmed."""
+        if self.writes:
+            last = self.writes[-1]
+            self.writes[-1] = last._replace(replies=(*last.replies, reply))
+        else:
+            self.replies.append(reply)

@@ -71,7 +71,9 @@ class Driver:
 
     @property
     def group(self) -> ClassicGroup:
-        return self.shard.groups[GROUP]
+        group = self.shard.groups.classic(GROUP)
+        assert group is not None
+        return group
 
     def ticket(self) -> Ticket:
         ticket = next(self._tickets)
@@ -228,7 +230,7 @@ class Driver:
         return [ErrorCode(p.error_code) for t in response.topics for p in t.partitions]
 
     def committed(self, topic: str = "t", partition: int = 0, group: str = GROUP) -> int | None:
-        found = self.shard.offsets.of_group(group).get(topic, {}).get(partition)
+        found = self.shard.commits.offsets.of_group(group).get(topic, {}).get(partition)
         return None if found is None else found.offset
 
     # Whole stories

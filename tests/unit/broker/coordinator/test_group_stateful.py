@@ -183,14 +183,14 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def generations_rise(self) -> None:
-        group = self.driver.shard.groups.get(GROUP)
+        group = self.driver.shard.groups.classic(GROUP)
         if group is not None:
             assert group.generation >= self.generation
             self.generation = group.generation
 
     @invariant()
     def there_is_one_leader_exactly_while_there_are_members(self) -> None:
-        group = self.driver.shard.groups.get(GROUP)
+        group = self.driver.shard.groups.classic(GROUP)
         if group is None:
             return
         assert (group.roster.leader is None) == (len(group.roster) == 0)
@@ -199,7 +199,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def states_mean_what_they_say(self) -> None:
-        group = self.driver.shard.groups.get(GROUP)
+        group = self.driver.shard.groups.classic(GROUP)
         if group is None:
             return
         is_empty = group.state is GroupState.EMPTY
@@ -213,7 +213,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_stable_member_has_what_its_leader_gave(self) -> None:
-        group = self.driver.shard.groups.get(GROUP)
+        group = self.driver.shard.groups.classic(GROUP)
         if group is None or group.state is not GroupState.STABLE:
             return
         for member in group.roster:  # under its own id, or that of its predecessor
@@ -222,7 +222,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def whoever_waits_has_a_deadline_or_a_write_and_whoever_does_not_a_session(self) -> None:
-        group = self.driver.shard.groups.get(GROUP)
+        group = self.driver.shard.groups.classic(GROUP)
         if group is None:
             return
         for member in group.roster:
@@ -234,16 +234,19 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_copy_from_the_stream_is_the_group_when_nothing_is_under_way(self) -> None:
-        group = self.driver.shard.groups.get(GROUP)
+        group = self.driver.shard.groups.classic(GROUP)
         if group is None or self.driver.unconfirmed:
             return
         copy = self.driver.reloaded().shard
-        assert {g: copy.offsets.of_group(g) for g in copy.offsets} == {
-            g: self.driver.shard.offsets.of_group(g) for g in self.driver.shard.offsets
+        assert {g: copy.commits.offsets.of_group(g) for g in copy.commits.offsets} == {
+            g: self.driver.shard.commits.offsets.of_group(g)
+            for g in self.driver.shard.commits.offsets
         }
         if group.state not in (GroupState.STABLE, GroupState.EMPTY) or group.generation == 0:
             return
-        stored, live = copy.groups[GROUP].to_value(), group.to_value()
+        copied = copy.groups.classic(GROUP)
+        assert copied is not None
+        stored, live = copied.to_value(), group.to_value()
         if group.state is GroupState.STABLE:
             live.current_state_timestamp = stored.current_state_timestamp
         assert stored == live
@@ -256,7 +259,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.driver.advance(REBALANCE_MS)
         self.collect()
         assert self.driver.asked == self.driver.replies.keys()
-        group = self.driver.shard.groups.get(GROUP)
+        group = self.driver.shard.groups.classic(GROUP)
         assert group is None or not len(group.roster)
 
 

@@ -1,0 +1,66 @@
+"""What every group can be asked, whatever protocol its members speak.
+
+Source: Kafka's interface Group.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from broker.replicated.effects import Effects, Now, StateRecord
+from protocol.errors import ErrorCode
+
+
+class GroupType(StrEnum):
+    """Kinds of groups, by the names that ListGroups uses."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class Group(Protocol):
+    """One group of any kind."""
+
+    group_id: str
+
+    @property
+    def kind(self) -> GroupType:
+        """Return the protocol that its members speak."""
+
+    @property
+    def state_name(self) -> str:
+        """Return its state by the name that clients are shown."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        """Return what its members are ("consumer", "connect"); None if it never had any."""
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is in it, or on the way into it."""
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int
+    ) -> ErrorCode:
+        """Say whether a commit may be stored. `epoch`: generation or member epoch."""
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Say whether offsets may be deleted by hand."""
+
+    def check_delete(self) -> ErrorCode:
+        """Say whether the group may be deleted."""
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Return whether a member reads the topic."""
+
+    def lapsing_since_ms(self, commit_timestamp_ms: int) -> int | None:
+        """Return from when on a committed offset counts its retention; None: it does not lapse."""
+
+    def on_commit(self, member_id: str, now: Now) -> None:
+        """Take a member's commit as a sign of life."""
+
+    def take_effects(self) -> Effects:
+        """Return what came about since the last call."""
+
+    def tombstones(self) -> Sequence[StateRecord]:
+        """Return the records that delete the group itself, not its offsets."""
