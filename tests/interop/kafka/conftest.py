@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.bookkeeper.java import JavaClient
+from tests.interop.kafka.tools import Tools
 from tests.process import TailraceProcess
 
 
@@ -18,7 +19,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TailraceProcess
 @pytest.fixture(scope="package")
 def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
     """Kafka 4.3.1 in a JVM: clients, tools."""
-    peer = JavaClient(tmp_path_factory.mktemp("kafka-4") / "log", "kafka", "ClientPeer")
+    peer = JavaClient(tmp_path_factory.mktemp("kafka-4") / "log", "kafka", "KafkaPeer")
     yield peer
     peer.close()
 
@@ -37,3 +38,9 @@ def kafka(request: pytest.FixtureRequest) -> JavaClient:
     """Each version in turn."""
     peer: JavaClient = request.getfixturevalue(request.param)
     return peer
+
+
+@pytest.fixture
+def tools(kafka_4: JavaClient, broker: TailraceProcess) -> Tools:
+    """Kafka's command-line tools."""
+    return Tools(kafka_4, broker)
