@@ -13,9 +13,9 @@ from broker.coordinator.groups import Groups
 from broker.coordinator.kinds import Group
 from broker.coordinator.offsets import (
     OffsetStore,
-    answer_delete,
     expired_offsets,
     plan_commit,
+    plan_delete,
     refuse_commit,
     refuse_stored,
 )
@@ -80,20 +80,17 @@ class Commits:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
 
-    def delete_offsets(self, request: OffsetDeleteRequest, ticket: Ticket) -> Effects:
-        """Handle OffsetDelete: offsets that nobody subscribes to go; what is not there is gone."""
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, partition_count: Callable[[str], int], ticket: Ticket
+    ) -> Effects:
+        """Handle OffsetDelete: offsets that nobody reads go; what is not there is gone already."""
         group = self._groups.get(request.group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
-        if group is None or code is not ErrorCode.NONE:
-            return Effects([Reply(ticket, OffsetDeleteResponse(error_code=code))])
+        names, response = plan_delete(request, partition_count, group)
+        if code is not ErrorCode.NONE and names:
+            response = OffsetDeleteResponse(error_code=code)
+            names = []
         stored = self._stored(request.group_id)
-        names = [
-            OffsetName(request.group_id, topic.name, partition.partition_index)
-            for topic in request.topics
-            if not group.is_subscribed(topic.name)
-            for partition in topic.partitions
-        ]
-        response = answer_delete(request, group.is_subscribed)
         return self._delete([name for name in names if name in stored], Reply(ticket, response))
 
     def delete_group(self, group_id: str, ticket: Ticket) -> Effects:

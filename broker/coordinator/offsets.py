@@ -148,20 +148,28 @@ def _answer_topic(name: str, answers: list[tuple[int, ErrorCode]]) -> OffsetComm
     return OffsetCommitResponseTopic(name=name, partitions=partitions)
 
 
-def answer_delete(
-    request: OffsetDeleteRequest, is_subscribed: Callable[[str], bool]
-) -> OffsetDeleteResponse:
-    """Return the answer to an allowed OffsetDelete: what is read by members stays."""
+def plan_delete(
+    request: OffsetDeleteRequest, partition_count: Callable[[str], int], group: Group | None
+) -> tuple[list[OffsetName], OffsetDeleteResponse]:
+    """Return what OffsetDelete may delete, and its answer: what members read stays.
+
+    A group that is not there reads nothing.
+    """
+    names = []
     topics = []
     for topic in request.topics:
-        is_kept = is_subscribed(topic.name)
-        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_kept else ErrorCode.NONE
-        partitions = [
-            OffsetDeleteResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
-        ]
+        known = range(partition_count(topic.name))
+        is_read = group is not None and group.is_subscribed(topic.name)
+        partitions = []
+        for index in [partition.partition_index for partition in topic.partitions]:
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+            if index not in known:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code is ErrorCode.NONE:
+                names.append(OffsetName(request.group_id, topic.name, index))
+            partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
-    return OffsetDeleteResponse(topics=topics)
+    return names, OffsetDeleteResponse(topics=topics)
 
 
 def expired_offsets(

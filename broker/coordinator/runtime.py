@@ -37,6 +37,7 @@ from protocol.kafka.messages.join_group import JoinGroupRequest
 from protocol.kafka.messages.leave_group import MemberIdentity
 from protocol.kafka.messages.list_groups import ListedGroup
 from protocol.kafka.messages.offset_commit import OffsetCommitRequest
+from protocol.kafka.messages.offset_delete import OffsetDeleteRequest
 from protocol.kafka.messages.sync_group import SyncGroupRequest
 
 logger = logging.getLogger(__name__)
@@ -150,6 +151,23 @@ class GroupCoordinator:
             lambda shard, ticket, now: shard.commit(
                 request, caller, self._partition_count, ticket, now
             ),
+        )
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Answer:
+        """OffsetDelete; done when the tombstones are confirmed."""
+        if not request.group_id:
+            return answer_now(ErrorCode.INVALID_GROUP_ID)
+        return self._partitions.ask(
+            request.group_id,
+            lambda shard, ticket, _now: shard.delete_offsets(
+                request, self._partition_count, ticket
+            ),
+        )
+
+    def delete(self, group_id: str) -> Answer:
+        """DeleteGroups for one group; done when the tombstones are confirmed. An ErrorCode."""
+        return self._partitions.ask(
+            group_id, lambda shard, ticket, _now: shard.delete_group(group_id, ticket)
         )
 
     def settle(self, group_id: str) -> Answer:

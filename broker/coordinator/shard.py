@@ -68,9 +68,11 @@ class GroupShard:
         """Handle OffsetCommit of a group of any kind."""
         return self.commits.commit(request, caller, partition_count, ticket, now)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, ticket: Ticket) -> Effects:
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, partition_count: Callable[[str], int], ticket: Ticket
+    ) -> Effects:
         """Handle OffsetDelete of a group of any kind."""
-        return self.commits.delete_offsets(request, ticket)
+        return self.commits.delete_offsets(request, partition_count, ticket)
 
     def delete_group(self, group_id: str, ticket: Ticket) -> Effects:
         """Handle DeleteGroups for one group of any kind; answers with an ErrorCode."""

@@ -330,6 +330,8 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             INCREMENTAL_ALTER_CONFIGS,
             DESCRIBE_CLUSTER,
             DESCRIBE_TOPIC_PARTITIONS,
+            DELETE_GROUPS,
+            OFFSET_DELETE,
         )
     }
 )

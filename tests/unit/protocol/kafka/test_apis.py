@@ -41,7 +41,7 @@ def test_the_versions_are_the_ones_promised() -> None:
         "DescribeGroups": (0, 6), "InitProducerId": (0, 5), "CreateTopics": (2, 7),
         "DeleteTopics": (1, 6), "CreatePartitions": (0, 3), "DeleteRecords": (0, 2),
         "DescribeConfigs": (1, 4), "IncrementalAlterConfigs": (0, 1), "DescribeCluster": (0, 2),
-        "DescribeTopicPartitions": (0, 0),
+        "DescribeTopicPartitions": (0, 0), "DeleteGroups": (0, 2), "OffsetDelete": (0, 0),
     }  # fmt: skip
     assert {api.name: (api.versions[0], api.versions[-1]) for api in a.APIS.values()} == promised
     assert all(key == api.key for key, api in a.APIS.items())

@@ -1,0 +1,41 @@
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import DELETE_GROUPS
+from protocol.kafka.messages.delete_groups import DeleteGroupsRequest
+from tests.unit.broker.coordinator.runtime_support import running_groups
+from tests.unit.broker.handlers.group_support import ask, versions
+from tests.unit.broker.loops import in_loop
+
+NONE = ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", versions(DELETE_GROUPS))
+def test_each_group_has_its_own_answer(version: int) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups() as groups:
+            await groups.stable()
+            for group_id in ("simple", "nobody", ""):
+                await groups.coordinator.prepare(group_id)
+            await groups.commit(1, group="simple")
+            request = DeleteGroupsRequest(groups_names=["simple", "g", "nobody", "simple", ""])
+            response = await ask(groups, DELETE_GROUPS, version, request)
+            assert [(r.group_id, r.error_code) for r in response.results] == [
+                ("simple", NONE),
+                ("g", ErrorCode.NON_EMPTY_GROUP),
+                ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+                ("", ErrorCode.GROUP_ID_NOT_FOUND),
+            ]
+            await groups.restart()
+            await groups.coordinator.prepare("simple")
+            assert groups.committed(group="simple") is None
+
+    body()
+
+
+@in_loop
+async def test_without_the_internal_topic_nobody_coordinates() -> None:
+    async with running_groups(prepared=False) as groups:
+        response = await ask(groups, DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["g"]))
+        assert [r.error_code for r in response.results] == [ErrorCode.NOT_COORDINATOR]
