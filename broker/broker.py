@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.coordinator.runtime import GroupCoordinator
     from broker.partition.partition_logs import PartitionLogs
+    from broker.fetching.session_cache import FetchSessionCache
     from broker.partition.producer_ids import ProducerIds
     from core.metadata.store import MetadataStore
     from core.runtime.budget import Budget
@@ -63,6 +64,7 @@ class Broker:
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
+    fetch_sessions: "FetchSessionCache"
     refused: "asyncio.Future[None]" = field(default_factory=_new_future)
     """Done once this broker has to end."""
 

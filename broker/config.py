@@ -96,6 +96,11 @@ class BrokerConfig:
     fetch_bytes_max: int = setting(
         "fetch.max.bytes", 57_671_680, "Most bytes in one fetch answer, save its first batch."
     )
+    fetch_session_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots",
+        1000,
+        "Fetch sessions kept at once; clients beyond it send full fetches.",
+    )
     network: NetworkConfig = field(default_factory=NetworkConfig)
     partitions: PartitionConfig = field(default_factory=PartitionConfig)
     topics: TopicsConfig = field(default_factory=TopicsConfig)

@@ -23,6 +23,7 @@ from broker.coordinator.runtime import GroupCoordinator
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.partition.retained import retained
+from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.server import BrokerServer
 from compaction.worker import RetentionWorker
 from core.log.namespace import LogNamespace
@@ -116,6 +117,9 @@ async def _register(
         storage.paths.broker(config.node_id),
         broker_node(at.host, at.port, config.rack, broker.clock.now_ms()),
         2 * storage.session_timeout_ms,
+        fetch_sessions=FetchSessionCache(
+            config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
+        ),
         broker.refuse,
     )
     metrics.register("broker_registration", registration.metrics)

@@ -254,21 +254,28 @@ class PartitionLog:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def read_tail(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> Found | None:
+    def read_tail(
+        self, offset: Offset, max_bytes: int, *, at_least_one: bool, committed: bool = False
+    ) -> Found | None:
         """Return whole batches from the one that holds `offset` on, from memory.
 
-        Shape: nothing at the high watermark; the first batch even above `max_bytes` if
-        `at_least_one`. None if the tail cache does not have them: then `read_log` does.
+        Shape: nothing at the high watermark, or at the last stable offset if `committed`; the first
+        batch even above `max_bytes` if `at_least_one`. None if the tail cache does not have them:
+        then `read_log` does.
         """
-        if offset >= self.high_watermark:
+        end = self.end_for(committed=committed)
+        if offset >= end:
             return NOTHING
-        return self.tail.read(offset, max_bytes, at_least_one=at_least_one)
+        return self.tail.read(offset, max_bytes, at_least_one=at_least_one, end=end)
 
-    async def read_log(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> Found:
+    async def read_log(
+        self, offset: Offset, max_bytes: int, *, at_least_one: bool, committed: bool = False
+    ) -> Found:
         """Return the same from the bookies. Errors: CoreError."""
-        if offset >= self.high_watermark:
+        end = self.end_for(committed=committed)
+        if offset >= end:
             return NOTHING
-        span = ReadRange(offset, self.high_watermark, max_bytes, at_least_one)
+        span = ReadRange(offset, end, max_bytes, at_least_one)
         return await self._readers.read(self.log, span, lambda: self.locate(offset))
 
     async def read(self, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
@@ -316,6 +323,10 @@ class PartitionLog:
     def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
         """Return the same as `aborted_between`, or None if that would have to read."""
         return self.segments.aborted_in_memory(first, last)
+
+    def end_for(self, *, committed: bool) -> Offset:
+        """Return the first offset that a reader may not see."""
+        return self.last_stable_offset if committed else self.high_watermark
 
     async def aborted_between(self, first: Offset, last: Offset) -> list[AbortedTransaction]:
         """Return the aborted transactions with records among offsets `first` to `last`.

@@ -193,6 +193,7 @@ class PartitionLogs:
             stream_name(*partition), topic.quorums.as_settings()
         )
         log = PartitionLog(partition, stream, topic.settings, self.shared)
+        log.topic_id = topic.topic_id
         writer = await stream.open_writer(log, log.state)
         try:  # now that the former owner, who is fenced, has nothing to do with it any more
             log.start(writer, await read_log_start(stream))

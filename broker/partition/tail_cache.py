@@ -35,10 +35,13 @@ class PartitionTail:
         self._batches.append(batch)
         self._cache.count(self, len(batch) + BATCH_OVERHEAD_BYTES)
 
-    def read(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> Found | None:
+    def read(
+        self, offset: Offset, max_bytes: int, *, at_least_one: bool, end: Offset | None = None
+    ) -> Found | None:
         """Return batches from the one that holds `offset` on; None if it is not here.
 
-        Shape: whole batches up to `max_bytes`; the first even above it if `at_least_one`.
+        Shape: whole batches up to `max_bytes`; the first even above it if `at_least_one`; none from
+        offset `end` on, where a batch begins.
         """
         lasts, batches = self._lasts, self._batches
         at = bisect_left(lasts, offset, self._head)
@@ -46,7 +49,8 @@ class PartitionTail:
             return None
         found: list[Buffer] = []
         size = 0
-        for place in range(at, len(batches)):
+        stop = len(batches) if end is None else bisect_left(lasts, end, at)
+        for place in range(at, stop):
             batch = batches[place]
             assert batch is not None
             if size + len(batch) > max_bytes and (found or not at_least_one):

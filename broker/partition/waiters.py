@@ -52,7 +52,7 @@ class Waiters:
         self._committed: dict[FetchWaiter, None] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._committed)
+        return len(self._waiting) + len(self._committed) + len(self._watching)
 
     def join(self, waiter: FetchWaiter, *, committed: bool = False) -> None:
         """Tell `waiter` about every byte from now on; if `committed`, about every stable one."""

@@ -16,6 +16,7 @@ from broker.config import BrokerConfig, NetworkConfig
 from broker.coordinator.runtime import GroupCoordinator
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
+from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.server import BrokerServer
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
@@ -77,4 +78,7 @@ async def running_broker(
         server = BrokerServer(broker)
         await server.start()
         stack.push_async_callback(server.close)
+            fetch_sessions=FetchSessionCache(
+                config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
+            ),
         yield server

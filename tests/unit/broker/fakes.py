@@ -6,6 +6,7 @@ confirmed is lost when a log is opened again, unless `keep_unconfirmed` says tha
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any, NamedTuple
 
 from broker.broker import Broker, Endpoint
@@ -17,6 +18,7 @@ from broker.context import ConnectionInfo, RequestContext
 from broker.errors import KafkaError
 from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
+from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.partition.producer_ids import ProducerIds
 from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
 from core.log.entries import EntryRecords, LogRecordWithDLSN
@@ -291,6 +293,7 @@ class FakeTopics:
         self._listeners: list[Any] = []
         self.defaults = TopicDefaults({})
 
+        self._made = 0
     def listen(self, listener: Any) -> None:
         self._listeners.append(listener)
 
@@ -315,7 +318,8 @@ class FakeTopics:
         known = self._topics.get(name)
         topic = Topic(
             name=name,
-            topic_id=known.topic_id if known else (len(self._topics) + 1).to_bytes(16, "big"),
+        self._made += known is None
+            topic_id=known.topic_id if known else self._made.to_bytes(16, "big"),
             partition_count=partitions,
             configs=configs,
             settings=settings,
@@ -333,6 +337,13 @@ class FakeTopics:
 
     async def create(
         self,
+    async def delete(self, name: str) -> None:
+        topic = self._topics.pop(name)
+        for listener in self._listeners:
+            await listener.on_topic_deleting(topic)
+        for partition in range(topic.partition_count):
+            del self._namespace.logs[f"{name}-{partition}"]
+
         name: str,
         partitions: int,
         configs: Mapping[str, str] | None = None,
@@ -389,6 +400,7 @@ def make_world(
     there = Bookies(bookies)
     broker = Broker(
         config=config,
+    random = Random(1)
         clock=clock,
         store=store,
         topics=anything,
@@ -401,6 +413,9 @@ def make_world(
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     return World(broker, topics, namespace, clock, there)
+        fetch_sessions=FetchSessionCache(
+            config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
+        ),
 
 
 def batch(

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.handlers import HANDLERS, fetch
+from broker.fetching import collection
+from broker.handlers import HANDLERS
 from broker.partition.found import Found
 from core.errors import LedgerFenced
 from protocol.errors import ErrorCode
@@ -176,26 +177,6 @@ async def test_unknown_names_and_ids() -> None:
     assert by_id[0].error_code == E.UNKNOWN_TOPIC_ID
 
 
-@pytest.mark.parametrize(
-    ("session_id", "epoch", "code"),
-    [
-        (0, -1, E.NONE),
-        (0, 0, E.NONE),
-        (5, 0, E.NONE),
-        (5, -1, E.NONE),
-        (5, 3, E.FETCH_SESSION_ID_NOT_FOUND),
-        (0, 1, E.FETCH_SESSION_ID_NOT_FOUND),
-    ],
-)
-@in_loop
-async def test_no_session_is_ever_granted(session_id: int, epoch: int, code: ErrorCode) -> None:
-    world = await filled()
-    request = wanted((0, 0), session_id=session_id, session_epoch=epoch)
-    response = await ask(world, FETCH, 11, request)
-    assert (ErrorCode(response.error_code), response.session_id) == (code, 0)
-    assert bool(response.responses) is (code is E.NONE)
-
-
 @in_loop
 async def test_a_client_that_read_another_history_is_told_where_it_parted() -> None:
     world = await filled()
@@ -290,7 +271,7 @@ async def test_a_fetch_opens_its_partitions() -> None:
 async def test_while_slow_clients_hold_the_memory_answers_are_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fetch, "READ_BYTES_HELD_BACK", 2 * len(batch(2)))
+    monkeypatch.setattr(collection, "READ_BYTES_HELD_BACK", 2 * len(batch(2)))
     world = await filled()
     world.broker.unsent.take(world.broker.unsent.limit)
     data = data_of(await ask(world, FETCH, 11, wanted((0, 0))))[0]
@@ -306,9 +287,9 @@ async def test_what_is_being_read_counts_as_unsent_until_it_is_answered(
     log.tail.clear()
     read, seen = log.read_log, []
 
-    async def read_log(offset: int, max_bytes: int, *, at_least_one: bool) -> Found:
+    async def read_log(offset: int, max_bytes: int, **more: bool) -> Found:
         seen.append(world.broker.unsent.used)
-        return await read(offset, max_bytes, at_least_one=at_least_one)
+        return await read(offset, max_bytes, at_least_one=more["at_least_one"])
 
     monkeypatch.setattr(log, "read_log", read_log)
     request = wanted((0, 0), (0, 0), each_max=1000, max_bytes=1 << 20)

@@ -30,6 +30,8 @@ def test_reading_begins_with_the_batch_that_holds_the_offset() -> None:
     assert shown(tail.read(24, 1000, at_least_one=True)) == [20]
     assert tail.read(9, 1000, at_least_one=True) is None
     assert tail.read(25, 1000, at_least_one=True) is None
+    assert shown(tail.read(12, 1000, at_least_one=True, end=20)) == [10, 15]
+    assert shown(tail.read(12, 1, at_least_one=True, end=15)) == [10]
 
 
 def test_limits_cut_between_batches_and_spare_the_first() -> None:

@@ -1,0 +1,239 @@
+"""Taking records for one fetch: from memory, from the bookies, or waiting until there are enough.
+
+Kept: request order and both size limits; the first batch whatever its size; what is read counts in
+the budget of unsent bytes from before it is there until the answer is made. A fetch that waits
+stands at its partitions with the bytes that it misses; it is woken, and never polls.
+Source: ReplicaManager.fetchMessages, DelayedFetch; reference Kafka 5.1, 5.2.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.errors import error_code
+from broker.fetching.target import Target
+from broker.partition.found import NOTHING, Found
+from broker.partition.partition_log import PartitionLog
+from broker.partition.partition_logs import PartitionLogs
+from broker.partition.waiters import FetchWaiter
+from core.errors import CoreError
+from core.runtime.budget import Budget
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.fetching.sessions import FetchSession
+
+READ_BYTES_MAX = 8 * 1024 * 1024
+"""Most bytes of one partition in one answer; a client that allows more asks again."""
+READ_BYTES_HELD_BACK = 64 * 1024
+"""The same while there are more unsent bytes than the budget has: everybody gets on, slowly."""
+LOOK_AGAIN_S = 0.05
+"""How soon a fetch looks again for records that are confirmed, but that it did not get: they are
+not shown to readers yet, or there is no memory for them now."""
+
+
+class Limits(NamedTuple):
+    """What a fetch asks for as a whole."""
+
+    min_bytes: int
+    max_bytes: int
+    wait_ms: int
+    committed: bool
+    """Only what lies below the last stable offset."""
+
+
+class Collection:
+    """One fetch on its way."""
+
+    __slots__ = (
+        "_counted",
+        "_logs",
+        "_unsent",
+        "epoch",
+        "limits",
+        "news",
+        "session",
+        "size",
+        "targets",
+    )  # fmt: skip
+
+    def __init__(self, logs: PartitionLogs, unsent: Budget, limits: Limits) -> None:
+        self.limits = limits
+        self.targets: list[Target] = []
+        self.size = 0
+        self.session: FetchSession | None = None
+        self.epoch = 0
+        """Of the session while this fetch is its latest."""
+        self.news: Callable[[], Iterable[Target]] = tuple
+        """Partitions that have changed since it was called last, of a fetch within a session."""
+        self._logs = logs
+        self._unsent = unsent
+        self._counted = 0
+
+    def look_up(self) -> bool:
+        """Find the partitions that are open; return whether none is missing."""
+        whole = True
+        for target in self.targets:
+            if target.log is None and not target.error and target.topic is not None:
+                target.log = self._logs.get((target.topic.name, target.asked.partition))
+                whole = whole and target.log is not None
+        return whole
+
+    async def open(self) -> None:
+        """Open the partitions that are not, side by side. Errors: none, each keeps its own."""
+        opening = [
+            (target, self._logs.opening(target.topic.name, target.asked.partition))
+            for target in self.targets
+            if target.log is None and not target.error and target.topic is not None
+        ]
+        for target, future in opening:
+            outcome = await future
+            if isinstance(outcome, ErrorCode):
+                target.error = outcome
+            else:
+                target.log = outcome
+
+    def collect_tail(self) -> bool:
+        """Take what is in memory, in order; return whether that was all there is to take."""
+        for target in self.targets:
+            target.check()
+            log = target.open_log
+            if log is not None:
+                if self._is_starved():
+                    return False
+                found = self._read_tail(target, log)
+                if found is None:
+                    return False
+                target.take(found)
+                self.size += found.size
+        return True
+
+    def find_aborted(self) -> bool:
+        """Find aborted transactions in memory, if somebody asks; return whether all are known."""
+        return not self.limits.committed or all(each.find_aborted() for each in self.targets)
+
+    async def read_aborted(self) -> None:
+        """Find them wherever they are. Errors: none, each partition keeps its own."""
+        if self.find_aborted():
+            return
+        for target in self.targets:
+            try:
+                await target.read_aborted()
+            except CoreError as error:
+                self.size -= target.give_up(error_code(error))
+
+    async def collect(self) -> None:
+        """Take what is in memory or on the bookies, in order. Errors: none, each keeps its own."""
+        self.targets += self.news()
+        if not self.look_up():
+            await self.open()
+        for target in self.targets:
+            target.check()
+            log = target.open_log
+            if log is not None and not self._is_starved():
+                found = await self._read(target, log)
+                target.take(found)
+                self.size += found.size
+                self._count(found.size)
+
+    def give_back(self) -> None:
+        """Count the answer out: from here on its connection does, if it has to keep it."""
+        self._count(-self._counted)
+
+    def is_due(self) -> bool:
+        """Whether the answer cannot wait."""
+        limits = self.limits
+        if self.size >= limits.min_bytes or limits.wait_ms <= 0 or self.is_outdated:
+            return True
+        if self.session is None and not self.targets:
+            return True
+        return any(target.error or target.diverging for target in self.targets)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the session went on without this fetch, or is gone."""
+        return self.session is not None and self.session.epoch != self.epoch
+
+    async def wait(self, deadline_s: float) -> None:
+        """Wait until enough is there, a partition changes, or the deadline passes."""
+        if self.session is not None and self.session.has_news:
+            return
+        loop = asyncio.get_running_loop()
+        waiter = FetchWaiter(self.limits.min_bytes - self.size, loop.create_future())
+        until_s, committed = deadline_s, self.limits.committed
+        logs = [log for target in self.targets if (log := target.open_log) is not None]
+        for target in self.targets:
+            log = target.open_log
+            if log is not None:
+                log.waiters.join(waiter, committed=committed)
+                if log.end_for(committed=committed) > target.next_offset:
+                    until_s = min(until_s, loop.time() + LOOK_AGAIN_S)
+        if self.session is not None:
+            self.session.parked = waiter
+        handle = loop.call_at(until_s, waiter.wake)
+        try:
+            await waiter.future
+        finally:
+            handle.cancel()
+            for log in logs:
+                log.waiters.leave(waiter)
+            if self.session is not None and self.session.parked is waiter:
+                self.session.parked = None
+
+    def is_idle(self, target: Target) -> bool:
+        """Whether there is nothing to say of a partition until its log changes."""
+        log = target.log
+        if log is None or target.error or target.diverging or log.failure is not None:
+            return False
+        return target.asked.fetch_offset >= log.end_for(committed=self.limits.committed)
+
+    def _read_tail(self, target: Target, log: PartitionLog) -> Found | None:
+        return log.read_tail(
+            target.next_offset,
+            self._room(target),
+            at_least_one=self._at_least_one(),
+            committed=self.limits.committed,
+        )
+
+    async def _read(self, target: Target, log: PartitionLog) -> Found:
+        found = self._read_tail(target, log)
+        if found is not None:
+            return found
+        room = self._room(target)
+        self._count(room)  # so that those who read at the same time see each other
+        try:
+            return await log.read_log(
+                target.next_offset,
+                room,
+                at_least_one=self._at_least_one(),
+                committed=self.limits.committed,
+            )
+        except CoreError as error:
+            target.error = error_code(error)
+            return NOTHING
+        finally:
+            self._count(-room)
+
+    def _count(self, size: int) -> None:
+        self._counted += size
+        self._unsent.take(size)
+
+    def _room(self, target: Target) -> int:
+        room = min(
+            target.asked.partition_max_bytes - target.size,
+            self.limits.max_bytes - self.size,
+            READ_BYTES_MAX,
+            max(self._unsent.room, READ_BYTES_HELD_BACK),
+        )
+        return max(room, 0)
+
+    def _at_least_one(self) -> bool:
+        return self.size == 0
+
+    def _is_starved(self) -> bool:
+        """Whether slow clients hold so much that nobody gets anything until they are cut.
+
+        That is no limit of the request: what it did not get now, it looks for again.
+        """
+        return self._unsent.used >= 2 * self._unsent.limit

@@ -1,0 +1,124 @@
+"""One partition of a fetch: what is asked of it, and what was found so far."""
+
+from typing import TYPE_CHECKING
+
+from broker.cluster.topics import Topic
+from broker.fetching.sessions import CachedPartition, PartitionKey
+from broker.partition.found import Found
+from broker.partition.partition_log import PartitionLog
+from protocol.errors import ErrorCode
+from protocol.kafka.messages.fetch import EpochEndOffset, FetchPartition
+from protocol.records.batch import read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.partition.aborted import AbortedTransaction
+    from protocol.ids import Buffer
+
+
+class Target:
+    """One partition of a fetch on its way."""
+
+    __slots__ = (
+        "aborted",
+        "asked",
+        "cached",
+        "diverging",
+        "error",
+        "full",
+        "key",
+        "log",
+        "next_offset",
+        "parts",
+        "size",
+        "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        asked: FetchPartition,
+        topic: Topic | None,
+        cached: CachedPartition | None = None,
+    ) -> None:
+        """`key`: as the client names it; `topic`: what that is, if it is known."""
+        self.key = key
+        self.asked = asked
+        self.topic = topic
+        self.cached = cached
+        """Its place in the session, if the fetch belongs to one."""
+        self.error = ErrorCode.NONE
+        self.log: PartitionLog | None = None
+        self.next_offset = asked.fetch_offset
+        self.parts: list[Buffer] = []
+        self.size = 0
+        self.full = False
+        """More is there than the limits let through."""
+        self.diverging: EpochEndOffset | None = None
+        self.aborted: Sequence[AbortedTransaction] | None = ()
+        """Aborted transactions among the records; None while that is not known."""
+        if topic is None:
+            by_id = isinstance(key[0], bytes)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self.error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else unknown
+        elif not 0 <= asked.partition < topic.partition_count:
+            self.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def check(self) -> None:
+        """Compare what the client asks with the partition as it is now."""
+        log, asked = self.log, self.asked
+        if log is None or self.error:
+            return
+        if log.failure is not None:
+            self.error = log.failure
+        elif self.topic is not None and log.topic_id != self.topic.topic_id:
+            self.error = ErrorCode.INCONSISTENT_TOPIC_ID  # made anew while this fetch waited
+        elif asked.current_leader_epoch != -1 and (
+            code := log.check_epoch(asked.current_leader_epoch)
+        ):
+            self.error = code
+        elif asked.last_fetched_epoch >= 0 and self._parts_from(log):
+            return
+        elif not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+            self.error = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def _parts_from(self, log: PartitionLog) -> bool:
+        """Note where the client's history parted from the log's, if it did."""
+        fetched, offset = self.asked.last_fetched_epoch, self.asked.fetch_offset
+        epoch, end = log.end_of_epoch(fetched)
+        if epoch < 0 or offset < log.log_start_offset:
+            self.error = ErrorCode.OFFSET_OUT_OF_RANGE
+        elif epoch < fetched or end < offset:
+            self.diverging = EpochEndOffset(epoch=epoch, end_offset=end)
+        return bool(self.error or self.diverging)
+
+    @property
+    def open_log(self) -> PartitionLog | None:
+        """The partition, if there may be more to take from it."""
+        return None if self.error or self.diverging or self.full else self.log
+
+    def take(self, found: Found) -> None:
+        """Add batches that follow those that are here."""
+        self.full = found.limited
+        if found.parts:
+            self.parts.extend(found.parts)
+            self.size += found.size
+            self.next_offset = read_header(found.parts[-1]).last_offset + 1
+
+    def find_aborted(self) -> bool:
+        """Find the aborted transactions in memory; return whether they are known."""
+        if self.parts and self.log is not None:
+            self.aborted = self.log.aborted_in_memory(self.asked.fetch_offset, self.next_offset - 1)
+        return self.aborted is not None
+
+    async def read_aborted(self) -> None:
+        """Find them wherever they are. Errors: CoreError."""
+        if not self.find_aborted() and self.log is not None:
+            first, last = self.asked.fetch_offset, self.next_offset - 1
+            self.aborted = await self.log.aborted_between(first, last)
+
+    def give_up(self, error: ErrorCode) -> int:
+        """Say only what went wrong; return how many bytes were found before that."""
+        size, self.size, self.parts, self.error = self.size, 0, [], error
+        return size
