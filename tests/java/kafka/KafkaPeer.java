@@ -1,9 +1,10 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-/** Kafka 4.3.1 whole: its clients, and what is built of them: the command-line tools. */
+/** Kafka 4.3.1 whole: its clients, and what is built of them: command-line tools, Streams. */
 final class KafkaPeer extends ClientPeer {
     private final Tools tools = new Tools();
+    private final Streams streams = new Streams();
 
     public static void main(String[] args) throws Exception {
         new KafkaPeer().serve();
@@ -11,9 +12,14 @@ final class KafkaPeer extends ClientPeer {
 
     @Override
     protected ObjectNode run(JsonNode command) throws Exception {
-        if (command.get("op").asText().equals("tool")) {
-            return tools.run(command);
+        String[] op = command.get("op").asText().split("\\.", 2);
+        switch (op[0]) {
+            case "tool":
+                return tools.run(command);
+            case "streams":
+                return streams.run(op[1], command);
+            default:
+                return super.run(command);
         }
-        return super.run(command);
     }
 }
