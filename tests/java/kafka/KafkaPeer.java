@@ -1,10 +1,11 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-/** Kafka 4.3.1 whole: its clients, and what is built of them: command-line tools, Streams. */
+/** Kafka 4.3.1 whole: its clients, and what is built of them: command-line tools, Streams, Connect. */
 final class KafkaPeer extends ClientPeer {
     private final Tools tools = new Tools();
     private final Streams streams = new Streams();
+    private final Workers workers = new Workers();
 
     public static void main(String[] args) throws Exception {
         new KafkaPeer().serve();
@@ -18,6 +19,8 @@ final class KafkaPeer extends ClientPeer {
                 return tools.run(command);
             case "streams":
                 return streams.run(op[1], command);
+            case "connect":
+                return workers.run(op[1], command);
             default:
                 return super.run(command);
         }
