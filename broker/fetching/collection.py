@@ -96,10 +96,11 @@ class Collection:
 
     def collect_tail(self) -> bool:
         """Take what is in memory, in order; return whether that was all there is to take."""
+        committed = self.limits.committed
         for target in self.targets:
             target.check()
             log = target.open_log
-            if log is not None:
+            if log is not None and target.next_offset < log.end_for(committed=committed):
                 if self._is_starved():
                     return False
                 found = self._read_tail(target, log)

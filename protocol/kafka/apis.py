@@ -126,7 +126,7 @@ NEVER: Final = 1 << 15
 PRODUCE: Final = Api(
     0, "Produce", range(3, 12), 9, ProduceRequest, ProduceResponse, advertised_since=0
 )
-FETCH: Final = Api(1, "Fetch", range(4, 18), 12, FetchRequest, FetchResponse)
+FETCH: Final = Api(1, "Fetch", range(4, 19), 12, FetchRequest, FetchResponse)
 LIST_OFFSETS: Final = Api(
     2, "ListOffsets", range(1, 11), 6, ListOffsetsRequest, ListOffsetsResponse
 )

@@ -1,4 +1,4 @@
-"""Fetch by hand: request in, response out, v4-17 (see hot.py). Records are passed through."""
+"""Fetch by hand: request in, response out, v4-18 (see hot.py). Records are passed through."""
 
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
@@ -103,7 +103,7 @@ _REQUEST: Final = {
     **dict.fromkeys((7, 8), _V7),
     **dict.fromkeys((9, 10, 11), _V9),
     **dict.fromkeys((12, 13, 14), _V12),
-    **dict.fromkeys((15, 16, 17), _V15),
+    **dict.fromkeys((15, 16, 17, 18), _V15),
 }
 
 
@@ -200,10 +200,12 @@ def _rack(version: int, body: memoryview, at: int) -> str:
 _HEAD_V7: Final = Struct(">ihi")  # throttle, error, session
 _DATA_V4: Final = Struct(">ihqq")  # partition, error, high watermark, last stable offset
 _DATA_V5: Final = Struct(">ihqqq")  # and log start offset
+_ABORTED: Final = Struct(">qq")  # producer, first offset
+_ABORTED_V12: Final = Struct(">qqB")  # and no tags
 
 
 def encode_response(version: int, response: FetchResponse) -> list[Buffer] | None:
-    """Encode a response without aborted transactions and tags: buffers, records among them."""
+    """Encode a response without tags: buffers, records among them."""
     try:
         return _encode(version, response)
     except DECLINED:
@@ -252,14 +254,20 @@ def _put_topic(out: bytearray, version: int, topic: FetchableTopicResponse) -> N
 
 
 def _put_partition(out: bytearray, version: int, data: PartitionData) -> None:
-    if data.aborted_transactions or (version >= 12 and _has_tags(data)):
+    if version >= 12 and _has_tags(data):
         raise UnusualError
     row = (data.partition_index, data.error_code, data.high_watermark, data.last_stable_offset)
     if version >= 5:
         out += _DATA_V5.pack(*row, data.log_start_offset)
     else:
         out += _DATA_V4.pack(*row)
-    _put_count(out, version, -1 if data.aborted_transactions is None else 0)
+    aborted = data.aborted_transactions
+    _put_count(out, version, -1 if aborted is None else len(aborted))
+    for each in aborted or ():
+        if version >= 12:
+            out += _ABORTED_V12.pack(each.producer_id, each.first_offset, 0)
+        else:
+            out += _ABORTED.pack(each.producer_id, each.first_offset)
     if version >= 11:
         out += I32.pack(data.preferred_read_replica)
 

@@ -1,4 +1,4 @@
-"""Fetch, Kafka API 1, v4-17: what is on the wire, by Kafka's own names."""
+"""Fetch, Kafka API 1, v4-18: what is on the wire, by Kafka's own names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ class FetchPartition:
     log_start_offset: int = wire(INT64, since=5, default=-1)
     partition_max_bytes: int = wire(INT32)
     replica_directory_id: bytes = wire(UUID, since=17, tag=0)
+    high_watermark: int = wire(INT64, since=18, tag=1, default=(1 << 63) - 1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class ForgottenTopic:
 
 @dataclass(slots=True, kw_only=True)
 class FetchRequest:
-    """Source: Kafka FetchRequest.json, v4-17."""
+    """Source: Kafka FetchRequest.json, v4-18."""
 
     cluster_id: str | None = wire(STRING, since=12, nullable_since=12, tag=0, default=None)
     replica_id: int = wire(INT32, until=14, default=-1)
@@ -137,7 +138,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True, kw_only=True)
 class FetchResponse:
-    """Source: Kafka FetchResponse.json, v4-17."""
+    """Source: Kafka FetchResponse.json, v4-18."""
 
     throttle_time_ms: int = wire(INT32, since=1)
     error_code: int = wire(INT16, since=7)

@@ -96,7 +96,7 @@ async def session_at_the_end(partitions: int = 3, version: int = 13) -> tuple[Wo
     return world, client
 
 
-@pytest.mark.parametrize("version", [7, 11, 12, 13, 17])
+@pytest.mark.parametrize("version", [7, 11, 12, 13, 18])
 @in_loop
 async def test_after_the_first_answer_only_news_are_told(version: int) -> None:
     world, client = await session_at_the_end(version=version)

@@ -100,6 +100,15 @@ def test_no_records_and_one_buffer(version: int, records: bytes | list[bytes] | 
 
 
 @every_version
+def test_aborted_transactions_are_not_declined(version: int) -> None:
+    aborted = [AbortedTransaction(producer_id=1 << 40, first_offset=n) for n in range(200)]
+    response = one_partition(PartitionData(aborted_transactions=aborted, records=b"x"))
+    parts = hot_fetch.encode_response(version, response)
+    assert parts is not None
+    assert wire.join(parts) == construct_encode(version, response)
+
+
+@every_version
 @pytest.mark.parametrize(
     "data",
     [
