@@ -36,13 +36,35 @@ class Reply(NamedTuple):
     response: object
 
 
+class InTransaction(NamedTuple):
+    """Whose transaction the records of a write are part of."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class EndOfTransaction(NamedTuple):
+    """The marker that a write is, in place of records."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int
+
+
 class Write(NamedTuple):
-    """Records to append as a whole, and what follows once they are confirmed."""
+    """Records to append as a whole, and what follows once they are confirmed.
+
+    The log may refuse a write that concerns a transaction (its producer is fenced): then it was
+    not written, its replies are answered with the log's code, and `on_refused` is told.
+    """
 
     records: tuple[StateRecord, ...]
     then: Any = None
     """What the write means: a value of the state machine that asked for it, given back to it."""
     replies: tuple[Reply, ...] = ()
+    transaction: InTransaction | EndOfTransaction | None = None
 
 
 @dataclass(slots=True)

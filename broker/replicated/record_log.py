@@ -3,14 +3,16 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from broker.replicated.effects import StateRecord
+from broker.replicated.effects import InTransaction, StateRecord
+from broker.replicated.newest import NewestValues
 from core.errors import Unavailable
 from protocol.errors import ProtocolError
 from protocol.ids import Buffer, Offset, TopicPartition
-from protocol.records.batch import read_header, split_batches
-from protocol.records.record import build_batch, iter_records, key_value_records
+from protocol.records.batch import NO_PRODUCER_ID, TRANSACTIONAL, read_header, split_batches
+from protocol.records.control import read_marker
+from protocol.records.record import Producer, build_batch, iter_records, key_value_records
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +20,14 @@ U = TypeVar("U")
 
 ReadRecord: TypeAlias = Callable[[bytes | None, bytes], U | None]
 """What a record says; None for a kind that is not ours. Errors: ProtocolError for other bytes."""
+
+
+class Pending(NamedTuple, Generic[U]):
+    """What a record of a transaction says whose end is not on the stream yet."""
+
+    producer_id: int
+    update: U
+
 
 RECORDS_AT_ONCE = 500
 """Records that are read between two turns of the loop: nobody else waits longer for them."""
@@ -50,6 +60,17 @@ class RecordLog(Protocol):
     def append(self, batch: memoryview, /) -> "Appended":
         """Append in order of calls; done when it is confirmed. Fails by an ErrorCode as result."""
 
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,  # noqa: FBT001 - PartitionLog's
+        transaction_version: int,
+        /,
+    ) -> "Appended":
+        """End a producer's transaction, in order with the appends."""
+
     async def read(self, offset: Offset, max_bytes: int, /) -> Sequence[Buffer]:
         """Return whole batches from the one that holds `offset`; at least one if there is any."""
 
@@ -71,39 +92,47 @@ def size_of(records: Sequence[StateRecord]) -> int:
     )
 
 
-def to_batch(records: Sequence[StateRecord], now_ms: int) -> memoryview:
-    """Return the records as one batch, ready for `append`."""
-    return memoryview(build_batch(key_value_records(records, now_ms)))
+def to_batch(
+    records: Sequence[StateRecord], now_ms: int, transaction: InTransaction | None = None
+) -> memoryview:
+    """Return the records as one batch, ready for `append`; of a producer's transaction, if so."""
+    pairs = key_value_records(records, now_ms)
+    if transaction is None:
+        return memoryview(build_batch(pairs))
+    producer = Producer(*transaction, base_sequence=0)  # Kafka's own number; nobody counts them
+    return memoryview(build_batch(pairs, producer=producer, attributes=TRANSACTIONAL))
 
 
 async def read_updates(
     log: RecordLog, max_bytes: int, read_record: ReadRecord[U]
-) -> AsyncIterator[U]:
+) -> AsyncIterator[U | Pending[U]]:
     """Yield what the log says now: the newest record of each key, as compaction would leave it.
 
+    Shape: in the order of the stream; what waits for the end of a transaction is `Pending`.
     Nothing depends on what came before a key's newest record, so the others are not even decoded.
     A record that says nothing we can read is logged and left out: refusing the whole partition
     for it would take away everything else in it too.
     Errors: CoreError of the log; Unavailable if it ends before its own end offset.
     """
-    newest = await _read_newest(log, max_bytes)
-    for count, (key, value) in enumerate(newest.items()):
-        update = _read(key, value, read_record)
-        if update is not None:
+    for count, newest in enumerate(await _read_newest(log, max_bytes)):
+        update = _read(newest.key, newest.value, read_record)
+        if update is not None and newest.producer_id != NO_PRODUCER_ID:
+            yield Pending(newest.producer_id, update)
+        elif update is not None:
             yield update
         if count % RECORDS_AT_ONCE == 0:
             await asyncio.sleep(0)
 
 
-async def _read_newest(log: RecordLog, max_bytes: int) -> dict[bytes | None, bytes]:
-    newest: dict[bytes | None, bytes] = {}
+async def _read_newest(log: RecordLog, max_bytes: int) -> NewestValues:
+    newest = NewestValues()
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
         next_offset = offset
         for buffer in await log.read(offset, max_bytes):
             for start, stop in split_batches(buffer):
                 batch = memoryview(buffer)[start:stop]
-                await _take_newest(batch, newest)
+                await _take(batch, newest)
                 next_offset = read_header(batch).last_offset + 1
         if next_offset <= offset:
             raise Unavailable(f"nothing at offset {offset} of {end}")
@@ -111,16 +140,26 @@ async def _read_newest(log: RecordLog, max_bytes: int) -> dict[bytes | None, byt
     return newest
 
 
-async def _take_newest(batch: memoryview, newest: dict[bytes | None, bytes]) -> None:
-    if read_header(batch).is_control:
+async def _take(batch: memoryview, newest: NewestValues) -> None:
+    header = read_header(batch)
+    if header.is_control:
+        _take_marker(batch, header.producer_id, newest)
         return
+    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     for count, record in enumerate(iter_records(batch)):
-        if record.value is None:
-            newest.pop(record.key, None)
-        else:
-            newest[record.key] = record.value
+        newest.put(record.key, record.value, producer_id)
         if count % RECORDS_AT_ONCE == 0:
             await asyncio.sleep(0)
+
+
+def _take_marker(batch: memoryview, producer_id: int, newest: NewestValues) -> None:
+    try:
+        marker = read_marker(batch)
+    except ProtocolError as error:
+        logger.error("state_marker_unreadable producer=%d error=%r", producer_id, error)  # noqa: TRY400 - the reason is the bytes, not the stack
+        return
+    if marker is not None:
+        newest.end(producer_id, is_commit=marker.committed)
 
 
 def _read(key: bytes | None, value: bytes, read_record: ReadRecord[U]) -> U | None:

@@ -15,7 +15,17 @@ from itertools import count
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from broker.errors import KafkaError, error_code
-from broker.replicated.effects import NEVER, Effects, Now, Reply, Ticket, Write
+from broker.replicated.effects import (
+    NEVER,
+    Effects,
+    EndOfTransaction,
+    InTransaction,
+    Now,
+    Reply,
+    StateRecord,
+    Ticket,
+    Write,
+)
 from broker.replicated.record_log import (
     Appended,
     ReadRecord,
@@ -54,6 +64,16 @@ TransactionStateManager.appendTransactionToLog, which says the same.
 """
 
 
+_REFUSALS = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+"""What the log says of a producer that it knows better: nothing was written."""
+
+
 def _is_gone(error: CoreError | KafkaError) -> bool:
     code = error.code if isinstance(error, KafkaError) else error_code(error)
     return code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -63,7 +83,10 @@ class StateMachine(Protocol):
     """The state of one partition: no clock, no socket, no task. What is asked of it is its own."""
 
     def replay(self, update: Any, /) -> None:
-        """Take over what one record of the stream says; called with the newest of each key."""
+        """Take over what one record of the stream says: the newest of each key, in their order.
+
+        `Pending` if it waits for the end of a transaction.
+        """
 
     def on_loaded(self, now: Now, /) -> Iterable[Effects]:
         """Begin to act: everything is replayed."""
@@ -72,7 +95,7 @@ class StateMachine(Protocol):
         """Act on a confirmed write. The effects carry the write's replies, or others."""
 
     def on_refused(self, write: Write, now: Now, /) -> Effects:
-        """Act on a write whose records are too large to be stored ever."""
+        """Act on a write that is not stored: too large, or refused by the log (see `Write`)."""
 
     def expire(self, key: str, now: Now, /) -> Effects:
         """Act on a deadline of `key` that has come."""
@@ -218,33 +241,65 @@ class Runner(Generic[M]):
                 )
                 self._act(machine.on_refused(write, self._service.now()))
                 continue
-            if size + need > BATCH_BYTES_MAX:
+            if size + need > BATCH_BYTES_MAX or write.transaction is not None:
                 self._append(machine, batch)
                 batch, size = [], 0
             batch.append(write)
             size += need
+            if write.transaction is not None:
+                self._append(machine, batch)
+                batch, size = [], 0
         self._append(machine, batch)
 
     def _append(self, machine: M, writes: list[Write]) -> None:
-        records = [record for write in writes for record in write.records]
-        if machine is not self.machine or self._log is None:
+        if machine is not self.machine or self._log is None or not writes:
             return
-        if not records:
-            self._confirm(machine, writes)
+        records = [record for write in writes for record in write.records]
+        if not records and writes[0].transaction is None:
+            self._follow(machine, len(self._in_flight), writes)
             return
         self._in_flight.append(writes)
-        appended = self._log.append(to_batch(records, self._service.clock.now_ms()))
+        appended = self._hand_over(self._log, records, writes[0].transaction)
         soon = asyncio.get_running_loop().call_soon  # not now: it may have failed at once
-        appended.add_done_callback(lambda each: soon(self._on_appended, machine, each))
+        appended.add_done_callback(lambda each: soon(self._on_appended, machine, writes, each))
 
-    def _on_appended(self, machine: M, appended: Appended) -> None:
+    def _hand_over(
+        self,
+        log: RecordLog,
+        records: list[StateRecord],
+        transaction: InTransaction | EndOfTransaction | None,
+    ) -> Appended:
+        if isinstance(transaction, EndOfTransaction):
+            return log.append_marker(*transaction)
+        return log.append(to_batch(records, self._service.clock.now_ms(), transaction))
+
+    def _on_appended(self, machine: M, writes: list[Write], appended: Appended) -> None:
         if machine is not self.machine:
             return
         outcome = appended.result()
-        if isinstance(outcome, ErrorCode):
-            self._fail(outcome)
-        else:
+        if not isinstance(outcome, ErrorCode):
             self._confirm(machine, self._in_flight.popleft())
+        elif writes[0].transaction is not None and outcome in _REFUSALS:
+            self._take_back(machine, writes, outcome)
+        else:
+            self._fail(outcome)
+
+    def _take_back(self, machine: M, writes: list[Write], code: ErrorCode) -> None:
+        """Answer a write that the log refused; what only waited behind it waits on."""
+        at = next(at for at, each in enumerate(self._in_flight) if each is writes)
+        del self._in_flight[at]
+        refused, *behind = writes
+        self._act(machine.on_refused(refused._replace(replies=()), self._service.now()))
+        for ticket, _ in refused.replies:
+            self._answer(ticket, code)
+        self._follow(machine, at, behind)
+
+    def _follow(self, machine: M, at: int, writes: list[Write]) -> None:
+        """Let writes without records wait for what was appended before place `at`."""
+        if at > 0:
+            self._in_flight[at - 1] += writes
+        else:
+            self._confirm(machine, writes)
 
     def _confirm(self, machine: M, writes: list[Write]) -> None:
         for write in writes:
