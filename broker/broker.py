@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from broker.partition.partition_logs import PartitionLogs
     from broker.fetching.session_cache import FetchSessionCache
     from broker.partition.producer_ids import ProducerIds
+    from broker.quotas.registry import QuotaRegistry
     from core.metadata.store import MetadataStore
     from core.runtime.budget import Budget
     from core.runtime.clock import Clock
@@ -61,6 +62,7 @@ class Broker:
     cluster_id: str
     advertised: Endpoint
     """Known for certain only when the server listens: it fills in a port that was left open."""
+    quotas: "QuotaRegistry"
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)

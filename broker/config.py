@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from broker.cluster.config import TopicsConfig
 from broker.coordinator.config import GroupConfig
 from broker.partition.config import PartitionConfig
-from core.runtime.config import setting
+from broker.quotas.config import QuotaConfig
+from broker.quotas.connection_counts import numbers_of
+from core.runtime.config import ConfigError, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +78,24 @@ class NetworkConfig:
     connections_per_ip_max: int = setting(
         "max.connections.per.ip", 0x7FFF_FFFF, "Connections from one address."
     )
+    connections_per_ip_overrides: tuple[str, ...] = setting(
+        "max.connections.per.ip.overrides",
+        (),
+        "Connections from some addresses instead: a list of address:number.",
+    )
+    connection_rate_max: int = setting(
+        "max.connection.creation.rate",
+        0x7FFF_FFFF,
+        "New connections per second; those above it are let in later.",
+    )
     shutdown_ms: int = setting(
         "shutdown.drain.ms", 10_000, "How long a stopping broker waits for what is in flight."
     )
+
+    def __post_init__(self) -> None:
+        numbers_of(self.connections_per_ip_overrides)
+        if self.connection_rate_max < 1:
+            raise ConfigError("max.connection.creation.rate must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +122,4 @@ class BrokerConfig:
     partitions: PartitionConfig = field(default_factory=PartitionConfig)
     topics: TopicsConfig = field(default_factory=TopicsConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    quotas: QuotaConfig = field(default_factory=QuotaConfig)

@@ -2,38 +2,38 @@
 
 Produces run side by side and are enqueued in arrival order; of all other requests one runs at a
 time, as in Kafka, and the rest wait as undecoded frames. So one connection makes at most one large
-answer, and none while its client does not drain the last one. What is in flight is bounded in
-requests and bytes; beyond the bound the socket is not read.
-Flow: FrameChannel -> on_frame -> handler -> Turn -> Pipeline -> FrameChannel.send.
+answer, and none while its client does not drain the last one, or waits for a quota.
+Flow: FrameChannel -> on_frame -> handler -> InFlight -> Outbox -> FrameChannel.send.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from broker.broker import Broker
+from broker.charging import charged_call, charged_frame
 from broker.context import ConnectionInfo, RequestContext
 from broker.errors import CloseConnection, KafkaError, error_code
 from broker.handlers import HANDLERS, Deferred, Handler
-from broker.pipeline import Pipeline, Watch
+from broker.in_flight import InFlight
+from broker.outbox import Outbox
+from broker.pipeline import Watch
+from broker.quotas.request_quota import RequestQuota
+from broker.throttle import Throttle
 from core.errors import CoreError
 from core.runtime.budget import Budget
-from core.runtime.net import HOLD_USER, HURRY_S, FrameChannel
+from core.runtime.net import HOLD_THROTTLE, HOLD_USER, HURRY_S, FrameChannel
 from protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
 from protocol.kafka.apis import API_VERSIONS
 from protocol.kafka.codec import decode_request
 from protocol.kafka.header import (
-    RequestHeader,
     UnsupportedRequest,
     decode_request_header,
     response_frame,
 )
 from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-
-if TYPE_CHECKING:
-    from protocol.ids import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -57,35 +57,6 @@ class ConnectionOwner(NamedTuple):
     closed: Callable[["KafkaConnection"], None]
 
 
-class InFlight:
-    """One request from its frame to its answer."""
-
-    __slots__ = (
-        "body_at", "build", "connection", "deadline_s", "frame", "handler", "header", "parts",
-        "size", "task",
-    )  # fmt: skip
-
-    def __init__(
-        self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview, body_at: int
-    ) -> None:
-        self.connection = connection
-        self.header = header
-        self.frame: memoryview | None = frame  # dropped when the handler has it
-        self.body_at = body_at
-        self.size = len(frame)
-        self.handler: Handler | None = None
-        self.parts: list[Buffer] | None = None
-        self.build: Callable[[], Any] | None = None
-        self.deadline_s = float("inf")
-        self.task: asyncio.Task[None] | None = None
-
-    def on_done(self, _done: object) -> None:
-        """Make the answer: what a `Deferred` waits for is done."""
-        build = self.build
-        if build is not None:
-            self.connection.answer(self, build)
-
-
 class KafkaConnection:
     """A connection from the first byte to the last; a fault in it ends it and nothing else."""
 
@@ -94,17 +65,14 @@ class KafkaConnection:
         self._owner = owner
         self._broker = owner.broker
         self._metrics = owner.broker.metrics
+        self._quotas = owner.broker.quotas.clients
         self._limits = owner.broker.config.network
-        self._pipeline: Pipeline[InFlight] = Pipeline()
-        self._bytes = 0
+        self._outbox = Outbox(self._limits, owner.requests, owner.broker.unsent)
+        self._throttle = Throttle(self._quotas.metrics, self._go_on)
         self._serial: InFlight | None = None  # the one request that runs and is not a produce
         self._serial_watch = Watch()
         self._waiting: deque[InFlight] = deque()  # those that wait for it
         self._channel: FrameChannel | None = None
-        self._unsent = 0  # counted in the broker's budget of unsent bytes
-        self._full = False  # more is in flight than the limits allow: not read
-        self._flushing = False  # `_flush` is called soon
-        self._loop = asyncio.get_running_loop()
         self._draining = False  # `_run_waiting` runs: its loop takes whatever comes, no recursion
         self._stopping = False
 
@@ -113,6 +81,7 @@ class KafkaConnection:
     def on_open(self, channel: FrameChannel) -> None:
         """Start, or refuse one connection too many."""
         self._channel = channel
+        self._outbox.open(channel)
         host, _, port = channel.peer.rpartition(":")
         if host:  # else it is gone already, and nobody can say who it was
             self.info = ConnectionInfo(host, int(port), self.info.listener)
@@ -122,7 +91,7 @@ class KafkaConnection:
     def on_frame(self, frame: memoryview) -> None:
         """Take a request; run it now or when its turn comes. Errors: ProtocolError closes."""
         size = len(frame)
-        self._bytes += size
+        self._outbox.take(size)
         metrics = self._metrics
         metrics.requests_total += 1
         metrics.request_bytes_total += size
@@ -130,13 +99,13 @@ class KafkaConnection:
             header, body_at = decode_request_header(frame)
         except UnsupportedRequest as error:
             self._answer_unsupported(frame, error)
-            self._hold_if_full()
+            self._outbox.hold_if_full()
             return
         except ProtocolError:
-            self._give_back(size)
+            self._outbox.give_back(size)
             raise
         item = InFlight(self, header, frame, body_at)
-        self._pipeline.turns.append(item)
+        self._outbox.turns.turns.append(item)
         handler = item.handler = HANDLERS.get(header.api_key)
         if handler is None:
             raise UnsupportedVersion(f"API {header.api_key} has no handler")
@@ -147,25 +116,19 @@ class KafkaConnection:
             self._run(item, handler)
         else:
             self._waiting.append(item)
-        self._hold_if_full()
+        self._outbox.hold_if_full()
 
     def on_drained(self) -> None:
         """Go on with the requests that waited for the client to take its answers."""
-        self._broker.unsent.give(self._unsent)
-        self._unsent = 0
+        self._outbox.drained()
         self._run_waiting()
 
     def on_close(self, error: Exception | None) -> None:
         """Drop what is in flight: appends go on, only their answers have nowhere to go."""
         self._channel = None
-        for item in self._pipeline.clear():
-            self._owner.requests.give(item.size)
-            item.parts = []
-            if item.task is not None and item.handler is not None and item.handler.abandoned:
-                item.task.cancel()
+        self._throttle.cancel()
+        self._outbox.drop()
         self._waiting.clear()
-        self._broker.unsent.give(self._unsent)
-        self._unsent = 0
         self._owner.closed(self)
 
     # -- what the server asks ---------------------------------------------------------------------
@@ -173,18 +136,18 @@ class KafkaConnection:
     @property
     def idle_since_s(self) -> float:
         """When a byte last came in; now, while a request is in flight."""
-        if len(self._pipeline) or self._channel is None:
+        if len(self._outbox.turns) or self._channel is None:
             return self._owner.now_s()
         return self._channel.last_active_s
 
     @property
     def in_flight(self) -> int:
         """Requests that will be answered: those that wait for their turn will not when it stops."""
-        return len(self._pipeline) - (len(self._waiting) if self._stopping else 0)
+        return len(self._outbox.turns) - (len(self._waiting) if self._stopping else 0)
 
     def check(self, now_s: float) -> None:
         """Answer requests that are past their deadline; cut a client that is stuck."""
-        for item in self._pipeline.pending():
+        for item in self._outbox.turns.pending():
             if item.deadline_s <= now_s:
                 self._metrics.requests_expired_total += 1
                 if item.build is not None:
@@ -209,12 +172,21 @@ class KafkaConnection:
 
     def stop_reading(self) -> None:
         """Take no more requests: the broker is stopping."""
-        self._stopping = True
+        self._stopping = self._outbox.closed = True
         if self._channel is not None:
             self._channel.hold(HOLD_USER)
-        for item in self._pipeline.pending():
-            if item.task is not None and item.handler is not None and item.handler.abandoned:
-                item.task.cancel()
+        for item in self._outbox.turns.pending():
+            item.abandon()
+
+    def hold_back(self) -> None:
+        """Take no requests until `let_in`: there are too many new connections."""
+        if self._channel is not None:
+            self._channel.hold(HOLD_THROTTLE)
+
+    def let_in(self) -> None:
+        """Take requests."""
+        if self._channel is not None:
+            self._channel.release(HOLD_THROTTLE)
 
     def close(self) -> None:
         """Send what is written and close."""
@@ -229,9 +201,14 @@ class KafkaConnection:
         assert frame is not None
         item.frame = None
         request = decode_request(handler.api, header.api_version, frame[item.body_at :])
-        context = RequestContext(self._broker, header, self.info)
+        quotas = self._quotas
+        quota = item.quota = quotas.of_request(header.client_id) if quotas.enforced else None
+        context = RequestContext(self._broker, header, self.info, quota)
         try:
-            answer = handler.function(context, request)
+            if quota is None:
+                answer = handler.function(context, request)
+            else:
+                answer = charged_call(quota, handler, context, request)
         except (KafkaError, CoreError) as error:
             answer = self._error_response(item, handler, error)
         except CloseConnection as reason:
@@ -252,7 +229,7 @@ class KafkaConnection:
     ) -> None:
         """Run a handler that waits; the fault boundary of its task."""
         try:
-            response = await answer
+            response = await (answer if item.quota is None else item.quota.timed(answer))
         except (KafkaError, CoreError) as error:
             response = self._error_response(item, handler, error)
         except asyncio.CancelledError:
@@ -272,7 +249,12 @@ class KafkaConnection:
         if item.parts is not None:
             return
         try:
-            self._answer(item, build())
+            if item.quota is None:
+                response = build()
+            else:
+                with item.quota:
+                    response = build()
+            self._answer(item, response)
         except CloseConnection as reason:
             self._end(item, str(reason))
         except ProtocolError as error:  # of a request that waited for this one
@@ -285,7 +267,9 @@ class KafkaConnection:
         """Make the answer's bytes and send all that may leave now; None is no answer."""
         item.build = None
         header, handler = item.header, item.handler
-        if response is None or handler is None:
+        if item.quota is not None and handler is not None:
+            self._charge(item, item.quota, handler, response)
+        elif response is None or handler is None:
             item.parts = []
         else:
             item.parts = response_frame(
@@ -293,43 +277,39 @@ class KafkaConnection:
             )
         if item is self._serial:
             self._serial = None
-            self._flush()
+            self._outbox.flush()
             if self._waiting:
                 self._run_waiting()
-        elif not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+        else:
+            self._outbox.flush_soon()
 
-    def _flush(self) -> None:
-        """Send what may leave: of produces all that one step of the loop answered, at once."""
-        self._flushing = False
-        channel = self._channel
-        if channel is None:
-            return
-        size = 0
-        parts: list[Buffer] = []
-        for item in self._pipeline.take_ready():
-            size += item.size
-            if item.parts:
-                parts += item.parts
-        if not size:
-            return
-        if parts:
-            channel.send(parts)
-        self._bytes -= size
-        self._owner.requests.give(size)
-        if self._full:
-            self._read_again(channel)
-        if channel.write_blocked:
-            self._count_unsent(channel)
+    def _charge(self, item: InFlight, quota: RequestQuota, handler: Handler, response: Any) -> None:
+        """Charge a request, and let the client wait if it went over a quota."""
+        context = RequestContext(self._broker, item.header, self.info, quota)
+        size = item.size - item.body_at
+        item.parts = charged_frame(quota, handler, context, response, size)
+        if quota.throttle_ms and self._channel is not None:
+            self._throttle.extend(self._channel, quota.throttle_ms)
+
+    def _go_on(self) -> None:
+        """Start what waited for a quota; the fault boundary of that timer."""
+        try:
+            self._run_waiting()
+        except ProtocolError as error:
+            self._abort(str(error))
+        except Exception:
+            logger.exception("request failed peer=%s", self.info.host)
+            self._abort("request failed")
 
     def _run_waiting(self) -> None:
-        """Start the next request, unless one runs or the client does not drain."""
+        """Start the next request, unless one runs or the client does not drain, or has to wait."""
         if self._draining:
             return
         self._draining = True
         try:
             while self._waiting and self._serial is None and not self._stopping:
+                if self._throttle.is_on:
+                    return
                 if self._channel is None or self._channel.write_blocked:
                     return
                 item = self._serial = self._waiting.popleft()
@@ -344,7 +324,7 @@ class KafkaConnection:
         """Tell a client which ApiVersions are spoken; for anything else close, as Kafka does."""
         header = error.header
         if header.api_key != API_VERSIONS.key:
-            self._give_back(len(frame))
+            self._outbox.give_back(len(frame))
             raise error
         item = InFlight(self, header, frame, 0)
         item.frame = None
@@ -360,8 +340,8 @@ class KafkaConnection:
             ),
         )
         item.parts = response_frame(API_VERSIONS, 0, header.correlation_id, response)
-        self._pipeline.turns.append(item)
-        self._flush()
+        self._outbox.turns.turns.append(item)
+        self._outbox.flush()
 
     def _error_response(
         self, item: InFlight, handler: Handler, error: KafkaError | CoreError
@@ -377,32 +357,8 @@ class KafkaConnection:
     def _end(self, item: InFlight, reason: str) -> None:
         """End the connection because `item` has no answer."""
         item.parts = []
+        self._abort(reason)
+
+    def _abort(self, reason: str) -> None:
         if self._channel is not None:
             self._channel.abort(reason)
-
-    def _hold_if_full(self) -> None:
-        if self._over_limits() and self._channel is not None:
-            self._full = True
-            self._channel.hold(HOLD_USER)
-
-    def _over_limits(self) -> bool:
-        limits = self._limits
-        return (
-            self._bytes >= limits.connection_bytes_max
-            or len(self._pipeline.turns) >= limits.connection_requests_max
-        )
-
-    def _give_back(self, size: int) -> None:
-        """Let go of a request that never came as far as the pipeline."""
-        self._bytes -= size
-        self._owner.requests.give(size)
-
-    def _read_again(self, channel: FrameChannel) -> None:
-        if not self._over_limits() and not self._stopping:
-            self._full = False
-            channel.release(HOLD_USER)
-
-    def _count_unsent(self, channel: FrameChannel) -> None:
-        unsent = channel.unsent_bytes
-        self._broker.unsent.take(unsent - self._unsent)
-        self._unsent = unsent

@@ -1,9 +1,12 @@
 """What a handler knows about the request it answers."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.broker import Broker
 from protocol.kafka.header import RequestHeader
+
+if TYPE_CHECKING:
+    from broker.quotas.request_quota import RequestQuota
 
 
 class ConnectionInfo(NamedTuple):
@@ -22,3 +25,5 @@ class RequestContext(NamedTuple):
     broker: Broker
     header: RequestHeader
     connection: ConnectionInfo
+    quota: "RequestQuota | None" = None
+    """What it is charged to; None for a client without quotas."""

@@ -23,6 +23,8 @@ from broker.coordinator.runtime import GroupCoordinator
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.partition.retained import retained
+from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.registry import QuotaRegistry
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.server import BrokerServer
 from compaction.worker import RetentionWorker
@@ -62,6 +64,8 @@ async def running_broker(
         stack.push_async_callback(server.close)
         await _register(broker, storage, metrics, stack)
         stack.push_async_callback(broker.partitions.close)
+        await broker.quotas.start(metrics)
+        stack.push_async_callback(broker.quotas.close)
         await broker.topics.start()
         if storage.is_shared:
             others = ChildWatch(storage.store, storage.paths.topics, broker.topics.note)
@@ -104,6 +108,11 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         bookies=bookies,
         cluster_id=await cluster_id(store, random, paths),
         advertised=Endpoint(host="", port=0),
+        quotas=QuotaRegistry(
+            store,
+            paths.quotas,
+            ClientQuotas(config.quotas, clock, config.network.connection_rate_max),
+        ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
 

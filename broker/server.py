@@ -8,11 +8,11 @@ deadline, then everything is closed.
 
 import asyncio
 import logging
-from collections import Counter
 
 import broker.handlers.registry  # noqa: F401 - fills the table of handlers
 from broker.broker import Broker
 from broker.connection import ConnectionOwner, KafkaConnection
+from broker.connection_gate import ConnectionGate
 from core.runtime.budget import Budget
 from core.runtime.metrics import Metrics
 from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
@@ -35,7 +35,7 @@ class BrokerServer:
         self._tasks = Tasks("broker_server")
         self._server: asyncio.Server | None = None
         self._connections: set[KafkaConnection] = set()
-        self._per_host: Counter[str] = Counter()
+        self._gate = ConnectionGate(self._config, broker.quotas.clients, broker.metrics)
         self._loop = asyncio.get_running_loop()
         self._requests = Budget("request bytes", self._config.queued_bytes_max)
         self._receive = ReceiveBuffer(unfinished_bytes_max=self._config.queued_bytes_max)
@@ -115,27 +115,12 @@ class BrokerServer:
         return FrameChannel(user, limits, self._requests, self._receive)
 
     def _on_opened(self, connection: KafkaConnection) -> bool:
-        metrics, config = self._broker.metrics, self._config
-        host = connection.info.host
         self._connections.add(connection)
-        self._per_host[host] += 1
-        metrics.connections = len(self._connections)
-        metrics.connections_total += 1
-        if (
-            len(self._connections) > config.connections_max
-            or self._per_host[host] > config.connections_per_ip_max
-        ):
-            metrics.connections_refused_total += 1
-            return False
-        return True
+        return self._gate.enter(connection)
 
     def _on_closed(self, connection: KafkaConnection) -> None:
         self._connections.discard(connection)
-        host = connection.info.host
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
-        self._broker.metrics.connections = len(self._connections)
+        self._gate.leave(connection)
 
     async def _check_forever(self) -> None:
         while True:

@@ -21,6 +21,7 @@ class ClusterPaths:
         self.producer_ids = f"{root}/producer_ids"
         self.cluster_id = f"{root}/cluster/id"
         self.brokers = f"{root}/brokers/ids"
+        self.quotas = f"{root}/quotas"
 
     @classmethod
     def of_namespace(cls, namespace: str) -> "ClusterPaths":

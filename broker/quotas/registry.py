@@ -6,15 +6,17 @@ read again. Alterations of two brokers at a time go one after the other by the n
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import KafkaError
+from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.codec import decode_quotas, encode_quotas
 from broker.quotas.entity import QuotaEntity
 from broker.quotas.table import Alteration, Quotas, altered, check_alterations
 from core.errors import BadVersion, CoreError, CorruptData, NodeExists, NoNode
 from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -28,11 +30,11 @@ ATTEMPTS: Final = 10
 class QuotaRegistry:
     """The quotas as this broker knows them. All calls come from the loop."""
 
-    def __init__(self, store: MetadataStore, path: str, apply: Callable[[Quotas], None]) -> None:
-        """`path`: their node. `apply` is told all quotas after every change."""
+    def __init__(self, store: MetadataStore, path: str, clients: ClientQuotas) -> None:
+        """`path`: their node. `clients`: where they are enforced."""
+        self.clients = clients
         self._store = store
         self._path = path
-        self._apply = apply
         self._quotas: Quotas = {}
         self._version = -1  # of the node that `_quotas` is; -1: there is none
         self._tasks = Tasks("quotas")
@@ -44,8 +46,10 @@ class QuotaRegistry:
         """All quotas; another broker's changes of this moment may be missing, as in Kafka."""
         return self._quotas
 
-    async def start(self) -> None:
-        """Read the quotas and begin to follow them. Errors: CoreError."""
+    async def start(self, metrics: Metrics | None = None) -> None:
+        """Read the quotas, enforce them and begin to follow them. Errors: CoreError."""
+        if metrics is not None:
+            metrics.register("broker_quota", self.clients.metrics)
         await self._read(watched=True)
         self._tasks.start(self._follow(), "follow")
 
@@ -104,7 +108,7 @@ class QuotaRegistry:
         self._version = version
         if quotas != self._quotas:
             self._quotas = quotas
-            self._apply(quotas)
+            self.clients.apply(quotas)
 
     def _on_event(self, _path: str, _event: WatchEvent) -> None:
         self._changed.set()

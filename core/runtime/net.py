@@ -41,6 +41,8 @@ HOLD_WRITE = 2
 """Not read because the peer does not drain what was written."""
 HOLD_USER = 4
 """Not read because the owner has enough in flight."""
+HOLD_THROTTLE = 8
+"""Not read because the peer is over a quota."""
 
 _WRITE_HIGH_BYTES_MAX = 2**31 - 1
 """What uvloop can keep of it."""

@@ -10,12 +10,15 @@ from bookie.config import BookieConfig
 from bookie.local import LocalBookieClient
 from broker.broker import Broker, Endpoint
 from broker.cluster.identity import cluster_id
+from broker.cluster.paths import ClusterPaths
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig, NetworkConfig
 from broker.coordinator.runtime import GroupCoordinator
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
+from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.registry import QuotaRegistry
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.server import BrokerServer
 from core.ledger.bookie_registry import LocalBookies
@@ -59,6 +62,13 @@ async def running_broker(
         await topics.start()
         partitions = PartitionLogs(namespace, topics, clock, config.partitions)
         stack.push_async_callback(partitions.close)
+        quotas = QuotaRegistry(
+            store,
+            ClusterPaths().quotas,
+            ClientQuotas(config.quotas, clock, config.network.connection_rate_max),
+        )
+        await quotas.start()
+        stack.push_async_callback(quotas.close)
         groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
         await groups.start()
         stack.push_async_callback(groups.close)
@@ -73,6 +83,7 @@ async def running_broker(
             bookies=bookies,
             cluster_id=await cluster_id(store, random),
             advertised=Endpoint(host="", port=0),
+            quotas=quotas,
             unsent=Budget("unsent bytes", config.network.response_bytes_max),
         )
         server = BrokerServer(broker)

@@ -20,6 +20,8 @@ from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.partition.producer_ids import ProducerIds
+from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.registry import QuotaRegistry
 from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
 from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.rolling import RollingPolicy
@@ -410,6 +412,11 @@ def make_world(
         bookies=there,
         cluster_id="cluster-of-tests-00000",
         advertised=Endpoint(host="broker.test", port=9092),
+        quotas=QuotaRegistry(
+            store,
+            "/quotas",
+            ClientQuotas(config.quotas, clock, config.network.connection_rate_max),
+        ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     return World(broker, topics, namespace, clock, there)

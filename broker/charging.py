@@ -1,0 +1,68 @@
+"""Requests of clients that have quotas: called, charged and answered with the time to wait.
+
+Kept: a produce is appended whatever it costs; a fetch that has to wait brings nothing, and no more
+than its quota's windows hold; what brokers tell each other is free. Not kept: a fetch session may
+have taken note of a high watermark that an empty answer does not bring; the next change does.
+Source: kafka.server.KafkaApis, RequestHandlerHelper.
+"""
+
+import dataclasses
+from typing import Any, Final
+
+from broker.context import RequestContext
+from broker.handlers import Handler
+from broker.quotas.request_quota import RequestQuota
+from protocol.ids import Buffer
+from protocol.kafka.apis import FETCH, PRODUCE, WRITE_TXN_MARKERS
+from protocol.kafka.header import response_frame
+from protocol.kafka.messages.fetch import FetchRequest, FetchResponse
+
+_FREE: Final = frozenset({WRITE_TXN_MARKERS.key})
+_SIZE_BYTES: Final = 4
+"""Of the frame's size, which Kafka charges with a fetch."""
+
+
+def charged_call(quota: RequestQuota, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """Call a handler, counting its time. Errors: the handler's."""
+    if type(request) is FetchRequest:
+        request.max_bytes = quota.fetch_bytes_max(request.max_bytes)
+    with quota:
+        return handler.function(ctx, request)
+
+
+def charged_frame(
+    quota: RequestQuota, handler: Handler, ctx: RequestContext, response: Any, size: int
+) -> list[Buffer]:
+    """Return the frame of an answer that says how long to wait, empty if there is no answer.
+
+    `size`: bytes of the request without its header.
+    """
+    with quota:
+        parts = _frame(handler, ctx, response)
+    if handler.api is PRODUCE:
+        quota.produced(size, is_answered=response is not None)
+    elif handler.api is FETCH:
+        quota.fetched(sum(map(len, parts[1:])) + _SIZE_BYTES)
+    elif handler.api.key not in _FREE:
+        quota.charge_time()
+    if quota.throttle_ms and response is not None:
+        with quota:
+            parts = _frame(handler, ctx, _throttled(response, quota.throttle_ms))
+    quota.note_time()
+    return parts
+
+
+def _frame(handler: Handler, ctx: RequestContext, response: Any) -> list[Buffer]:
+    if response is None:
+        return []
+    header = ctx.header
+    return response_frame(handler.api, header.api_version, header.correlation_id, response)
+
+
+def _throttled(response: Any, throttle_ms: int) -> Any:
+    """Return a copy, since others may have the same answer; not every API can say it."""
+    if type(response) is FetchResponse:
+        return dataclasses.replace(response, throttle_time_ms=throttle_ms, responses=())
+    if "throttle_time_ms" not in response.__slots__:
+        return response
+    return dataclasses.replace(response, throttle_time_ms=throttle_ms)

@@ -1,0 +1,96 @@
+"""Who may connect, and when: how many connections there are, and how fast new ones come.
+
+A connection above a number is closed at once. One above the rate of its address is closed after a
+while, so that a client which connects again at once does not come faster. One above the broker's
+rate is taken, but not read before its turn: one after the other, as Kafka's acceptor does.
+Source: kafka.network.ConnectionQuotas, Acceptor.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.broker import BrokerMetrics
+from broker.config import NetworkConfig
+from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.connection_counts import ConnectionCounts, numbers_of
+
+if TYPE_CHECKING:
+    from broker.connection import KafkaConnection
+
+
+class ConnectionGate:
+    """Lets connections in. All calls come from the loop."""
+
+    def __init__(self, config: NetworkConfig, quotas: ClientQuotas, metrics: BrokerMetrics) -> None:
+        self._counts = ConnectionCounts(
+            config.connections_max,
+            config.connections_per_ip_max,
+            numbers_of(config.connections_per_ip_overrides),
+        )
+        self._line_max = config.backlog
+        self._quotas = quotas
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._line: deque[KafkaConnection] = deque()
+        """Those that wait for their turn; the first one's timer runs."""
+        self._leaving: dict[KafkaConnection, asyncio.TimerHandle] = {}
+
+    def enter(self, connection: "KafkaConnection") -> bool:
+        """Count a connection in; return whether it may stay: if not, close it."""
+        metrics = self._metrics
+        may_stay = self._counts.enter(connection.info.host)
+        metrics.connections = self._counts.total
+        metrics.connections_total += 1
+        if may_stay and len(self._line) < self._line_max:
+            self._admit(connection)
+            return True
+        metrics.connections_refused_total += 1
+        return False
+
+    def leave(self, connection: "KafkaConnection") -> None:
+        """Count a connection out."""
+        self._counts.leave(connection.info.host)
+        self._metrics.connections = self._counts.total
+        timer = self._leaving.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _admit(self, connection: "KafkaConnection") -> None:
+        if self._line:
+            connection.hold_back()
+            self._quotas.metrics.connections_delayed_total += 1
+            self._line.append(connection)
+        elif wait_ms := self._quotas.connections.delay_ms(self._quotas.now_ms()):
+            connection.hold_back()
+            self._quotas.metrics.connections_delayed_total += 1
+            self._line.append(connection)
+            self._call_later(wait_ms, self._next)
+        else:
+            self._check_address(connection)
+
+    def _next(self) -> None:
+        """Let in the first of those that wait; count the one behind it."""
+        first = self._line.popleft()
+        first.let_in()
+        self._check_address(first)
+        while self._line:
+            wait_ms = self._quotas.connections.delay_ms(self._quotas.now_ms())
+            if wait_ms:
+                self._call_later(wait_ms, self._next)
+                return
+            behind = self._line.popleft()
+            behind.let_in()
+            self._check_address(behind)
+
+    def _check_address(self, connection: "KafkaConnection") -> None:
+        host, quotas = connection.info.host, self._quotas
+        wait_ms = quotas.connections.refusal_ms(host, quotas.now_ms())
+        if wait_ms and connection not in self._leaving:
+            quotas.metrics.connections_turned_away_total += 1
+            connection.hold_back()
+            self._leaving[connection] = self._call_later(wait_ms, connection.close)
+
+    def _call_later(self, wait_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(wait_ms / 1000, call)

@@ -1,0 +1,56 @@
+"""One request of a connection, from its frame to its answer."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from protocol.kafka.header import RequestHeader
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker.handlers import Handler
+    from broker.quotas.request_quota import RequestQuota
+    from protocol.ids import Buffer
+
+
+class Answering(Protocol):
+    """Who takes the answers."""
+
+    def answer(self, item: "InFlight", build: Callable[[], Any]) -> None:
+        """Build and send an answer."""
+
+
+class InFlight:
+    """A request that was decoded as far as its header; a `Turn` of the pipeline."""
+
+    __slots__ = (
+        "body_at", "build", "connection", "deadline_s", "frame", "handler", "header", "parts",
+        "quota", "size", "task",
+    )  # fmt: skip
+
+    def __init__(
+        self, connection: Answering, header: RequestHeader, frame: memoryview, body_at: int
+    ) -> None:
+        self.connection = connection
+        self.header = header
+        self.frame: memoryview | None = frame  # dropped when the handler has it
+        self.body_at = body_at
+        self.size = len(frame)
+        self.handler: Handler | None = None
+        self.parts: list[Buffer] | None = None
+        self.build: Callable[[], Any] | None = None
+        self.deadline_s = float("inf")
+        self.task: asyncio.Task[None] | None = None
+        self.quota: RequestQuota | None = None
+        """What it is charged to; None for a client without quotas."""
+
+    def on_done(self, _done: object) -> None:
+        """Make the answer: what a `Deferred` waits for is done."""
+        build = self.build
+        if build is not None:
+            self.connection.answer(self, build)
+
+    def abandon(self) -> None:
+        """Stop what only the client waited for: nobody reads its answer."""
+        if self.task is not None and self.handler is not None and self.handler.abandoned:
+            self.task.cancel()
