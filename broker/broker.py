@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from broker.partition.partition_logs import PartitionLogs
     from broker.fetching.session_cache import FetchSessionCache
     from broker.partition.producer_ids import ProducerIds
+    from broker.partition.verifications import TransactionVerifier
     from broker.quotas.registry import QuotaRegistry
     from core.metadata.store import MetadataStore
     from core.runtime.budget import Budget
@@ -58,6 +59,7 @@ class Broker:
     partitions: "PartitionLogs"
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
+    transactions: "TransactionVerifier | None" = None
     bookies: "AvailableBookies"
     cluster_id: str
     advertised: Endpoint

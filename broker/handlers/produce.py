@@ -1,6 +1,7 @@
 """Produce v3-11: append each batch to its partition, answer when all are confirmed.
 
-Before it returns everything is enqueued, so the order in a partition is the order of requests. In
+Before it returns everything is enqueued, so the order in a partition is the order of requests; only
+batches of transactions may have to wait for their coordinator first (`_verified_produce.py`). In
 the answer: waiting only. acks=1 waits like acks=all, because nothing here is written twice as fast
 as once; acks=0 is not answered, and a failure closes its connection, as in Kafka.
 Errors: per partition. A late append answers REQUEST_TIMED_OUT and may still land: the log owns it.
@@ -15,9 +16,18 @@ from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import CloseConnection
 from broker.handlers import Deferred, handles
-from broker.partition.appends import Append, AppendOutcome, AppendResult
+from broker.handlers._verified_produce import (
+    LateOutcome,
+    Part,
+    VerifiedProduce,
+    follow,
+    must_wait,
+    settle,
+)
+from broker.partition.appends import Append, AppendResult
 from broker.partition.partition_log import PartitionLog
 from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
 from protocol.kafka.apis import PRODUCE
 from protocol.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -34,8 +44,6 @@ ZSTD_SINCE = 7
 ADMIN_CLIENT_ID = "__admin_client"
 """May write to internal topics, as in Kafka."""
 
-LateOutcome: TypeAlias = AppendOutcome | PartitionProduceResponse
-"""Of an append that waited for its partition to open: its refusal says all that it has to say."""
 Appending: TypeAlias = Append | asyncio.Future[LateOutcome]
 State: TypeAlias = Appending | PartitionProduceResponse
 """One partition of a request: its append, or its answer if it was refused at once."""
@@ -48,27 +56,51 @@ def produce(
     ctx: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
     """Enqueue every batch; the answer comes when the last of them is confirmed."""
-    acks = request.acks
-    if acks not in (-1, 0, 1) or request.transactional_id is not None:
+    acks, transactional_id = request.acks, request.transactional_id
+    if acks not in (-1, 0, 1):
         return _refuse_all(request)
     timeout_s = max(request.timeout_ms, 0) / 1000
+    if transactional_id is not None and must_wait(ctx, transactional_id, request):
+        states = _append_verified(ctx, transactional_id, request)
+        return Deferred(_all_of(states), partial(_answer_all, acks, states), timeout_s)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:  # what most requests are
         topic, data = topics[0].name, topics[0].partition_data[0]
-        state = _append(ctx, acks, topic, data)
+        state = _append(ctx, request, topic, data)
         build = partial(_answer_one, acks, topic, data.index, state)
         if isinstance(state, PartitionProduceResponse):
             return build()
         return Deferred(state, build, timeout_s)
-    states: States = [
-        (each.name, [(d.index, _append(ctx, acks, each.name, d)) for d in each.partition_data])
+    states = [
+        (each.name, [(d.index, _append(ctx, request, each.name, d)) for d in each.partition_data])
         for each in topics
     ]
     return Deferred(_all_of(states), partial(_answer_all, acks, states), timeout_s)
 
 
-def _append(ctx: RequestContext, acks: int, topic: str, data: PartitionProduceData) -> State:
+def _append(
+    ctx: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData
+) -> State:
     """Enqueue one batch, or refuse it."""
+    index, broker = data.index, ctx.broker
+    records = _records(ctx, request.acks, topic, data)
+    if not isinstance(records, memoryview):
+        return records
+    log = broker.partitions.get((topic, index))
+    if log is None:
+        return _append_when_open(ctx, topic, index, records)
+    try:
+        return log.append(
+            records, _checked(ctx, log, records, request.transactional_id is not None)
+        )
+    except InvalidBatch as error:
+        return _refused_batch(index, error)
+
+
+def _records(
+    ctx: RequestContext, acks: int, topic: str, data: PartitionProduceData
+) -> memoryview | PartitionProduceResponse:
+    """Return what is to be appended, counted, or why nothing is."""
     index, records, broker = data.index, data.records, ctx.broker
     code = _check_target(ctx, acks, broker.topics.get(topic), index)
     if code is not ErrorCode.NONE:
@@ -78,51 +110,72 @@ def _append(ctx: RequestContext, acks: int, topic: str, data: PartitionProduceDa
     metrics = broker.metrics
     metrics.produce_batches_total += 1
     metrics.produce_bytes_total += len(records)
-    log = broker.partitions.get((topic, index))
-    if log is None:
-        return _append_when_open(ctx, topic, index, records)
-    try:
-        return log.append(records, _checked(ctx, log, records))
-    except InvalidBatch as error:
-        return _refused_batch(index, error)
+    return records
 
 
 def _append_when_open(
     ctx: RequestContext, topic: str, index: int, records: memoryview
 ) -> Appending:
-    """Append as soon as the partition is open; whatever comes later waits behind this."""
+    """Append as soon as the partition is open; whatever comes later waits behind this.
+
+    Only without a transactional id: with one, the request waits for its turn instead.
+    """
     future: asyncio.Future[LateOutcome] = asyncio.get_running_loop().create_future()
 
     def append(log: PartitionLog | ErrorCode) -> None:
         if isinstance(log, ErrorCode):
-            _settle(future, log)
+            settle(future, log)
             return
         try:
-            header = _checked(ctx, log, records)
+            header = _checked(ctx, log, records, in_transaction=False)
         except InvalidBatch as error:
-            _settle(future, _refused_batch(index, error))
+            settle(future, error)
             return
-        log.append(records, header).add_done_callback(lambda done: _settle(future, done.result()))
+        follow(log.append(records, header), future)
 
     ctx.broker.partitions.visit(topic, index, append)
     return future
 
 
-def _checked(ctx: RequestContext, log: PartitionLog, records: memoryview) -> BatchHeader:
+def _append_verified(ctx: RequestContext, transactional_id: str, request: ProduceRequest) -> States:
+    """Append in turn, after what the same transactional id sent, once its coordinator agrees."""
+    loop = asyncio.get_running_loop()
+    parts: list[Part] = []
+
+    def state(topic: str, data: PartitionProduceData) -> State:
+        records = _records(ctx, request.acks, topic, data)
+        if not isinstance(records, memoryview):
+            return records
+        parts.append(Part(TopicPartition(topic, data.index), records, loop.create_future()))
+        return parts[-1].outcome
+
+    states: States = [
+        (topic.name, [(data.index, state(topic.name, data)) for data in topic.partition_data])
+        for topic in request.topic_data
+    ]
+    check = partial(_checked, in_transaction=True)
+    work = VerifiedProduce(ctx, transactional_id, parts, check)
+    if not ctx.broker.partitions.verifying.start(transactional_id, work.run):
+        for part in parts:
+            settle(part.outcome, ErrorCode.NOT_ENOUGH_REPLICAS)
+    return states
+
+
+def _checked(
+    ctx: RequestContext,
+    log: PartitionLog,
+    records: memoryview,
+    in_transaction: bool,  # noqa: FBT001 - hot
+) -> BatchHeader:
     """Return the header of a batch that may be appended. Errors: InvalidBatch.
 
-    A batch of a transaction would stay open for ever: nobody can end a transaction here yet.
+    `in_transaction`: the request has a transactional id; batches of a transaction need one.
     """
     header = log.check(records, ctx.header.api_version >= ZSTD_SINCE)
-    if header.attributes & TRANSACTIONAL:
+    if header.attributes & TRANSACTIONAL and not in_transaction:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        raise InvalidBatch(code, "This broker has no transactions yet.")
+        raise InvalidBatch(code, "A batch of a transaction, in a request without transactional id.")
     return header
-
-
-def _settle(future: asyncio.Future[LateOutcome], outcome: LateOutcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
 
 
 def _check_target(ctx: RequestContext, acks: int, topic: Topic | None, index: int) -> ErrorCode:
@@ -198,8 +251,8 @@ def _partition_answer(index: int, state: State) -> PartitionProduceResponse:
             log_append_time_ms=outcome.log_append_time,
             log_start_offset=outcome.log_start_offset,
         )
-    if isinstance(outcome, PartitionProduceResponse):
-        return outcome
+    if isinstance(outcome, InvalidBatch):
+        return _refused_batch(index, outcome)
     return refused(index, outcome)
 
 
@@ -228,13 +281,8 @@ def _refused_batch(index: int, error: InvalidBatch) -> PartitionProduceResponse:
 
 
 def _refuse_all(request: ProduceRequest) -> ProduceResponse:
-    """Refuse a request whose acks mean nothing, or that belongs to a transaction."""
+    """Refuse a request whose acks mean nothing."""
     code, message = ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
-    if request.transactional_id is not None:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        message = "This broker has no transactions yet."
-    if request.acks == 0:
-        raise CloseConnection(f"produce with acks=0: {message}")
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -24,6 +24,7 @@ from broker.partition.segment_state import PartitionState
 from broker.partition.segments import SegmentCatalog
 from broker.partition.tail_cache import TailCache
 from broker.partition.unstable import UnstableOffsets
+from broker.partition.verifications import Verifications
 from broker.partition.waiters import Waiters
 from core.errors import CoreError, LogTruncated
 from core.log.log import Log
@@ -90,6 +91,7 @@ class PartitionLog:
         self._start_claimed: Offset = 0
         self._producers = self.state.producers
         self._unstable = UnstableOffsets()
+        self._verifications = Verifications()
         self.use_settings(settings)
 
     def use_settings(self, settings: TopicSettings) -> None:
@@ -158,6 +160,25 @@ class PartitionLog:
             self._unstable.appended += len(batch)
         return append
 
+    def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool) -> int | ErrorCode:
+        """Return the guard for `append_verified`, or why the coordinator need not be asked.
+
+        `bumps_epoch`: the producer's epoch rises with every transaction (Produce v12 and later).
+        """
+        if header.producer_epoch < self._producers.epoch_of(header.producer_id):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        now_ms = self._clock.now_ms()
+        return self._verifications.begin(header, now_ms, bumps_epoch=bumps_epoch)
+
+    def append_verified(self, batch: memoryview, header: BatchHeader, guard: int) -> Append:
+        """Append a client's batch that its coordinator said yes to; see `append`."""
+        producer_id = header.producer_id
+        knows_batches = self._producers.has_batches(producer_id)
+        if self._verifications.is_early(header, knows_batches=knows_batches):
+            return Append.answered(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        verified = self._verifications.holds(producer_id, guard)
+        return self.append(batch, header, verified=verified)
+
     def append_marker(
         self,
         producer_id: int,
@@ -185,6 +206,7 @@ class PartitionLog:
         if append.done():
             return append
         ended = self._producers.end_transaction(producer_id, producer_epoch, marker, offset, now_ms)
+        self._verifications.forget(producer_id)
         if ended is not None:
             self._unstable.end(ended.first_offset, offset)
         self._unstable.appended += len(batch)
@@ -194,8 +216,10 @@ class PartitionLog:
         """Count a producer's batch that is on its way, and a transaction that begins with it."""
         base, producers = append.base_offset, self._producers
         producers.record(header, base, self.state.now_ms, append.log_append_time)
-        if header.attributes & TRANSACTIONAL and base in producers.open:
-            self._unstable.begin(base)
+        if header.attributes & TRANSACTIONAL:
+            self._verifications.forget(header.producer_id)
+            if base in producers.open:
+                self._unstable.begin(base)
 
     def _enqueue(self, batch: memoryview, last: Offset) -> Append:
         """Stamp a batch that takes offsets up to `last`, and give it to the log."""
@@ -300,6 +324,10 @@ class PartitionLog:
 
     # -- what readers ask -------------------------------------------------------------------------
 
+    def end_for(self, *, committed: bool) -> Offset:
+        """Return the first offset that a reader may not see."""
+        return self.last_stable_offset if committed else self.high_watermark
+
     @property
     def last_stable_offset(self) -> Offset:
         """First offset that a reader of committed records may not see.
@@ -323,10 +351,6 @@ class PartitionLog:
     def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
         """Return the same as `aborted_between`, or None if that would have to read."""
         return self.segments.aborted_in_memory(first, last)
-
-    def end_for(self, *, committed: bool) -> Offset:
-        """Return the first offset that a reader may not see."""
-        return self.last_stable_offset if committed else self.high_watermark
 
     async def aborted_between(self, first: Offset, last: Offset) -> list[AbortedTransaction]:
         """Return the aborted transactions with records among offsets `first` to `last`.
@@ -367,7 +391,11 @@ class PartitionLog:
             await self._writer.roll()
 
     def expire_producers(self, before_ms: int) -> int:
-        """Forget producers that wrote last before `before_ms`; return how many."""
+        """Forget producers that wrote last before `before_ms`; return how many.
+
+        Those with open transactions stay.
+        """
+        self._verifications.expire(before_ms)
         self.state.producers.expire(before_ms)
         return self._producers.expire(before_ms)
 

@@ -18,6 +18,7 @@ from broker.partition.partition_log import PartitionLog, SharedParts
 from broker.partition.reads import OpenReaders
 from broker.partition.tail_cache import TailCache
 from broker.partition.trimming import read_log_start
+from broker.partition.turns import Turns
 from core.errors import CoreError
 from core.log.namespace import LogNamespace
 from core.runtime.clock import Clock
@@ -26,6 +27,10 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+VERIFYING_MAX = 128
+"""Produces of one transactional id that may wait for its coordinator; more get
+NOT_ENOUGH_REPLICAS, which producers retry."""
 
 Visitor: TypeAlias = Callable[[PartitionLog | ErrorCode], None]
 """Called once, with the open partition or with why it cannot be opened; must not raise."""
@@ -44,6 +49,8 @@ class PartitionLogs:
         self.shared = SharedParts(
             clock, TailCache(config.tail_cache_bytes), OpenReaders(config.readers_max)
         )
+        self.verifying = Turns("verified produces", VERIFYING_MAX)
+        """Produces that wait for their transaction's coordinator, by transactional id."""
         self._namespace = namespace
         self._topics = topics
         self._config = config
@@ -131,6 +138,7 @@ class PartitionLogs:
         Side by side: while the metadata cannot be reached, each waits for it as long as it may.
         """
         self._closed = True
+        await self.verifying.close()
         async with asyncio.TaskGroup() as group:
             for key in sorted(self._opening.keys() | self._open.keys() | self._dying.keys()):
                 group.create_task(self.close_partition(TopicPartition(*key)))

@@ -322,8 +322,8 @@ class Producers:
         self,
         producer: _Producer,
         header: BatchHeader,
-        is_next: bool,
-        verified: bool,  # noqa: FBT001
+        is_next: bool,  # noqa: FBT001 - hot
+        verified: bool,  # noqa: FBT001 - hot
     ) -> ErrorCode | None:
         """Say why a batch that is no repeat and of no old epoch is refused; None if it is not."""
         is_open = producer.first_offset >= 0

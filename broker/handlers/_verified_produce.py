@@ -1,0 +1,216 @@
+"""Produce within transactions: the first batch in a partition waits for the coordinator's yes.
+
+One request at a time for each transactional id, in order of arrival, from the first that has to
+wait until none does; whatever comes meanwhile waits behind it, so the order of a producer's batches
+is that of its requests. One question per request, for all partitions that need it: up to v11
+whether they are in the transaction, from v12 on to add them (KIP-890). When all partitions of a
+request have the producer's transaction open, nothing of this is used.
+Source: reference Kafka 4.6; ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from broker.context import RequestContext
+from broker.partition.appends import Append, AppendOutcome
+from broker.partition.partition_log import PartitionLog
+from protocol.errors import BufferUnderflow, ErrorCode
+from protocol.ids import Buffer, TopicPartition
+from protocol.kafka.messages.produce import ProduceRequest
+from protocol.records.batch import TRANSACTIONAL, BatchHeader, unpack_header
+from protocol.records.validate import InvalidBatch
+
+ABORTABLE_SINCE = 11
+"""Produce versions whose clients know TRANSACTION_ABORTABLE."""
+ADDS_PARTITIONS_SINCE = 12
+"""Produce versions that add partitions to the transaction, whose epoch rises with each."""
+VERIFY_S_MAX = 30.0
+"""How long a coordinator is waited for; then producers are told to try again."""
+
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+LateOutcome: TypeAlias = AppendOutcome | InvalidBatch
+"""Of an append that had to wait before it could be checked."""
+Check: TypeAlias = Callable[[RequestContext, PartitionLog, memoryview], BatchHeader]
+"""Returns the header of a batch that may be appended. Errors: InvalidBatch."""
+
+
+class Part(NamedTuple):
+    """One partition of a request."""
+
+    partition: TopicPartition
+    records: memoryview
+    outcome: asyncio.Future[LateOutcome]
+
+
+class _Ready(NamedTuple):
+    """A part that is checked; only its verification may be missing."""
+
+    part: Part
+    log: PartitionLog
+    header: BatchHeader
+    guard: int | None
+    """None: nothing has to be verified."""
+
+
+def must_wait(ctx: RequestContext, transactional_id: str, request: ProduceRequest) -> bool:
+    """Whether a request with a transactional id cannot be appended at once."""
+    partitions = ctx.broker.partitions
+    if partitions.verifying.is_busy(transactional_id):
+        return True
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            log = partitions.get((topic.name, data.index))
+            if log is None or (data.records is not None and _begins(log, data.records)):
+                return True
+    return False
+
+
+def _begins(log: PartitionLog, records: Buffer) -> bool:
+    """Whether a batch would begin a transaction in the partition; bad ones are judged later."""
+    try:
+        header = unpack_header(records)
+    except BufferUnderflow:
+        return False
+    return _is_transactional(header) and not log.has_open_transaction(
+        header.producer_id, header.producer_epoch
+    )
+
+
+def _is_transactional(header: BatchHeader) -> bool:
+    return bool(header.attributes & TRANSACTIONAL) and header.producer_id >= 0
+
+
+class VerifiedProduce:
+    """One request, from its turn until everything in it is appended or refused."""
+
+    def __init__(
+        self, ctx: RequestContext, transactional_id: str, parts: Sequence[Part], check: Check
+    ) -> None:
+        self._ctx = ctx
+        self._transactional_id = transactional_id
+        self._parts = parts
+        self._check = check
+        self._adds = ctx.header.api_version >= ADDS_PARTITIONS_SINCE
+
+    async def run(self) -> None:
+        """Give every part its outcome, or what will give it. Cancel: the rest is unknown."""
+        try:
+            ready = [each for part in self._parts if (each := await self._prepare(part))]
+            if len({_producer(each) for each in ready if _is_transactional(each.header)}) > 1:
+                return self._settle_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            codes = await self._verify([each for each in ready if each.guard is not None])
+            for each in ready:
+                self._append(each, codes.get(each.part.partition, ErrorCode.NONE))
+        except BaseException:
+            self._settle_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise
+
+    async def _prepare(self, part: Part) -> _Ready | None:
+        """Open and check; None if that is the end of it."""
+        log = await self._ctx.broker.partitions.opening(*part.partition)
+        if isinstance(log, ErrorCode):
+            settle(part.outcome, log)
+            return None
+        try:
+            header = self._check(self._ctx, log, part.records)
+        except InvalidBatch as error:
+            settle(part.outcome, error)
+            return None
+        if not _is_transactional(header) or log.has_open_transaction(
+            header.producer_id, header.producer_epoch
+        ):
+            return _Ready(part, log, header, None)
+        guard = log.begin_verification(header, bumps_epoch=self._adds)
+        if isinstance(guard, ErrorCode):
+            settle(part.outcome, guard)
+            return None
+        return _Ready(part, log, header, guard)
+
+    async def _verify(self, unverified: list[_Ready]) -> Mapping[TopicPartition, ErrorCode]:
+        """Ask the coordinator; while it ends the transaction before, again for a while."""
+        if not unverified:
+            return {}
+        loop = asyncio.get_running_loop()
+        config = self._ctx.broker.config.partitions
+        until_s = loop.time() + config.add_partitions_retry_backoff_max_ms / 1000
+        while True:
+            codes = await self._ask(unverified)
+            is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            if not (self._adds and is_busy) or loop.time() >= until_s:
+                return codes
+            await asyncio.sleep(config.add_partitions_retry_backoff_ms / 1000)
+
+    async def _ask(self, unverified: list[_Ready]) -> Mapping[TopicPartition, ErrorCode]:
+        coordinator = self._ctx.broker.transactions
+        if coordinator is None:
+            return dict.fromkeys(
+                (each.part.partition for each in unverified),
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            )
+        ask = coordinator.add_partitions if self._adds else coordinator.verify
+        partitions = [each.part.partition for each in unverified]
+        producer_id, epoch = _producer(unverified[0])
+        try:
+            async with asyncio.timeout(VERIFY_S_MAX):
+                return await ask(self._transactional_id, producer_id, epoch, partitions)
+        except TimeoutError:
+            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+
+    def _append(self, ready: _Ready, code: ErrorCode) -> None:
+        part, log, header, guard = ready
+        if code:
+            settle(part.outcome, _refusal(code, self._ctx.header.api_version))
+            return
+        append = (
+            log.append(part.records, header)
+            if guard is None
+            else log.append_verified(part.records, header, guard)
+        )
+        follow(append, part.outcome)
+
+    def _settle_all(self, code: ErrorCode) -> None:
+        for part in self._parts:
+            settle(part.outcome, code)
+
+
+def settle(future: asyncio.Future[LateOutcome], outcome: LateOutcome) -> None:
+    """Give a late append its outcome, unless it has one."""
+    if not future.done():
+        future.set_result(outcome)
+
+
+def follow(append: Append, future: asyncio.Future[LateOutcome]) -> None:
+    """Give a late append the outcome of the real one."""
+    append.add_done_callback(lambda done: settle(future, done.result()))
+
+
+def _producer(ready: _Ready) -> tuple[int, int]:
+    return ready.header.producer_id, ready.header.producer_epoch
+
+
+def _refusal(code: ErrorCode, version: int) -> LateOutcome:
+    """Say what the coordinator's no is to a producer of this version.
+
+    What it may try again is NOT_ENOUGH_REPLICAS: all producers know that, and none looks for
+    another leader on it.
+    """
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return InvalidBatch(code, "The partition is not in the transaction.")
+    is_busy = code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_SINCE
+    if code in _RETRIABLE or is_busy:
+        message = f"The transaction could not be verified: {code.name}."
+        return InvalidBatch(ErrorCode.NOT_ENOUGH_REPLICAS, message)
+    return code
