@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.cluster.admin import AvailableBookies
+    from broker.cluster.dynamic_configs import DynamicConfigs
     from broker.cluster.topics import TopicRegistry
     from broker.config import BrokerConfig
     from broker.coordinator.runtime import GroupCoordinator
-    from broker.partition.partition_logs import PartitionLogs
     from broker.fetching.session_cache import FetchSessionCache
+    from broker.partition.partition_logs import PartitionLogs
     from broker.partition.producer_ids import ProducerIds
     from broker.partition.verifications import TransactionVerifier
     from broker.quotas.registry import QuotaRegistry
@@ -53,6 +54,8 @@ class Broker:
     """One broker: wired once by the process, closed by it in reverse order."""
 
     config: "BrokerConfig"
+    """What is in force: replaced when a setting is changed while the broker runs."""
+    configs: "DynamicConfigs[BrokerConfig]"
     clock: "Clock"
     store: "MetadataStore"
     topics: "TopicRegistry"
@@ -64,11 +67,11 @@ class Broker:
     cluster_id: str
     advertised: Endpoint
     """Known for certain only when the server listens: it fills in a port that was left open."""
+    fetch_sessions: "FetchSessionCache"
     quotas: "QuotaRegistry"
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
-    fetch_sessions: "FetchSessionCache"
     refused: "asyncio.Future[None]" = field(default_factory=_new_future)
     """Done once this broker has to end."""
 

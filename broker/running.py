@@ -7,12 +7,15 @@ survives kill -9: what the next start finds is what was acknowledged.
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from random import SystemRandom
 from typing import NamedTuple
 
 from broker.broker import Broker, Endpoint
 from broker.cluster.admin import AvailableBookies
 from broker.cluster.child_watch import ChildWatch
+from broker.cluster.config_entities import ConfigEntities
+from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.identity import cluster_id
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.registration import BrokerRegistration, broker_node
@@ -20,12 +23,12 @@ from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
 from broker.coordinator.runtime import GroupCoordinator
+from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.partition.retained import retained
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
-from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.server import BrokerServer
 from compaction.worker import RetentionWorker
 from core.log.namespace import LogNamespace
@@ -64,13 +67,12 @@ async def running_broker(
         stack.push_async_callback(server.close)
         await _register(broker, storage, metrics, stack)
         stack.push_async_callback(broker.partitions.close)
+        await broker.configs.start()
         await broker.quotas.start(metrics)
         stack.push_async_callback(broker.quotas.close)
         await broker.topics.start()
         if storage.is_shared:
-            others = ChildWatch(storage.store, storage.paths.topics, broker.topics.note)
-            stack.push_async_callback(others.close)
-            others.start()
+            _follow_others(broker, storage, stack)
         await broker.groups.start(metrics)
         stack.push_async_callback(broker.groups.close)
         await server.serve()
@@ -80,6 +82,15 @@ async def running_broker(
         stack.push_async_callback(upkeep.close)
         upkeep.start(_retention(broker, metrics).run(), "retention")
         yield broker
+
+
+def _follow_others(broker: Broker, storage: Storage, stack: AsyncExitStack) -> None:
+    """Hear of what other brokers do to topics and configs."""
+    topics = (storage.paths.topics, broker.topics.note)
+    for parent, note in (topics, *broker.configs.entities.watched().values()):
+        watch = ChildWatch(storage.store, parent, note)
+        stack.push_async_callback(watch.close)
+        watch.start()
 
 
 async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> Broker:
@@ -97,8 +108,10 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     )
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions)
     bookies = storage.bookies
-    return Broker(
+    configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
+    broker = Broker(
         config=config,
+        configs=configs,
         clock=clock,
         store=store,
         topics=topics,
@@ -108,6 +121,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         bookies=bookies,
         cluster_id=await cluster_id(store, random, paths),
         advertised=Endpoint(host="", port=0),
+        fetch_sessions=FetchSessionCache(
+            config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
+        ),
         quotas=QuotaRegistry(
             store,
             paths.quotas,
@@ -115,6 +131,8 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
+    configs.listen(partial(setattr, broker, "config"))
+    return broker
 
 
 async def _register(
@@ -126,9 +144,6 @@ async def _register(
         storage.paths.broker(config.node_id),
         broker_node(at.host, at.port, config.rack, broker.clock.now_ms()),
         2 * storage.session_timeout_ms,
-        fetch_sessions=FetchSessionCache(
-            config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
-        ),
         broker.refuse,
     )
     metrics.register("broker_registration", registration.metrics)
@@ -137,11 +152,10 @@ async def _register(
 
 
 def _retention(broker: Broker, metrics: Metrics) -> RetentionWorker:
-    settings = broker.config.partitions
     worker = RetentionWorker(
-        lambda: retained(broker.partitions, broker.topics, settings),
+        lambda: retained(broker.partitions, broker.topics, broker.config.partitions),
         broker.clock,
-        settings.retention_check_interval_ms,
+        broker.config.partitions.retention_check_interval_ms,
     )
     metrics.register("compaction_retention", worker.metrics)
     return worker

@@ -1,17 +1,18 @@
 """What DescribeConfigs says about a broker: its settings, and the defaults that topics get. Pure.
 
 Every setting of the process under the name that users write, the names that Kafka's tools look for,
-and the broker-level names of topic configs with the value in force. All are read-only: a change
-is a restart.
+and the broker-level names of topic configs with the value in force. What cannot change while the
+broker runs (`dynamic_rules`) is read-only.
 """
 
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Any, NamedTuple
 
-from broker.cluster.config_def import INT_MAX, ConfigType, text_of
-from broker.cluster.settings import ConfigSource, SourcedValue, TopicDefaults
+from broker.cluster.config_def import INT_MAX, ConfigType
+from broker.cluster.dynamic_rules import THROTTLES, is_dynamic
+from broker.cluster.settings import ConfigSource, Layer, SourcedValue, TopicDefaults
 from broker.cluster.topic_configs import TOPIC_CONFIGS, Synonym, TopicConfig
 from core.runtime.config import settings_of, shown, values_of
 
@@ -22,9 +23,10 @@ class BrokerEntry(NamedTuple):
     name: str
     value: str | None
     kind: ConfigType
-    source: ConfigSource
     synonyms: tuple[SourcedValue, ...]
+    """The one in force first."""
     doc: str
+    read_only: bool
 
 
 class Fact(NamedTuple):
@@ -32,6 +34,7 @@ class Fact(NamedTuple):
 
     kind: ConfigType
     value: str
+    doc: str = ""
 
 
 def broker_entries(
@@ -39,46 +42,56 @@ def broker_entries(
 ) -> list[BrokerEntry]:
     """Return the configs of a broker, sorted by name.
 
-    `config`: its settings tree. `facts`: what Kafka calls configs and is worked out here, such as
-    `advertised.listeners`.
+    `config`: its settings tree as it was started. `facts`: what Kafka calls configs and is worked
+    out here, such as `advertised.listeners`. `defaults`: knows what was given while it runs.
     """
-    entries = {entry.name: entry for entry in _own(config)}
+    entries = {entry.name: entry for entry in _own(config, defaults.layers)}
     for name, fact in facts.items():
-        entries[name] = _entry(name, fact.kind, fact.value, None, "")
+        source = (SourcedValue(name, fact.value, ConfigSource.STATIC_BROKER),)
+        entries[name] = BrokerEntry(name, fact.value, fact.kind, source, fact.doc, read_only=True)
     for topic_config in TOPIC_CONFIGS.values():
         for synonym in topic_config.synonyms:
             entries[synonym.name] = _topic_default(topic_config, synonym, defaults)
+    for name, rate in THROTTLES.items():
+        given = _given(name, defaults.layers)
+        if given:
+            entries[name] = _entry(name, ConfigType.LONG, given, rate)
     return [entries[name] for name in sorted(entries)]
 
 
-def _own(config: Any) -> Iterator[BrokerEntry]:
+def _own(config: Any, layers: Sequence[Layer]) -> Iterator[BrokerEntry]:
     values = values_of(config)
     for leaf in settings_of(type(config)):
         value, default = values[leaf.key], leaf.default
-        kind = _kind(leaf.kind, value)
-        given = None if value == default else shown(value)
-        yield _entry(leaf.key, kind, given, shown(default), leaf.doc)
+        places = _given(leaf.key, layers[:-1])
+        if value != default:
+            places.append(SourcedValue(leaf.key, shown(value), ConfigSource.STATIC_BROKER))
+        if default is not None:
+            places.append(SourcedValue(leaf.key, shown(default), ConfigSource.DEFAULT))
+        yield _entry(leaf.key, _kind(leaf.kind, value), places, leaf.doc)
 
 
 def _topic_default(config: TopicConfig, synonym: Synonym, defaults: TopicDefaults) -> BrokerEntry:
-    default = None
-    if synonym == config.synonyms[-1] and config.default is not None:
-        value = config.default // synonym.unit_ms if synonym.unit_ms > 1 else config.default
-        default = text_of(value)
-    return _entry(synonym.name, config.kind, defaults.given.get(synonym.name), default, config.doc)
+    """Describe one broker-level name; the weaker names of the same config are its synonyms."""
+    names = [each.name for each in config.synonyms]
+    weaker = names[names.index(synonym.name) :]
+    places = [place for place in defaults.sources(config, {}) if place.name in weaker]
+    while places and places[0].name != synonym.name:
+        del places[0]
+    return _entry(synonym.name, config.kind, places, config.doc)
 
 
-def _entry(
-    name: str, kind: ConfigType, given: str | None, default: str | None, doc: str
-) -> BrokerEntry:
-    places = []
-    if given is not None:
-        places.append(SourcedValue(name, given, ConfigSource.STATIC_BROKER))
-    if default is not None:
-        places.append(SourcedValue(name, default, ConfigSource.DEFAULT))
+def _entry(name: str, kind: ConfigType, places: Sequence[SourcedValue], doc: str) -> BrokerEntry:
     value = places[0].value if places else None
-    source = places[0].source if places else ConfigSource.DEFAULT
-    return BrokerEntry(name, value, kind, source, tuple(places), doc)
+    return BrokerEntry(name, value, kind, tuple(places), doc, read_only=not is_dynamic(name))
+
+
+def _given(name: str, layers: Sequence[Layer]) -> list[SourcedValue]:
+    return [
+        SourcedValue(name, layer.values[name], layer.source)
+        for layer in layers
+        if name in layer.values
+    ]
 
 
 def _kind(annotation: Any, value: Any) -> ConfigType:

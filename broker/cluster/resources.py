@@ -1,4 +1,4 @@
-"""Config resources: what DescribeConfigs and IncrementalAlterConfigs can name. Pure."""
+"""Config resources: what the requests about configs can name. Pure."""
 
 from enum import IntEnum
 
@@ -16,22 +16,21 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-def check_broker_name(name: str, node_id: int) -> None:
-    """Check a broker resource: this broker's id, or empty for all. Errors: KafkaError."""
-    if not name or name == str(node_id):
+def resource_type(code: int) -> ResourceType:
+    """Return a kind of resource. Errors: KafkaError for one that Kafka does not know."""
+    try:
+        return ResourceType(code)
+    except ValueError:
+        message = f"Unknown resource type {code}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
+
+
+def check_broker_name(name: str, node_id: int, expected: str = "") -> None:
+    """Check that a resource is this broker. Errors: KafkaError."""
+    if name == str(node_id):
         return
     if name.lstrip("-").isdecimal():
-        detail = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+        detail = f"Unexpected broker id, expected {expected or node_id}, but received {name}"
     else:
         detail = f"Broker id must be an integer, but it is: {name}"
     raise KafkaError(ErrorCode.INVALID_REQUEST, detail)
-
-
-def unsupported(resource_type: int) -> KafkaError:
-    """Return the refusal of a kind of resource that has no configs here."""
-    try:
-        named = ResourceType(resource_type).name
-    except ValueError:
-        return KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
-    detail = f"Resources of type {named} have no configs on this broker"
-    return KafkaError(ErrorCode.INVALID_REQUEST, detail)

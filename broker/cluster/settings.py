@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from broker.cluster.alterations import Changes, altered
 from broker.cluster.config_def import LONG_MAX, ConfigType, InvalidConfig, refuse, text_of
 from broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig, topic_config
 
@@ -20,23 +21,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
-
-
-class ConfigOp(IntEnum):
-    """What IncrementalAlterConfigs does to one config."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class Alteration(NamedTuple):
-    """One change of one config."""
-
-    name: str
-    op: ConfigOp
-    value: str | None
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class SourcedValue(NamedTuple):
@@ -45,6 +32,13 @@ class SourcedValue(NamedTuple):
     name: str
     value: str
     source: ConfigSource
+
+
+class Layer(NamedTuple):
+    """Broker configs that were given in one place, as text by Kafka's broker names."""
+
+    source: ConfigSource
+    values: Mapping[str, str]
 
 
 class TopicSettings(NamedTuple):
@@ -99,10 +93,24 @@ UNLIMITED = -1
 class TopicDefaults:
     """Kafka's defaults with the broker's static settings over them."""
 
-    def __init__(self, given: Mapping[str, str], *, has_cold_storage: bool = False) -> None:
-        """`given`: broker configs that somebody set, as text by Kafka's broker names."""
-        self.given = dict(given)
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        *,
+        has_cold_storage: bool = False,
+        dynamic: Sequence[Layer] = (),
+    ) -> None:
+        """`given`: static broker configs that somebody set, as text by Kafka's broker names.
+
+        `dynamic`: what was given while brokers ran, the stronger first.
+        """
+        self.layers = (*dynamic, Layer(ConfigSource.STATIC_BROKER, dict(given)))
         self.has_cold_storage = has_cold_storage
+
+    def with_dynamic(self, dynamic: Sequence[Layer]) -> "TopicDefaults":
+        """Return the same static settings below other dynamic ones."""
+        given = self.layers[-1].values
+        return TopicDefaults(given, has_cold_storage=self.has_cold_storage, dynamic=dynamic)
 
     @cached_property
     def settings(self) -> TopicSettings:
@@ -120,22 +128,33 @@ class TopicDefaults:
         """Return the effective value of one config."""
         if config.name in overrides:
             return config.parse(overrides[config.name])
-        for synonym in config.synonyms:
-            if synonym.name in self.given:
-                value = config.parse(self.given[synonym.name])
-                scaled = synonym.unit_ms > 1 and value > 0  # -1 is "no limit" in every unit
-                return min(value * synonym.unit_ms, LONG_MAX) if scaled else value
+        for layer in self.layers:
+            for synonym in config.synonyms:
+                if synonym.name in layer.values:
+                    value = config.parse(layer.values[synonym.name])
+                    scaled = synonym.unit_ms > 1 and value > 0  # -1 is "no limit" in every unit
+                    return min(value * synonym.unit_ms, LONG_MAX) if scaled else value
         return config.default
+
+    def items(self, name: str, overrides: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Return what a topic's list config holds; None if it is no list. Errors: InvalidConfig."""
+        config = topic_config(name)
+        if config.kind is not ConfigType.LIST:
+            return None
+        found: tuple[str, ...] = self.typed(config, overrides)
+        return found
 
     def sources(self, config: TopicConfig, overrides: Mapping[str, str]) -> list[SourcedValue]:
         """Return every place that gives this config a value, the one in force first."""
         found = []
         if config.name in overrides:
             found.append(SourcedValue(config.name, overrides[config.name], ConfigSource.TOPIC))
-        for synonym in config.synonyms:
-            if synonym.name in self.given:
-                value = self.given[synonym.name]
-                found.append(SourcedValue(synonym.name, value, ConfigSource.STATIC_BROKER))
+        for layer in self.layers:
+            found += [
+                SourcedValue(synonym.name, layer.values[synonym.name], layer.source)
+                for synonym in config.synonyms
+                if synonym.name in layer.values
+            ]
         if config.synonyms and config.default is not None:
             last = config.synonyms[-1]
             default = config.default // last.unit_ms if last.unit_ms > 1 else config.default
@@ -163,33 +182,11 @@ def check_overrides(overrides: Mapping[str, str | None], defaults: TopicDefaults
 
 
 def alter(
-    overrides: Mapping[str, str], changes: Sequence[Alteration], defaults: TopicDefaults
+    overrides: Mapping[str, str], changes: Changes, defaults: TopicDefaults
 ) -> dict[str, str]:
-    """Return the overrides after the changes. Errors: InvalidConfig."""
-    changed: dict[str, str | None] = dict(overrides)
-    for change in changes:
-        if change.op is ConfigOp.DELETE:
-            changed.pop(change.name, None)
-        elif change.op is ConfigOp.SET:
-            changed[change.name] = change.value
-        else:
-            changed[change.name] = _changed_list(change, overrides, defaults)
-    return check_overrides(changed, defaults)
-
-
-def _changed_list(change: Alteration, overrides: Mapping[str, str], defaults: TopicDefaults) -> str:
-    config = topic_config(change.name)
-    if config.kind is not ConfigType.LIST:
-        raise InvalidConfig(
-            f"Can't {change.op.name} to key {change.name} because its type is not LIST."
-        )
-    given: tuple[str, ...] = config.parse(change.value or "")
-    items = list(defaults.typed(config, overrides))
-    if change.op is ConfigOp.APPEND:
-        items += [item for item in given if item not in items]
-    else:
-        items = [item for item in items if item not in given]
-    return text_of(tuple(items))
+    """Return a topic's overrides after the changes. Errors: InvalidConfig."""
+    result = altered(overrides, changes, lambda name: defaults.items(name, overrides))
+    return check_overrides(result, defaults)
 
 
 def _check_together(settings: TopicSettings) -> None:

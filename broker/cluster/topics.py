@@ -8,7 +8,7 @@ and `start()`, or the next request for that name, finishes it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
@@ -16,11 +16,12 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from broker.cluster.admin import check_new_partitions
+from broker.cluster.alterations import Changes
 from broker.cluster.config_def import InvalidConfig
 from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.quorums import Quorums, check_quorums, check_same_quorums, quorums_of
-from broker.cluster.settings import Alteration, TopicDefaults, TopicSettings, alter, check_overrides
+from broker.cluster.settings import TopicDefaults, TopicSettings, alter, check_overrides
 from broker.cluster.topic_codec import (
     StoredTopic,
     decode_topic,
@@ -106,6 +107,14 @@ class TopicRegistry:
     def listen(self, listener: TopicListener) -> None:
         """Tell `listener` about every later change."""
         self._listeners.append(listener)
+
+    def use_defaults(self, defaults: TopicDefaults) -> None:
+        """Have topics follow other defaults of the broker, and tell who listens."""
+        self.defaults = defaults
+        for name, former in list(self._topics.items()):
+            topic = self._publish(name)
+            if topic.settings != former.settings:
+                self._tell(topic)
 
     async def start(self) -> None:
         """Load all topics and finish what a crash left half done. Errors: CorruptData."""
@@ -228,7 +237,7 @@ class TopicRegistry:
             logger.info("topic grown topic=%s partitions=%d", name, count)
             return self._topics[name]
 
-    def check_alter(self, name: str, changes: Sequence[Alteration]) -> dict[str, str]:
+    def check_alter(self, name: str, changes: Changes) -> dict[str, str]:
         """Return the overrides that the changes would leave. Errors: KafkaError."""
         topic = self._topics.get(name)
         if topic is None:
@@ -239,7 +248,7 @@ class TopicRegistry:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return _or_kafka_error(lambda: self._altered(topic, changes))
 
-    async def alter_configs(self, name: str, changes: Sequence[Alteration]) -> Topic:
+    async def alter_configs(self, name: str, changes: Changes) -> Topic:
         """Change a topic's overrides, all or none. Errors: KafkaError."""
         async with self._changing:
             await self._settle(name)
@@ -261,7 +270,7 @@ class TopicRegistry:
             self._streams.check_settings(quorums_of(replication_factor, settings).as_settings())
         return overrides
 
-    def _altered(self, topic: Topic, changes: Sequence[Alteration]) -> dict[str, str]:
+    def _altered(self, topic: Topic, changes: Changes) -> dict[str, str]:
         overrides = alter(topic.configs, changes, self.defaults)
         settings = self.defaults.resolve(overrides)
         check_same_quorums(topic.settings, settings)

@@ -1,17 +1,22 @@
 """DescribeConfigs, API 32, v1-4.
 
-Kept: topics and this broker; sources and synonyms with the value in force first; types and
-documentation (v3); no keys or an empty list of keys means all. The empty broker name means the
-cluster-wide dynamic defaults: there are none, so it is an empty list.
-Not kept: resources that are not here (loggers, client metrics, groups) get INVALID_REQUEST.
+Kept: topics, this broker, groups, loggers, metrics subscriptions; sources and synonyms with the
+value in force first; types and documentation (v3); no keys or an empty list of keys means all. The
+empty broker name means what was given to all brokers while they ran.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from broker.cluster.broker_configs import Fact, broker_entries
+from broker.cluster.client_metrics_configs import shown_metrics
 from broker.cluster.config_def import ConfigType, text_of
+from broker.cluster.config_entities import EntityKind
+from broker.cluster.group_configs import group_entries
+from broker.cluster.loggers import logger_levels
 from broker.cluster.names import name_fault
-from broker.cluster.resources import ResourceType, check_broker_name, unsupported
+from broker.cluster.resources import ResourceType, check_broker_name, resource_type
 from broker.cluster.settings import ConfigSource, SourcedValue
 from broker.cluster.topic_configs import topic_configs_shown
 from broker.cluster.topics import Topic
@@ -30,6 +35,7 @@ from protocol.kafka.messages.describe_configs import (
 )
 
 QUORUMS_DOC = "Bookies of a log segment / copies of each batch / copies on disk before its answer."
+Entries: TypeAlias = Iterator[DescribeConfigsResourceResult]
 
 
 @handles(DESCRIBE_CONFIGS)
@@ -51,29 +57,19 @@ def _result(
         error_message=None,
     )
     try:
-        found = _describe(ctx, resource)
+        describe = _DESCRIBE[resource_type(resource.resource_type)]
+        found = describe(ctx, resource.resource_name)
         result.configs = list(_wanted(found, resource, request))
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.detail
     return result
 
 
-def _describe(
-    ctx: RequestContext, resource: DescribeConfigsResource
-) -> Iterator[DescribeConfigsResourceResult]:
-    if resource.resource_type == ResourceType.TOPIC:
-        return _topic(ctx, resource.resource_name)
-    if resource.resource_type == ResourceType.BROKER:
-        check_broker_name(resource.resource_name, ctx.broker.node_id)
-        return _broker(ctx) if resource.resource_name else iter(())
-    raise unsupported(resource.resource_type)
-
-
 def _wanted(
     found: Iterable[DescribeConfigsResourceResult],
     resource: DescribeConfigsResource,
     request: DescribeConfigsRequest,
-) -> Iterator[DescribeConfigsResourceResult]:
+) -> Entries:
     keys = set(resource.configuration_keys or ())
     for config in found:
         if keys and config.name not in keys:
@@ -85,7 +81,7 @@ def _wanted(
         yield config
 
 
-def _topic(ctx: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
+def _topic(ctx: RequestContext, name: str) -> Entries:
     topic = ctx.broker.topics.get(name)
     if topic is None:
         fault = name_fault(name)
@@ -114,19 +110,74 @@ def _quorums(topic: Topic) -> DescribeConfigsResourceResult:
     return result
 
 
-def _broker(ctx: RequestContext) -> Iterator[DescribeConfigsResourceResult]:
+def _broker(ctx: RequestContext, name: str) -> Entries:
+    broker = ctx.broker
+    if name:
+        check_broker_name(name, broker.node_id, f"{broker.node_id} or empty string")
+    entries = broker_entries(broker.configs.started_with, _facts(ctx), broker.topics.defaults)
+    for entry in entries:
+        places = [
+            place
+            for place in entry.synonyms
+            if name or place.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+        ]
+        if name or places:
+            value = entry.value if name else places[0].value
+            result = _entry(entry.name, value, entry.kind, places, entry.doc)
+            result.read_only = entry.read_only
+            yield result
+
+
+def _facts(ctx: RequestContext) -> Mapping[str, Fact]:
     at = ctx.broker.advertised
-    facts = {
+    listener = f"{ctx.connection.listener}://{at.host}:{at.port}"
+    return {
         "broker.id": Fact(ConfigType.INT, str(ctx.broker.node_id)),
-        "advertised.listeners": Fact(
-            ConfigType.LIST, f"{ctx.connection.listener}://{at.host}:{at.port}"
-        ),
+        "advertised.listeners": Fact(ConfigType.LIST, listener),
         "process.roles": Fact(ConfigType.LIST, "broker,controller"),
     }
-    for entry in broker_entries(ctx.broker.config, facts, ctx.broker.topics.defaults):
-        result = _entry(entry.name, entry.value, entry.kind, entry.synonyms, entry.doc)
-        result.read_only = True
+
+
+def _group(ctx: RequestContext, name: str) -> Entries:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    configs = ctx.broker.configs
+    given = configs.entities.get(EntityKind.GROUP, name)
+    for entry in group_entries(given, configs.broker_values):
+        yield _entry(entry.name, entry.value, ConfigType.INT, entry.synonyms, entry.doc)
+
+
+def _metrics(ctx: RequestContext, name: str) -> Entries:
+    if not name:
+        message = "Client metrics subscription name must not be empty"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    given = ctx.broker.configs.entities.get(EntityKind.CLIENT_METRICS, name)
+    for key, value, config, is_given in shown_metrics(given):
+        source = SourcedValue(key, value, ConfigSource.CLIENT_METRICS)
+        yield _entry(key, value, config.kind, (source,) if is_given else (), config.doc)
+
+
+def _loggers(ctx: RequestContext, name: str) -> Entries:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    check_broker_name(name, ctx.broker.node_id)
+    for logger, level in logger_levels().items():
+        result = _entry(logger, level, ConfigType.UNKNOWN, (), "")
+        result.config_source = ConfigSource.BROKER_LOGGER
         yield result
+
+
+_DESCRIBE: Final[Mapping[ResourceType, Callable[[RequestContext, str], Entries]]] = (
+    MappingProxyType(
+        {
+            ResourceType.TOPIC: _topic,
+            ResourceType.BROKER: _broker,
+            ResourceType.GROUP: _group,
+            ResourceType.CLIENT_METRICS: _metrics,
+            ResourceType.BROKER_LOGGER: _loggers,
+        }
+    )
+)
 
 
 def _entry(

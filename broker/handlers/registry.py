@@ -2,6 +2,7 @@
 
 from broker.handlers import (
     HANDLERS,
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
@@ -19,6 +20,7 @@ from broker.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     metadata,
@@ -31,6 +33,7 @@ from broker.handlers import (
 )
 
 MODULES = (
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
@@ -48,6 +51,7 @@ MODULES = (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     metadata,

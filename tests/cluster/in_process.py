@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -9,17 +10,19 @@ from bookie.app import open_bookie
 from bookie.config import BookieConfig
 from bookie.local import LocalBookieClient
 from broker.broker import Broker, Endpoint
+from broker.cluster.config_entities import ConfigEntities
+from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.identity import cluster_id
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig, NetworkConfig
 from broker.coordinator.runtime import GroupCoordinator
+from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
-from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.server import BrokerServer
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
@@ -59,6 +62,8 @@ async def running_broker(
         stack.push_async_callback(namespace.close)
         defaults = TopicDefaults(config.topics.defaults.given())
         topics = TopicRegistry(store, namespace, defaults=defaults, clock=clock, random=random)
+        configs = DynamicConfigs(config, config.node_id, ConfigEntities(store), topics)
+        await configs.start()
         await topics.start()
         partitions = PartitionLogs(namespace, topics, clock, config.partitions)
         stack.push_async_callback(partitions.close)
@@ -73,7 +78,8 @@ async def running_broker(
         await groups.start()
         stack.push_async_callback(groups.close)
         broker = Broker(
-            config=config,
+            config=configs.in_force,
+            configs=configs,
             clock=clock,
             store=store,
             topics=topics,
@@ -83,13 +89,14 @@ async def running_broker(
             bookies=bookies,
             cluster_id=await cluster_id(store, random),
             advertised=Endpoint(host="", port=0),
-            quotas=quotas,
-            unsent=Budget("unsent bytes", config.network.response_bytes_max),
-        )
-        server = BrokerServer(broker)
-        await server.start()
-        stack.push_async_callback(server.close)
             fetch_sessions=FetchSessionCache(
                 config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),
+            quotas=quotas,
+            unsent=Budget("unsent bytes", config.network.response_bytes_max),
+        )
+        configs.listen(partial(setattr, broker, "config"))
+        server = BrokerServer(broker)
+        await server.start()
+        stack.push_async_callback(server.close)
         yield server

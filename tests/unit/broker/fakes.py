@@ -10,15 +10,17 @@ from random import Random
 from typing import Any, NamedTuple
 
 from broker.broker import Broker, Endpoint
+from broker.cluster.config_entities import ConfigEntities
+from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.quorums import quorums_of
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import Topic
 from broker.config import BrokerConfig
 from broker.context import ConnectionInfo, RequestContext
 from broker.errors import KafkaError
+from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
-from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.partition.producer_ids import ProducerIds
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
@@ -293,9 +295,9 @@ class FakeTopics:
         self._namespace = namespace
         self._topics: dict[str, Topic] = {}
         self._listeners: list[Any] = []
+        self._made = 0
         self.defaults = TopicDefaults({})
 
-        self._made = 0
     def listen(self, listener: Any) -> None:
         self._listeners.append(listener)
 
@@ -318,9 +320,9 @@ class FakeTopics:
         configs = configs or {}
         settings = self.defaults.resolve(configs)
         known = self._topics.get(name)
+        self._made += known is None
         topic = Topic(
             name=name,
-        self._made += known is None
             topic_id=known.topic_id if known else self._made.to_bytes(16, "big"),
             partition_count=partitions,
             configs=configs,
@@ -337,8 +339,6 @@ class FakeTopics:
             listener.on_topic_changed(topic)
         return topic
 
-    async def create(
-        self,
     async def delete(self, name: str) -> None:
         topic = self._topics.pop(name)
         for listener in self._listeners:
@@ -346,6 +346,8 @@ class FakeTopics:
         for partition in range(topic.partition_count):
             del self._namespace.logs[f"{name}-{partition}"]
 
+    async def create(
+        self,
         name: str,
         partitions: int,
         configs: Mapping[str, str] | None = None,
@@ -400,9 +402,10 @@ def make_world(
     anything: Any = topics
     logs: Any = namespace
     there = Bookies(bookies)
+    random = Random(1)
     broker = Broker(
         config=config,
-    random = Random(1)
+        configs=DynamicConfigs(config, config.node_id, ConfigEntities(anything), anything),
         clock=clock,
         store=store,
         topics=anything,
@@ -412,6 +415,9 @@ def make_world(
         bookies=there,
         cluster_id="cluster-of-tests-00000",
         advertised=Endpoint(host="broker.test", port=9092),
+        fetch_sessions=FetchSessionCache(
+            config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
+        ),
         quotas=QuotaRegistry(
             store,
             "/quotas",
@@ -420,9 +426,6 @@ def make_world(
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     return World(broker, topics, namespace, clock, there)
-        fetch_sessions=FetchSessionCache(
-            config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
-        ),
 
 
 def batch(

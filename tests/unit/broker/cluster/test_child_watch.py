@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.cluster.alterations import Alteration, Changes, ConfigOp
 from broker.cluster.child_watch import ChildWatch
 from broker.cluster.paths import ClusterPaths
-from broker.cluster.settings import Alteration, ConfigOp, TopicDefaults
+from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
 from core.errors import OwnershipAcquireFailed
@@ -74,7 +75,7 @@ def test_a_topics_life(tmp_path: Path) -> None:
             grown = await at.mine.add_partitions("orders", 4)
             await at.until(lambda grown=grown: at.theirs.get("orders") == grown)  # type: ignore[misc]
             change = Alteration("retention.ms", ConfigOp.SET, "9")
-            altered = await at.mine.alter_configs("orders", [change])
+            altered = await at.mine.alter_configs("orders", Changes([change]))
             await at.until(lambda altered=altered: at.theirs.get("orders") == altered)  # type: ignore[misc]
             await at.mine.delete("orders")
             await at.until(lambda: at.theirs.get("orders") is None)
@@ -163,12 +164,14 @@ def test_a_change_goes_on_from_what_another_broker_changed_just_before(tmp_path:
         await at.mine.create("orders", 1)
         await at.theirs.note("orders")
         await at.mine.add_partitions("orders", 6)
-        await at.mine.alter_configs("orders", [Alteration("retention.ms", ConfigOp.SET, "9")])
+        await at.mine.alter_configs(
+            "orders", Changes([Alteration("retention.ms", ConfigOp.SET, "9")])
+        )
         with pytest.raises(KafkaError) as refused:
             await at.theirs.add_partitions("orders", 4)
         assert refused.value.code is ErrorCode.INVALID_PARTITIONS
         change = Alteration("segment.bytes", ConfigOp.SET, "1048576")
-        altered = await at.theirs.alter_configs("orders", [change])
+        altered = await at.theirs.alter_configs("orders", Changes([change]))
         assert altered.configs == {"retention.ms": "9", "segment.bytes": "1048576"}
         assert altered.partition_count == 6
 
@@ -192,7 +195,7 @@ def test_who_finishes_a_deletion_late_leaves_the_new_topic_of_that_name(tmp_path
         await at.theirs.create("orders", 2)  # finishes the deletion, and begins anew
         for number in "12":  # versions of a node begin anew, too
             change = Alteration("retention.ms", ConfigOp.SET, number)
-            made = await at.theirs.alter_configs("orders", [change])
+            made = await at.theirs.alter_configs("orders", Changes([change]))
         go_on.set()
         await late
         assert await exists(ClusterPaths().topic("orders")) is not None

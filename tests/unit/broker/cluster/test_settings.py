@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.cluster.alterations import Alteration, Changes, ConfigOp
 from broker.cluster.config_def import LONG_MAX, InvalidConfig, text_of
 from broker.cluster.settings import (
-    Alteration,
-    ConfigOp,
     ConfigSource,
+    Layer,
     SourcedValue,
     TopicDefaults,
     alter,
@@ -62,6 +62,26 @@ def test_sources_begin_with_the_one_in_force() -> None:
         SourcedValue("log.retention.hours", "168", ConfigSource.DEFAULT),
     ]
     assert PLAIN.sources(topic_config("remote.storage.enable"), {}) == []
+
+
+def test_dynamic_layers_stand_above_the_static_one() -> None:
+    layers = (
+        Layer(ConfigSource.DYNAMIC_BROKER, {"log.retention.ms": "7"}),
+        Layer(ConfigSource.DYNAMIC_DEFAULT_BROKER, {"log.retention.ms": "8", "log.roll.ms": "9"}),
+    )
+    defaults = TopicDefaults({"log.retention.ms": "1", "log.roll.ms": "2"}).with_dynamic(layers)
+    assert (defaults.settings.retention_ms, defaults.settings.segment_ms) == (7, 9)
+    sources = defaults.sources(topic_config("retention.ms"), {"retention.ms": "6"})
+    assert [(place.value, int(place.source)) for place in sources] == [
+        ("6", 1), ("7", 2), ("8", 3), ("1", 4), ("168", 5),
+    ]  # fmt: skip
+    assert defaults.with_dynamic(()).settings.retention_ms == 1
+
+
+def test_the_whole_is_replaced_when_asked() -> None:
+    before = {"retention.ms": "5", "segment.ms": "6"}
+    changes = Changes([Alteration("segment.ms", SET, "7")], whole=True)
+    assert alter(before, changes, PLAIN) == {"segment.ms": "7"}
 
 
 @given(st.sampled_from(sorted(TOPIC_CONFIGS)), st.booleans(), st.booleans())
@@ -127,18 +147,22 @@ def test_overrides_refused(overrides: dict[str, str | None], words: str) -> None
 def test_changes(
     before: dict[str, str], change: tuple[str, ConfigOp, str | None], after: dict[str, str]
 ) -> None:
-    assert alter(before, [Alteration(*change)], PLAIN) == after
+    assert alter(before, Changes([Alteration(*change)]), PLAIN) == after
 
 
 @pytest.mark.parametrize("op", [APPEND, SUBTRACT])
 def test_only_lists_can_be_appended_to(op: ConfigOp) -> None:
     with pytest.raises(InvalidConfig, match="its type is not LIST"):
-        alter({}, [Alteration("retention.ms", op, "5")], PLAIN)
+        alter({}, Changes([Alteration("retention.ms", op, "5")]), PLAIN)
 
 
 def test_a_change_may_not_make_a_contradiction() -> None:
     with pytest.raises(InvalidConfig):
-        alter({"max.compaction.lag.ms": "5"}, [Alteration("cleanup.policy", SET, "compact")], PLAIN)
+        alter(
+            {"max.compaction.lag.ms": "5"},
+            Changes([Alteration("cleanup.policy", SET, "compact")]),
+            PLAIN,
+        )
 
 
 TIERED = {"remote.storage.enable": "true"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.cluster.alterations import Alteration, Changes, ConfigOp
 from broker.cluster.names import stream_name
-from broker.cluster.settings import Alteration, ConfigOp
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
 from core.errors import CorruptData, InvalidQuorums
@@ -159,8 +159,8 @@ def test_altering_is_all_or_nothing_and_survives(tmp_path: Path) -> None:
 
         async with registry(tmp_path) as topics:
             await topics.create("orders", 1)
-            await topics.alter_configs("orders", [put("retention.ms", "5")])
-            bad = [put("retention.ms", "6"), put("nonsense", "1")]
+            await topics.alter_configs("orders", Changes([put("retention.ms", "5")]))
+            bad = Changes([put("retention.ms", "6"), put("nonsense", "1")])
             assert (await refused(topics.alter_configs("orders", bad))).code is (
                 ErrorCode.INVALID_CONFIG
             )
@@ -168,7 +168,7 @@ def test_altering_is_all_or_nothing_and_survives(tmp_path: Path) -> None:
             topic = topics.get("orders")
             assert topic is not None
             assert topic.settings.retention_ms == 5
-            error = await refused(topics.alter_configs("nobody", []))
+            error = await refused(topics.alter_configs("nobody", Changes(())))
             assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(story)
@@ -181,7 +181,7 @@ def test_listeners_hear_changes_and_close_before_streams_go(tmp_path: Path) -> N
             topics.listen(listener)
             await topics.create("orders", 1)
             await topics.add_partitions("orders", 2)
-            await topics.alter_configs("orders", [])
+            await topics.alter_configs("orders", Changes(()))
             await topics.delete("orders")
         assert listener.heard == [("changed", "orders")] * 3 + [("deleting", "orders")]
 
@@ -201,7 +201,7 @@ async def _grow(topics: TopicRegistry) -> None:
 
 
 async def _alter(topics: TopicRegistry) -> None:
-    await topics.alter_configs("old", [Alteration("retention.ms", ConfigOp.SET, "5")])
+    await topics.alter_configs("old", Changes([Alteration("retention.ms", ConfigOp.SET, "5")]))
 
 
 @pytest.mark.parametrize("change", [_create, _delete, _grow, _alter])

@@ -6,11 +6,14 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from broker.broker import Broker, Endpoint
+from broker.cluster.config_entities import ConfigEntities
+from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
 from broker.context import ConnectionInfo, RequestContext
@@ -25,11 +28,13 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 for _name in (
+    "alter_configs",
     "create_partitions",
     "create_topics",
     "delete_topics",
     "describe_configs",
     "incremental_alter_configs",
+    "list_config_resources",
 ):
     importlib.import_module(f"broker.handlers.{_name}")
 
@@ -38,18 +43,31 @@ class Admin:
     """One broker's administration."""
 
     def __init__(
-        self, topics: TopicRegistry, streams: Streams, config: BrokerConfig, bookies: int
+        self,
+        configs: DynamicConfigs[BrokerConfig],
+        topics: TopicRegistry,
+        streams: Streams,
+        bookies: int,
     ) -> None:
         self.topics = topics
         self.streams = streams
+        self.configs = configs
+        config = configs.started_with
         broker: Any = SimpleNamespace(
             topics=topics,
             config=config,
+            configs=configs,
             node_id=config.node_id,
             advertised=Endpoint(host="h", port=9),
             bookies=Bookies(bookies),
         )
         self._broker: Broker = broker
+        configs.listen(partial(setattr, broker, "config"))
+
+    @property
+    def config(self) -> BrokerConfig:
+        """What the broker runs with now."""
+        return self._broker.config
 
     async def ask(self, api: Api[Q, R], version: int, request: Q) -> R:
         """Ask as a client does: what a version cannot carry is lost on the way."""
@@ -70,7 +88,10 @@ async def admin(
     config = replace(config, topics=replace(config.topics, **topics))
     streams = Streams()
     async with registry(path, streams, given=dict(config.topics.defaults.given())) as topics_:
-        yield Admin(topics_, streams, config, bookies)
+        configs = DynamicConfigs(config, config.node_id, ConfigEntities(topics_._store), topics_)
+        to = Admin(configs, topics_, streams, bookies)
+        await configs.start()
+        yield to
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:

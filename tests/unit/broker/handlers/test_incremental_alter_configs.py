@@ -124,19 +124,6 @@ def test_resources_do_not_touch_each_other(tmp_path: Path) -> None:
     run(story)
 
 
-def test_what_is_no_topic_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with admin(tmp_path) as to:
-            change: Change = ("log.retention.ms", SET, "5")
-            assert await codes(to, resource(BROKER, "1", change)) == [ErrorCode.INVALID_CONFIG]
-            assert await codes(to, resource(BROKER, "", change)) == [ErrorCode.INVALID_CONFIG]
-            assert await codes(to, resource(BROKER, "2", change)) == [ErrorCode.INVALID_REQUEST]
-            assert await codes(to, resource(BROKER, "1")) == [ErrorCode.NONE]
-            assert await codes(to, resource(32, "g", change)) == [ErrorCode.INVALID_REQUEST]
-
-    run(story)
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

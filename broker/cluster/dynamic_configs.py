@@ -1,0 +1,170 @@
+"""What is configured while brokers run, and what is in force because of it.
+
+Three layers above the settings that this process was started with: for this broker, for all
+brokers, and a group's own. The settings tree and the defaults of topics are made anew with every
+change, so that whoever reads them each time acts at once.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Generic, TypeVar
+
+from broker.cluster.alterations import Changes
+from broker.cluster.client_metrics_configs import altered_metrics
+from broker.cluster.config_def import InvalidConfig
+from broker.cluster.config_entities import ConfigEntities, EntityKind
+from broker.cluster.dynamic_rules import OWN, altered_broker, check_defaults
+from broker.cluster.group_configs import GroupConfigs, altered_group, group_configs
+from broker.cluster.settings import ConfigSource, Layer, TopicDefaults
+from broker.cluster.topics import TopicRegistry
+from broker.errors import KafkaError
+from core.runtime.config import Assignment, load, values_of
+from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+Tree = TypeVar("Tree")
+ALL_BROKERS = ""
+"""Name of the resource that stands for every broker."""
+
+
+class DynamicConfigs(Generic[Tree]):
+    """The configs that requests change. Look-ups are plain calls. All calls come from the loop."""
+
+    def __init__(
+        self, started_with: Tree, node_id: int, entities: ConfigEntities, topics: TopicRegistry
+    ) -> None:
+        """`started_with`: this broker's settings tree."""
+        self.started_with = started_with
+        self.in_force = started_with
+        self.entities = entities
+        self._node_id = node_id
+        self._topics = topics
+        self._values = values_of(started_with)
+        self._listeners: list[Callable[[Tree], None]] = []
+        entities.listen(self._on_changed)
+
+    def listen(self, listener: Callable[[Tree], None]) -> None:
+        """Tell `listener` of every later change of this broker's settings."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Load what was configured and put it in force. Errors: CorruptData, Unavailable."""
+        await self.entities.start()
+        self._apply()
+
+    @property
+    def broker_values(self) -> Mapping[str, object]:
+        """What this broker runs with, by the names that users write."""
+        return self._values
+
+    def group_config(self, group_id: str) -> GroupConfigs:
+        """Return what holds for a consumer group."""
+        return group_configs(self.entities.get(EntityKind.GROUP, group_id), self._values)
+
+    async def alter_broker(self, name: str, changes: Changes, *, validate_only: bool) -> None:
+        """Change what is given to this broker, or to all. Errors: KafkaError, CoreError."""
+
+        def change(before: Mapping[str, str]) -> dict[str, str]:
+            after = altered_broker(before, changes, self._topics.defaults)
+            check_defaults(self._topics.defaults.with_dynamic(self._layers({name: after})))
+            return after
+
+        await self._change(EntityKind.BROKER, name, change, validate_only=validate_only)
+
+    async def alter_group(self, name: str, changes: Changes, *, validate_only: bool) -> None:
+        """Change a group's configs. Errors: KafkaError, CoreError."""
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        change = partial(altered_group, changes=changes, broker=self._values)
+        refusal = ErrorCode.INVALID_CONFIG
+        await self._change(
+            EntityKind.GROUP, name, _refusing(refusal, change), validate_only=validate_only
+        )
+
+    async def alter_metrics(self, name: str, changes: Changes, *, validate_only: bool) -> None:
+        """Change a metrics subscription. Errors: KafkaError, CoreError."""
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        change = _refusing(ErrorCode.INVALID_REQUEST, partial(altered_metrics, changes=changes))
+        await self._change(EntityKind.CLIENT_METRICS, name, change, validate_only=validate_only)
+
+    async def _change(
+        self,
+        kind: EntityKind,
+        name: str,
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        *,
+        validate_only: bool,
+    ) -> None:
+        if validate_only:
+            change(self.entities.get(kind, name))
+        else:
+            await self.entities.change(kind, name, change)
+
+    def _on_changed(self, kind: EntityKind, name: str) -> None:
+        if kind is EntityKind.BROKER and name in (ALL_BROKERS, str(self._node_id)):
+            self._apply()
+
+    def _layers(self, instead: Mapping[str, Mapping[str, str]]) -> list[Layer]:
+        """Return what brokers were given, the stronger first; `instead`: by name, to try it out."""
+        names = {
+            str(self._node_id): ConfigSource.DYNAMIC_BROKER,
+            ALL_BROKERS: ConfigSource.DYNAMIC_DEFAULT_BROKER,
+        }
+        return [
+            Layer(source, instead.get(name, self.entities.get(EntityKind.BROKER, name)))
+            for name, source in names.items()
+        ]
+
+    def _apply(self) -> None:
+        layers = self._layers({})
+        given = {
+            name: value
+            for layer in reversed(layers)
+            for name, value in layer.values.items()
+            if name in OWN
+        }
+        self.in_force = _replaced(self.started_with, given)
+        self._values = values_of(self.in_force)
+        self._topics.use_defaults(self._usable(layers))
+        for listener in self._listeners:
+            listener(self.in_force)
+
+    def _usable(self, layers: list[Layer]) -> TopicDefaults:
+        """Return the topics' defaults; what another release stored may mean nothing to this one."""
+        usable = []
+        for layer in layers:
+            values = {}
+            for name, value in layer.values.items():
+                try:
+                    altered_broker({name: value}, Changes(()), self._topics.defaults)
+                except KafkaError as error:
+                    logger.warning("broker config not in force name=%s reason=%s", name, error)
+                else:
+                    values[name] = value
+            usable.append(Layer(layer.source, values))
+        return self._topics.defaults.with_dynamic(usable)
+
+
+def _replaced(config: Tree, given: Mapping[str, str]) -> Tree:
+    """Return a settings tree with other values for some names; one that it has not is left out."""
+    values = values_of(config)
+    known = {name: value for name, value in given.items() if name in values}
+    return load(
+        type(config),
+        [Assignment(name, value, "dynamic config") for name, value in (values | known).items()],
+    ).config
+
+
+def _refusing(
+    code: ErrorCode, change: Callable[[Mapping[str, str]], dict[str, str]]
+) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    def refusing(before: Mapping[str, str]) -> dict[str, str]:
+        try:
+            return change(before)
+        except InvalidConfig as error:
+            raise KafkaError(code, str(error)) from error
+
+    return refusing

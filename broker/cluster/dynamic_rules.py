@@ -1,0 +1,134 @@
+"""Which broker configs can change while brokers run, for one broker or for all, and to what. Pure.
+
+Those that Kafka can change and that act here: the defaults of topic configs, and a few of the
+broker's own. What Kafka can change and what is not here (threads, listeners' keystores) is refused
+as Kafka refuses what it cannot change, and so is a name that nobody knows: there are no plug-ins
+that might know it. Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from broker.cluster.alterations import Changes, altered
+from broker.cluster.config_def import (
+    Check,
+    ConfigType,
+    InvalidConfig,
+    at_least,
+    parse,
+    refuse,
+    text_of,
+)
+from broker.cluster.settings import TopicDefaults, check_overrides
+from broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig
+from broker.errors import KafkaError
+from protocol.errors import ErrorCode
+
+
+class DynamicSetting(NamedTuple):
+    """A setting of the broker itself that acts as soon as it is changed."""
+
+    kind: ConfigType
+    check: Check | None = None
+
+    def parse(self, name: str, text: str) -> Any:
+        """Return the typed value of a text. Errors: InvalidConfig."""
+        value = parse(name, self.kind, text)
+        why = self.check(value) if self.check else None
+        if why:
+            raise refuse(name, value, why)
+        return value
+
+
+OWN: Final[Mapping[str, DynamicSetting]] = MappingProxyType(
+    {
+        "max.connections": DynamicSetting(ConfigType.INT, at_least(0)),
+        "max.connections.per.ip": DynamicSetting(ConfigType.INT, at_least(0)),
+        "producer.id.expiration.ms": DynamicSetting(ConfigType.INT, at_least(1)),
+    }
+)
+"""Who acts on one of them reads it from `Broker.config` each time, not once."""
+
+THROTTLES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        name: f"Limit on {what}, of which there is none: bookies keep the copies. Unit: bytes/s."
+        for name, what in (
+            ("leader.replication.throttled.rate", "what leaders send to followers"),
+            ("follower.replication.throttled.rate", "what followers fetch from leaders"),
+            ("replica.alter.log.dirs.io.max.bytes.per.second", "moves between log directories"),
+        )
+    }
+)
+"""What kafka-reassign-partitions sets and takes away again; accepted, because it can only limit."""
+
+_RATE: Final = DynamicSetting(ConfigType.LONG, at_least(0))
+
+_AT_START: Final = frozenset(
+    {"log.retention.minutes", "log.retention.hours", "log.roll.hours", "log.roll.jitter.hours"}
+)
+"""Defaults of topics that Kafka cannot change either."""
+
+_TOPIC_DEFAULTS: Final[Mapping[str, TopicConfig]] = MappingProxyType(
+    {
+        synonym.name: config
+        for config in TOPIC_CONFIGS.values()
+        for synonym in config.synonyms
+        if synonym.name not in _AT_START and not synonym.name.startswith("tailrace.")
+    }
+)
+
+
+def is_dynamic(name: str) -> bool:
+    """Tell whether a broker config can change while brokers run."""
+    return name in _TOPIC_DEFAULTS or name in OWN or name in THROTTLES
+
+
+def altered_broker(
+    overrides: Mapping[str, str], changes: Changes, defaults: TopicDefaults
+) -> dict[str, str]:
+    """Return what was given to a broker, or to all, after the changes, in canonical text.
+
+    `defaults`: those in force; a list is changed from what it is there. Errors: KafkaError.
+    """
+    try:
+        result = altered(overrides, changes, lambda name: _items(name, overrides, defaults))
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    fixed = sorted(name for name in result if not is_dynamic(name))
+    if fixed:
+        message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    try:
+        return {name: _canonical(name, text or "") for name, text in sorted(result.items())}
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def check_defaults(defaults: TopicDefaults) -> None:
+    """Refuse defaults that contradict each other. Errors: KafkaError."""
+    try:
+        check_overrides({}, defaults)
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _canonical(name: str, text: str) -> str:
+    config = _TOPIC_DEFAULTS.get(name)
+    if config is None:
+        return text_of(OWN.get(name, _RATE).parse(name, text))
+    try:
+        return text_of(config.parse(text))
+    except InvalidConfig as error:
+        raise InvalidConfig(str(error).replace(config.name, name, 1)) from error
+
+
+def _items(
+    name: str, overrides: Mapping[str, str], defaults: TopicDefaults
+) -> tuple[str, ...] | None:
+    config = _TOPIC_DEFAULTS.get(name)
+    if config is None or config.kind is not ConfigType.LIST:
+        return None
+    found: tuple[str, ...]
+    found = config.parse(overrides[name]) if name in overrides else defaults.typed(config, {})
+    return found

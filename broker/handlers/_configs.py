@@ -1,0 +1,78 @@
+"""What both requests that alter configs do to one resource."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from broker.cluster.alterations import Changes
+from broker.cluster.loggers import alter_levels
+from broker.cluster.resources import ResourceType, check_broker_name, resource_type
+from broker.context import RequestContext
+from broker.errors import KafkaError, error_code
+from core.errors import CoreError
+from protocol.errors import ErrorCode
+
+
+async def outcome(
+    ctx: RequestContext, kind: int, name: str, changes: Changes, *, validate_only: bool
+) -> tuple[ErrorCode, str | None]:
+    """Alter one resource, all of it or nothing; return the code and its reason. Errors: none."""
+    try:
+        await _alter(ctx, kind, name, changes, validate_only=validate_only)
+    except KafkaError as error:
+        return error.code, error.detail
+    except CoreError as error:
+        return error_code(error), str(error)
+    return ErrorCode.NONE, None
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse a config that is named twice. Errors: KafkaError."""
+    if any(times > 1 for times in Counter(names).values()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def check_values(missing: Iterable[str]) -> None:
+    """Refuse configs that are to be set to nothing. Errors: KafkaError."""
+    names = ", ".join(missing)
+    if names:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {names}")
+
+
+async def _alter(
+    ctx: RequestContext, kind: int, name: str, changes: Changes, *, validate_only: bool
+) -> None:
+    broker = ctx.broker
+    found = resource_type(kind)
+    if found is ResourceType.BROKER:
+        if name:
+            check_broker_name(name, broker.node_id)
+        await broker.configs.alter_broker(name, changes, validate_only=validate_only)
+    elif found is ResourceType.GROUP:
+        await broker.configs.alter_group(name, changes, validate_only=validate_only)
+    elif found is ResourceType.CLIENT_METRICS:
+        await broker.configs.alter_metrics(name, changes, validate_only=validate_only)
+    elif found is ResourceType.BROKER_LOGGER:
+        _alter_loggers(ctx, name, changes, validate_only=validate_only)
+    else:
+        await _alter_topic(ctx, name, changes, validate_only=validate_only)
+
+
+def _alter_loggers(
+    ctx: RequestContext, name: str, changes: Changes, *, validate_only: bool
+) -> None:
+    if changes.whole:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type BROKER_LOGGER")
+    check_broker_name(name, ctx.broker.node_id)
+    alter_levels(changes.alterations, validate_only=validate_only)
+
+
+async def _alter_topic(
+    ctx: RequestContext, name: str, changes: Changes, *, validate_only: bool
+) -> None:
+    if not name:
+        detail = "Default topic resources are not allowed."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, detail)
+    if validate_only:
+        ctx.broker.topics.check_alter(name, changes)
+    else:
+        await ctx.broker.topics.alter_configs(name, changes)
