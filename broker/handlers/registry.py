@@ -2,6 +2,7 @@
 
 from broker.handlers import (
     HANDLERS,
+    alter_client_quotas,
     alter_configs,
     api_versions,
     create_partitions,
@@ -9,6 +10,7 @@ from broker.handlers import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -33,6 +35,7 @@ from broker.handlers import (
 )
 
 MODULES = (
+    alter_client_quotas,
     alter_configs,
     api_versions,
     create_partitions,
@@ -40,6 +43,7 @@ MODULES = (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,

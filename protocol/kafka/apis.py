@@ -331,6 +331,8 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             INCREMENTAL_ALTER_CONFIGS,
             LIST_CONFIG_RESOURCES,
             DESCRIBE_CLUSTER,
+            DESCRIBE_CLIENT_QUOTAS,
+            ALTER_CLIENT_QUOTAS,
             DESCRIBE_TOPIC_PARTITIONS,
             DELETE_GROUPS,
             OFFSET_DELETE,

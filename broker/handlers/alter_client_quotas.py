@@ -1,0 +1,46 @@
+"""AlterClientQuotas, API 49, v0-1.
+
+Kept: Kafka's checks of entities, keys and values; all entries that are right change together;
+`validate_only`. Not kept: an address has to be written as one, names are not resolved; an entity
+that comes twice is refused whole; a value has to be finite.
+"""
+
+from broker.context import RequestContext
+from broker.errors import KafkaError
+from broker.handlers import handles
+from broker.quotas.entity import QuotaEntity, entity_of
+from broker.quotas.table import Alteration, Change
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import ALTER_CLIENT_QUOTAS
+from protocol.kafka.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ResponseEntryData,
+)
+
+
+@handles(ALTER_CLIENT_QUOTAS)
+async def alter_client_quotas(
+    ctx: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    """Set and remove quotas; on disk, and in force here, before the answer."""
+    outcomes = await ctx.broker.quotas.alter(
+        [_alteration(entry) for entry in request.entries], validate_only=request.validate_only
+    )
+    return AlterClientQuotasResponse(entries=[_entry(*each) for each in outcomes.items()])
+
+
+def _alteration(entry: EntryData) -> Alteration:
+    entity = entity_of((each.entity_type, each.entity_name) for each in entry.entity)
+    changes = (Change(op.key, None if op.remove else op.value) for op in entry.ops)
+    return Alteration(entity, tuple(changes))
+
+
+def _entry(entity: QuotaEntity, error: KafkaError | None) -> ResponseEntryData:
+    return ResponseEntryData(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.detail,
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+    )
