@@ -5,26 +5,49 @@ Source: Kafka OffsetMetadataManager.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import Caller, GroupDeleted, OffsetsWritten
+from broker.coordinator.effects import (
+    Caller,
+    GroupDeleted,
+    OffsetsThen,
+    OffsetsWritten,
+    PendingWritten,
+    TransactionWritten,
+)
 from broker.coordinator.groups import Groups
-from broker.coordinator.kinds import Group
-from broker.coordinator.offsets import (
-    OffsetStore,
-    expired_offsets,
+from broker.coordinator.kinds import Committer
+from broker.coordinator.offsets import OffsetStore, expired_offsets
+from broker.coordinator.pending import PendingOffsets
+from broker.coordinator.plans import (
+    Commit,
+    PartitionCount,
+    commit_response,
     plan_commit,
     plan_delete,
     refuse_commit,
     refuse_stored,
+    transactional_response,
 )
-from broker.coordinator.pending import PendingOffsets
 from broker.coordinator.records import OffsetName, OffsetUpdate, offset_record
-from broker.replicated.effects import Effects, Now, Reply, Ticket, Write
+from broker.replicated.effects import (
+    Effects,
+    EndOfTransaction,
+    InTransaction,
+    Now,
+    Reply,
+    StateRecord,
+    Ticket,
+    Write,
+)
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from protocol.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 GROUP_NOT_FOUND_SINCE = 9
 """OffsetCommit version that can say that there is no such group."""
@@ -50,38 +73,88 @@ class Commits:
         self,
         request: OffsetCommitRequest,
         caller: Caller,
-        partition_count: Callable[[str], int],
+        partition_count: PartitionCount,
         ticket: Ticket,
         now: Now,
     ) -> Effects:
         """Handle OffsetCommit; a commit from outside of group management makes a simple group."""
-        code = self._check_commit(request, caller.version)
+        committer = Committer(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            caller.version,
+        )
+        code = self._check_commit(request.group_id, committer)
         if code is not ErrorCode.NONE:
-            return Effects([Reply(ticket, refuse_commit(request, code))])
+            response = commit_response(refuse_commit(request.topics, code))
+            return Effects([Reply(ticket, response)])
         group = self._groups.make(request.group_id)
         group.on_commit(request.member_id, now)
         effects = group.take_effects()
-        updates, response = plan_commit(request, partition_count, self._config, now)
-        reply = Reply(ticket, response)
+        commit = Commit(request.group_id, request.topics, request.retention_time_ms)
+        updates, codes = plan_commit(commit, partition_count, self._config, now)
         if updates:
-            effects.writes.append(self._write(updates, reply))
-        else:
-            effects.replies.append(reply)
+            effects.writes.append(self._write(updates))
+        effects.reply_last(Reply(ticket, commit_response(codes)))
         return effects
 
-    def _check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        epoch = request.generation_id_or_member_epoch
-        group = self._groups.get(request.group_id)
+    def commit_in_transaction(
+        self,
+        request: TxnOffsetCommitRequest,
+        caller: Caller,
+        partition_count: PartitionCount,
+        ticket: Ticket,
+        now: Now,
+    ) -> Effects:
+        """Handle TxnOffsetCommit: the offsets are pending until the transaction's marker comes.
+
+        The caller has made sure that the partition is in the transaction.
+        """
+        committer = Committer(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            caller.version,
+            is_transactional=True,
+        )
+        code = self._check_commit(request.group_id, committer)
+        if code is not ErrorCode.NONE:
+            response = transactional_response(refuse_commit(request.topics, code))
+            return Effects([Reply(ticket, response)])
+        self._groups.make(request.group_id)
+        commit = Commit(request.group_id, request.topics)
+        updates, codes = plan_commit(commit, partition_count, self._config, now)
+        effects = Effects()
+        if updates:
+            of = InTransaction(request.producer_id, request.producer_epoch)
+            effects.writes.append(self._write_pending(updates, of))
+        effects.reply_last(Reply(ticket, transactional_response(codes)))
+        return effects
+
+    def end_transaction(self, end: EndOfTransaction, ticket: Ticket) -> Effects:
+        """Write the end of a transaction; its offsets are visible, or gone, when it is confirmed.
+
+        Answers with an ErrorCode. A marker that comes again changes nothing.
+        """
+        then = TransactionWritten(end.producer_id, end.committed)
+        reply = Reply(ticket, ErrorCode.NONE)
+        return Effects(writes=[Write((), then, (reply,), end)])
+
+    def _check_commit(self, group_id: str, committer: Committer) -> ErrorCode:
+        group = self._groups.get(group_id)
         if group is not None:
-            return group.check_commit(request.member_id, request.group_instance_id, epoch, version)
-        if epoch < 0:
+            code = group.check_commit(committer)
+            if committer.is_transactional and code is ErrorCode.STALE_MEMBER_EPOCH:
+                return ErrorCode.ILLEGAL_GENERATION
+            return code
+        if committer.epoch < 0:
             return ErrorCode.NONE
-        if version >= GROUP_NOT_FOUND_SINCE:
+        if committer.version >= GROUP_NOT_FOUND_SINCE and not committer.is_transactional:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
 
     def delete_offsets(
-        self, request: OffsetDeleteRequest, partition_count: Callable[[str], int], ticket: Ticket
+        self, request: OffsetDeleteRequest, partition_count: PartitionCount, ticket: Ticket
     ) -> Effects:
         """Handle OffsetDelete: offsets that nobody reads go; what is not there is gone already."""
         group = self._groups.get(request.group_id)
@@ -123,29 +196,36 @@ class Commits:
         for group_id in (*self.offsets, *self.pending):
             self._groups.make(group_id)
 
-    def on_written(self, written: OffsetsWritten) -> None:
-        """Let confirmed commits be seen."""
-        self._arrived(written)
-        for update in written.updates:
-            self.replay(update)
-            if update.committed is not None:  # it was deleted as empty meanwhile
-                self._groups.make(update.group_id)
+    def on_written(self, then: OffsetsThen) -> None:
+        """Act on a confirmed write."""
+        if isinstance(then, OffsetsWritten):
+            self._arrived(then.updates)
+            for update in then.updates:
+                self.replay(update)
+        elif isinstance(then, PendingWritten):
+            self._arrived(then.updates)
+            for update in then.updates:
+                self.pending.add(then.producer_id, update)
+        elif isinstance(then, TransactionWritten):
+            for update in self.pending.end(then.producer_id, is_commit=then.is_commit):
+                self.offsets.apply(update)
+        else:
+            self._on_deleted(then.group_id)
 
-    def on_refused(self, write: Write, written: OffsetsWritten) -> None:
+    def on_refused(self, write: Write, then: OffsetsThen) -> None:
         """Change the answers of a commit that is too large to be stored ever."""
-        self._arrived(written)
+        if isinstance(then, OffsetsWritten | PendingWritten):
+            self._arrived(then.updates)
         for reply in write.replies:
-            if isinstance(reply.response, OffsetCommitResponse):
+            if isinstance(reply.response, OffsetCommitResponse | TxnOffsetCommitResponse):
                 refuse_stored(reply.response, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
 
-    def on_deleted(self, deleted: GroupDeleted) -> None:
+    def _on_deleted(self, group_id: str) -> None:
         """Let a simple group go that a commit under way had brought back for a moment."""
-        group = self._groups.get(deleted.group_id)
-        if group is not None and group.protocol_type is None and self._is_unused(group):
-            del self._groups[deleted.group_id]
-
-    def _is_unused(self, group: Group) -> bool:
-        return group.is_unused and not self._stored(group.group_id)
+        group = self._groups.get(group_id)
+        is_simple = group is not None and group.protocol_type is None and group.is_unused
+        if is_simple and not self._stored(group_id):
+            del self._groups[group_id]
 
     # Upkeep
 
@@ -178,16 +258,23 @@ class Commits:
 
     # Writes
 
-    def _write(self, updates: Sequence[OffsetUpdate], *replies: Reply) -> Write:
+    def _write(self, updates: Sequence[OffsetUpdate]) -> Write:
         self._under_way.update(update.name for update in updates)
-        records = tuple(offset_record(update) for update in updates)
-        return Write(records, OffsetsWritten(tuple(updates)), replies)
+        return Write(_records(updates), OffsetsWritten(tuple(updates)))
 
-    def _arrived(self, written: OffsetsWritten) -> None:
-        for update in written.updates:
+    def _write_pending(self, updates: Sequence[OffsetUpdate], of: InTransaction) -> Write:
+        self._under_way.update(update.name for update in updates)
+        then = PendingWritten(of.producer_id, tuple(updates))
+        return Write(_records(updates), then, transaction=of)
+
+    def _arrived(self, updates: Sequence[OffsetUpdate]) -> None:
+        """Count what is not under way any more; whose group was deleted as empty has one again."""
+        for update in updates:
             self._under_way[update.name] -= 1
             if not self._under_way[update.name]:
                 del self._under_way[update.name]
+            if update.committed is not None:
+                self._groups.make(update.group_id)
 
     def _delete(self, names: Sequence[OffsetName], reply: Reply | None = None) -> Effects:
         effects = Effects()
@@ -199,3 +286,7 @@ class Commits:
         if reply is not None:
             effects.reply_last(reply)
         return effects
+
+
+def _records(updates: Sequence[OffsetUpdate]) -> tuple[StateRecord, ...]:
+    return tuple(offset_record(update) for update in updates)

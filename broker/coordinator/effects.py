@@ -37,11 +37,28 @@ class OffsetsWritten(NamedTuple):
     updates: tuple[OffsetUpdate, ...]
 
 
+class PendingWritten(NamedTuple):
+    """Offsets that a transaction committed are on the stream, and wait for its end."""
+
+    producer_id: int
+    updates: tuple[OffsetUpdate, ...]
+
+
+class TransactionWritten(NamedTuple):
+    """The end of a transaction is on the stream."""
+
+    producer_id: int
+    is_commit: bool
+
+
 class GroupDeleted(NamedTuple):
     """A group was deleted by hand, with all its offsets."""
 
     group_id: str
 
 
-Then: TypeAlias = AssignmentWritten | StaticMemberWritten | OffsetsWritten | GroupDeleted | None
+OffsetsThen: TypeAlias = OffsetsWritten | PendingWritten | TransactionWritten | GroupDeleted
+"""What a confirmed write means to the offsets of a shard."""
+
+Then: TypeAlias = AssignmentWritten | StaticMemberWritten | OffsetsThen | None
 """What a confirmed write means; given back to the shard that asked for it."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.kinds import GroupType
+from broker.coordinator.kinds import Committer, GroupType
 from broker.coordinator.records import group_record
 from broker.coordinator.roster import Member, Roster
 from broker.coordinator.subscription import subscribed_topics
@@ -159,21 +159,29 @@ class ClassicGroup:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.roster else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, version: int
-    ) -> ErrorCode:
-        """Say whether a commit may be stored. Source: ClassicGroup.validateOffsetCommit."""
-        del version  # all that may be used count alike
+    def check_commit(self, committer: Committer) -> ErrorCode:
+        """Say whether a commit may be stored. Source: ClassicGroup.validateOffsetCommit.
+
+        A transaction's commit need not name a member (it could not before v3), and may come while
+        the group assigns.
+        """
+        member_id, instance_id, generation = committer[:3]
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE  # an admin client, or a consumer outside of group management
         if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if committer.is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self.check_member(member_id, instance_id)
         if error is ErrorCode.NONE and generation != self.generation:
             error = ErrorCode.ILLEGAL_GENERATION
-        if error is ErrorCode.NONE and self.state is GroupState.COMPLETING:
+        is_assigning = self.state is GroupState.COMPLETING and not committer.is_transactional
+        if error is ErrorCode.NONE and is_assigning:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         return error
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether offsets may be read: by anybody."""
+        del member_id, epoch
+        return ErrorCode.NONE
 
     def is_subscribed(self, topic: str) -> bool:
         """Return whether a member reads the topic; an unreadable subscription counts as yes."""

@@ -5,7 +5,7 @@ Source: Kafka's interface Group.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.replicated.effects import Effects, Now, StateRecord
 from protocol.errors import ErrorCode
@@ -16,6 +16,18 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+
+
+class Committer(NamedTuple):
+    """Who commits offsets, and how."""
+
+    member_id: str
+    instance_id: str | None
+    epoch: int
+    """Generation, or member epoch; below 0 from outside of group management."""
+    version: int
+    """Of the API."""
+    is_transactional: bool = False
 
 
 class Group(Protocol):
@@ -39,10 +51,11 @@ class Group(Protocol):
     def is_unused(self) -> bool:
         """Whether nobody is in it, or on the way into it."""
 
-    def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int
-    ) -> ErrorCode:
-        """Say whether a commit may be stored. `epoch`: generation or member epoch."""
+    def check_commit(self, committer: Committer) -> ErrorCode:
+        """Say whether a commit may be stored."""
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether offsets may be read. A member names itself; others say None and -1."""
 
     def check_offset_delete(self) -> ErrorCode:
         """Say whether offsets may be deleted by hand."""

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from broker.coordinator.classic import ClassicProtocol
 from broker.coordinator.commits import Commits
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import Caller, GroupDeleted, OffsetsWritten
+from broker.coordinator.effects import AssignmentWritten, Caller, StaticMemberWritten
 from broker.coordinator.group import ClassicGroup
 from broker.coordinator.groups import Groups
+from broker.coordinator.plans import PartitionCount
 from broker.coordinator.records import OffsetUpdate, Update
-from broker.replicated.effects import Effects, Now, Ticket, Write
+from broker.replicated.effects import Effects, EndOfTransaction, Now, Ticket, Write
+from broker.replicated.record_log import Pending
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import JoinGroupRequest
@@ -27,6 +29,7 @@ from protocol.kafka.messages.leave_group import MemberIdentity
 from protocol.kafka.messages.offset_commit import OffsetCommitRequest
 from protocol.kafka.messages.offset_delete import OffsetDeleteRequest
 from protocol.kafka.messages.sync_group import SyncGroupRequest
+from protocol.kafka.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class GroupShard:
@@ -61,15 +64,30 @@ class GroupShard:
         self,
         request: OffsetCommitRequest,
         caller: Caller,
-        partition_count: Callable[[str], int],
+        partition_count: PartitionCount,
         ticket: Ticket,
         now: Now,
     ) -> Effects:
         """Handle OffsetCommit of a group of any kind."""
         return self.commits.commit(request, caller, partition_count, ticket, now)
 
+    def commit_in_transaction(
+        self,
+        request: TxnOffsetCommitRequest,
+        caller: Caller,
+        partition_count: PartitionCount,
+        ticket: Ticket,
+        now: Now,
+    ) -> Effects:
+        """Handle TxnOffsetCommit of a group of any kind."""
+        return self.commits.commit_in_transaction(request, caller, partition_count, ticket, now)
+
+    def end_transaction(self, end: EndOfTransaction, ticket: Ticket) -> Effects:
+        """Write the end of a transaction; answers with an ErrorCode."""
+        return self.commits.end_transaction(end, ticket)
+
     def delete_offsets(
-        self, request: OffsetDeleteRequest, partition_count: Callable[[str], int], ticket: Ticket
+        self, request: OffsetDeleteRequest, partition_count: PartitionCount, ticket: Ticket
     ) -> Effects:
         """Handle OffsetDelete of a group of any kind."""
         return self.commits.delete_offsets(request, partition_count, ticket)
@@ -83,22 +101,20 @@ class GroupShard:
     def on_written(self, write: Write, now: Now) -> Effects:
         """Act on a confirmed write of this shard."""
         effects = Effects()
-        if isinstance(write.then, OffsetsWritten):
-            self.commits.on_written(write.then)
-        elif isinstance(write.then, GroupDeleted):
-            self.commits.on_deleted(write.then)
-        elif write.then is not None:
+        if isinstance(write.then, AssignmentWritten | StaticMemberWritten):
             effects = self._classic.on_written(write.then, now)
+        elif write.then is not None:
+            self.commits.on_written(write.then)
         effects.replies += write.replies
         return effects
 
     def on_refused(self, write: Write, now: Now) -> Effects:
-        """Act on a write whose records are too large to be stored ever."""
+        """Act on a write that is not stored: too large, or refused by the log."""
         effects = Effects()
-        if isinstance(write.then, OffsetsWritten):
-            self.commits.on_refused(write, write.then)
-        elif write.then is not None:
+        if isinstance(write.then, AssignmentWritten | StaticMemberWritten):
             effects = self._classic.on_refused(write.then, now)
+        elif write.then is not None:
+            self.commits.on_refused(write, write.then)
         effects.replies += write.replies
         return effects
 
@@ -117,9 +133,12 @@ class GroupShard:
 
     # Loading
 
-    def replay(self, update: Update) -> None:
+    def replay(self, update: Update | Pending[Update]) -> None:
         """Take over what one record of the stream says."""
-        if isinstance(update, OffsetUpdate):
+        if isinstance(update, Pending):
+            if isinstance(update.update, OffsetUpdate):  # groups are never part of a transaction
+                self.commits.pending.add(update.producer_id, update.update)
+        elif isinstance(update, OffsetUpdate):
             self.commits.replay(update)
         else:
             self._classic.replay(update)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.context import RequestContext
-from broker.coordinator.offsets import refuse_commit
+from broker.coordinator.plans import commit_response, refuse_commit
 from broker.handlers import Answer, handles
 from broker.handlers._groups import answered, caller_of
 from protocol.errors import ErrorCode
@@ -23,7 +23,7 @@ def offset_commit(
 
     def build(result: Any) -> OffsetCommitResponse:
         if isinstance(result, ErrorCode):
-            return refuse_commit(request, result)
+            return commit_response(refuse_commit(request.topics, result))
         response: OffsetCommitResponse = result
         return response
 
