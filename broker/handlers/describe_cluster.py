@@ -26,15 +26,7 @@ def describe_cluster(
     """Describe the brokers; controllers as endpoints of their own do not exist."""
     broker = ctx.broker
     if request.endpoint_type != BROKERS:
-        known = request.endpoint_type == CONTROLLERS
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
-            if known
-            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="Only endpoints of brokers can be described.",
-            endpoint_type=request.endpoint_type,
-            cluster_id=broker.cluster_id,
-        )
+        return _refusal(request.endpoint_type)
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         cluster_authorized_operations=CLUSTER_OPERATIONS
@@ -50,3 +42,15 @@ def describe_cluster(
             )
         ],
     )
+
+
+def _refusal(endpoint_type: int) -> DescribeClusterResponse:
+    code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    message = f"Unsupported endpoint type {endpoint_type}"
+    if endpoint_type == CONTROLLERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = (
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
+            "type CONTROLLER"
+        )
+    return DescribeClusterResponse(error_code=code, error_message=message)

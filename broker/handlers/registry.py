@@ -4,6 +4,7 @@ from broker.handlers import (
     HANDLERS,
     alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -15,6 +16,8 @@ from broker.handlers import (
     describe_configs,
     describe_groups,
     describe_topic_partitions,
+    describe_user_scram_credentials,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -25,6 +28,7 @@ from broker.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -32,11 +36,13 @@ from broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    update_features,
 )
 
 MODULES = (
     alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -48,6 +54,8 @@ MODULES = (
     describe_configs,
     describe_groups,
     describe_topic_partitions,
+    describe_user_scram_credentials,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -58,6 +66,7 @@ MODULES = (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -65,6 +74,7 @@ MODULES = (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    update_features,
 )
 
 assert len(HANDLERS) == len(MODULES), "a handler module without a handler, or with two"

@@ -29,12 +29,17 @@ R = TypeVar("R")
 
 for _name in (
     "alter_configs",
+    "alter_partition_reassignments",
     "create_partitions",
     "create_topics",
     "delete_topics",
     "describe_configs",
+    "describe_user_scram_credentials",
+    "elect_leaders",
     "incremental_alter_configs",
     "list_config_resources",
+    "list_partition_reassignments",
+    "update_features",
 ):
     importlib.import_module(f"broker.handlers.{_name}")
 

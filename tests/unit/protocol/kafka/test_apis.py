@@ -41,7 +41,9 @@ def test_the_versions_are_the_ones_promised() -> None:
         "DescribeGroups": (0, 6), "InitProducerId": (0, 5), "CreateTopics": (2, 7),
         "DeleteTopics": (1, 6), "CreatePartitions": (0, 3), "DeleteRecords": (0, 2),
         "DescribeConfigs": (1, 4), "AlterConfigs": (0, 2), "ListConfigResources": (0, 1),
-        "IncrementalAlterConfigs": (0, 1), "DescribeCluster": (0, 2),
+        "IncrementalAlterConfigs": (0, 1), "DescribeCluster": (0, 2), "UpdateFeatures": (0, 2),
+        "ElectLeaders": (0, 2), "AlterPartitionReassignments": (0, 1),
+        "ListPartitionReassignments": (0, 0), "DescribeUserScramCredentials": (0, 0),
         "DescribeTopicPartitions": (0, 0), "DeleteGroups": (0, 2), "OffsetDelete": (0, 0),
         "DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1),
     }  # fmt: skip

@@ -1,0 +1,42 @@
+"""UpdateFeatures, API 57, v0-2: all updates of a request, or none.
+
+Kept: Kafka's checks and its one top-level error for the first that fails; up to v1 a result for
+each feature. Levels are fixed (`cluster/features.py`), so only what holds can be asked for.
+Source: FeatureControlManager.updateFeatures; a Kafka 4.3.1.
+"""
+
+from broker.cluster.features import SAFE_DOWNGRADE, UPGRADE, check_update
+from broker.context import RequestContext
+from broker.errors import KafkaError
+from broker.handlers import handles
+from protocol.kafka.apis import UPDATE_FEATURES
+from protocol.kafka.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+@handles(UPDATE_FEATURES)
+def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Check every update; the first that cannot be made is the answer."""
+    for update in request.feature_updates:
+        try:
+            check_update(update.feature, update.max_version_level, _type(ctx, update))
+        except KafkaError as error:
+            cause = "The update failed for all features since the following feature had an error: "
+            return UpdateFeaturesResponse(error_code=error.code, error_message=cause + error.detail)
+    return UpdateFeaturesResponse(
+        error_message=None,
+        results=[
+            UpdatableFeatureResult(feature=update.feature, error_message="NONE")
+            for update in request.feature_updates
+        ],
+    )
+
+
+def _type(ctx: RequestContext, update: FeatureUpdateKey) -> int:
+    if ctx.header.api_version == 0:
+        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    return update.upgrade_type
