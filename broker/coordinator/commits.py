@@ -17,6 +17,7 @@ from broker.coordinator.effects import (
     TransactionWritten,
 )
 from broker.coordinator.groups import Groups
+from broker.coordinator.guards import Guards
 from broker.coordinator.kinds import Committer
 from broker.coordinator.offsets import OffsetStore, expired_offsets
 from broker.coordinator.pending import PendingOffsets
@@ -62,6 +63,7 @@ class Commits:
     def __init__(self, config: GroupConfig, groups: Groups) -> None:
         self.offsets = OffsetStore()
         self.pending = PendingOffsets()
+        self.guards = Guards()
         self._under_way: Counter[OffsetName] = Counter()
         """What is to be written, and not confirmed yet: deletions count with it."""
         self._config = config
@@ -103,12 +105,14 @@ class Commits:
         request: TxnOffsetCommitRequest,
         caller: Caller,
         partition_count: PartitionCount,
+        guard: int,
         ticket: Ticket,
         now: Now,
     ) -> Effects:
         """Handle TxnOffsetCommit: the offsets are pending until the transaction's marker comes.
 
-        The caller has made sure that the partition is in the transaction.
+        `guard`: taken before the transaction's coordinator was asked whether the partition is in
+        the transaction. Errors: INVALID_TXN_STATE if the transaction has ended since.
         """
         committer = Committer(
             request.member_id,
@@ -118,6 +122,8 @@ class Commits:
             is_transactional=True,
         )
         code = self._check_commit(request.group_id, committer)
+        if not self.guards.give_back(request.producer_id, guard):
+            code = ErrorCode.INVALID_TXN_STATE
         if code is not ErrorCode.NONE:
             response = transactional_response(refuse_commit(request.topics, code))
             return Effects([Reply(ticket, response)])
@@ -136,6 +142,7 @@ class Commits:
 
         Answers with an ErrorCode. A marker that comes again changes nothing.
         """
+        self.guards.break_all(end.producer_id)
         then = TransactionWritten(end.producer_id, end.committed)
         reply = Reply(ticket, ErrorCode.NONE)
         return Effects(writes=[Write((), then, (reply,), end)])

@@ -10,7 +10,7 @@ after a start, so that sessions of restored members run and offsets expire altho
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeAlias
 
@@ -20,10 +20,11 @@ from broker.coordinator.config import GroupConfig
 from broker.coordinator.describing import described, listed, matches, not_found
 from broker.coordinator.effects import Caller
 from broker.coordinator.metrics import GroupMetrics
-from broker.coordinator.partitioning import OFFSETS_TOPIC
+from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
 from broker.coordinator.records import CommittedOffset, read_record
 from broker.coordinator.shard import GroupShard
 from broker.replicated.alarms import Alarms
+from broker.replicated.effects import EndOfTransaction
 from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
 from broker.replicated.record_log import RecordLogs
 from broker.replicated.runner import Answer, Service
@@ -31,6 +32,7 @@ from core.runtime.clock import Clock
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
 from protocol.kafka.messages.describe_groups import DescribedGroup
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import JoinGroupRequest
@@ -39,8 +41,15 @@ from protocol.kafka.messages.list_groups import ListedGroup
 from protocol.kafka.messages.offset_commit import OffsetCommitRequest
 from protocol.kafka.messages.offset_delete import OffsetDeleteRequest
 from protocol.kafka.messages.sync_group import SyncGroupRequest
+from protocol.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 logger = logging.getLogger(__name__)
+
+Verify: TypeAlias = Callable[[TopicPartition], Awaitable[ErrorCode]]
+"""Says whether a partition is in a transaction, or why not."""
 
 GroupOffsets: TypeAlias = Mapping[str, Mapping[int, CommittedOffset]]
 
@@ -151,6 +160,80 @@ class GroupCoordinator:
             lambda shard, ticket, now: shard.commit(
                 request, caller, self._partition_count, ticket, now
             ),
+        )
+
+    async def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, caller: Caller, verify: Verify
+    ) -> TxnOffsetCommitResponse | ErrorCode:
+        """TxnOffsetCommit; done when it is confirmed. The offsets are pending until the marker.
+
+        `verify`: asks the transaction's coordinator about the group's partition.
+        Cancel: the commit may be written.
+        """
+        self.metrics.commits_total += 1
+        partition = self.partition_for_group(request.group_id)
+        if not request.group_id or partition is None:
+            return ErrorCode.NOT_COORDINATOR if request.group_id else ErrorCode.INVALID_GROUP_ID
+        shard = self._partitions.machine(request.group_id)
+        if isinstance(shard, ErrorCode):
+            return shard
+        guard = shard.commits.guards.begin(request.producer_id)
+        try:
+            code = await verify(TopicPartition(OFFSETS_TOPIC, partition))
+            if code is not ErrorCode.NONE:
+                return code
+            if self._partitions.machine(request.group_id) is not shard:
+                return ErrorCode.NOT_COORDINATOR  # read again meanwhile: the guard means nothing
+            answer: TxnOffsetCommitResponse | ErrorCode = await self._partitions.ask(
+                request.group_id,
+                lambda shard, ticket, now: shard.commit_in_transaction(
+                    request, caller, self._partition_count, guard, ticket, now
+                ),
+            )
+            return answer
+        finally:
+            shard.commits.guards.give_back(request.producer_id, guard)
+
+    def end_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,  # noqa: FBT001 - as agreed with the transaction coordinator
+        transaction_version: int = 0,
+    ) -> Answer:
+        """Write a transaction's marker to a partition of `__consumer_offsets`. An ErrorCode.
+
+        Done when it is confirmed: what the transaction committed is then visible, or gone.
+        """
+        end = EndOfTransaction(
+            producer_id, producer_epoch, coordinator_epoch, committed, transaction_version
+        )
+        return self._partitions.ask_partition(
+            partition, lambda shard, ticket, _now: shard.end_transaction(end, ticket)
+        )
+
+    def partition_for_group(self, group_id: str) -> int | None:
+        """Return the partition of `__consumer_offsets` that a group lives in, once there is one."""
+        count = len(self._partitions)
+        return partition_for_group(group_id, count) if count else None
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Answer:
+        """OffsetDelete; done when the tombstones are confirmed."""
+        if not request.group_id:
+            return answer_now(ErrorCode.INVALID_GROUP_ID)
+        return self._partitions.ask(
+            request.group_id,
+            lambda shard, ticket, _now: shard.delete_offsets(
+                request, self._partition_count, ticket
+            ),
+        )
+
+    def delete(self, group_id: str) -> Answer:
+        """DeleteGroups for one group; done when the tombstones are confirmed. An ErrorCode."""
+        return self._partitions.ask(
+            group_id, lambda shard, ticket, _now: shard.delete_group(group_id, ticket)
         )
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Answer:

@@ -76,11 +76,14 @@ class GroupShard:
         request: TxnOffsetCommitRequest,
         caller: Caller,
         partition_count: PartitionCount,
+        guard: int,
         ticket: Ticket,
         now: Now,
     ) -> Effects:
         """Handle TxnOffsetCommit of a group of any kind."""
-        return self.commits.commit_in_transaction(request, caller, partition_count, ticket, now)
+        return self.commits.commit_in_transaction(
+            request, caller, partition_count, guard, ticket, now
+        )
 
     def end_transaction(self, end: EndOfTransaction, ticket: Ticket) -> Effects:
         """Write the end of a transaction; answers with an ErrorCode."""

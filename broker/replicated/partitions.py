@@ -53,6 +53,8 @@ class InternalTopic(NamedTuple):
     replication_factor: int
     """At most; fewer if there are fewer bookies."""
     configs: Mapping[str, str | None]
+    min_isr: int | None = None
+    """At most; fewer if fewer copies are confirmed. None: the broker's default."""
 
 
 class Partitions(Generic[M]):
@@ -93,6 +95,10 @@ class Partitions(Generic[M]):
             return None
         return self._runners[partition_for(name, len(self._runners))]
 
+    def runner_of(self, partition: int) -> Runner[M]:
+        """Return one partition by its number. Errors: IndexError."""
+        return self._runners[partition]
+
     def machine(self, name: str) -> M | ErrorCode:
         """Return the state that `name` lives in, or why there is none here now."""
         runner = self.runner(name)
@@ -107,6 +113,12 @@ class Partitions(Generic[M]):
         """Give an event to the state that `name` lives in."""
         runner = self.runner(name)
         return answer_now(ErrorCode.NOT_COORDINATOR) if runner is None else runner.ask(event)
+
+    def ask_partition(self, partition: int, event: Event[M]) -> Answer:
+        """Give an event to the state of one partition."""
+        if not 0 <= partition < len(self._runners):
+            return answer_now(ErrorCode.NOT_COORDINATOR)
+        return self._runners[partition].ask(event)
 
     def expire(self, name: str) -> None:
         """Tell the state that a deadline of `name` has come."""
@@ -181,8 +193,11 @@ class Partitions(Generic[M]):
         internal = self._internal
         bookies = len(await self._bookies.available())
         copies = min(internal.replication_factor, max(bookies, 1))
+        configs = dict(internal.configs)
+        if internal.min_isr is not None:
+            configs["min.insync.replicas"] = str(min(internal.min_isr, copies // 2 + 1))
         try:
-            await self._topics.create(internal.name, internal.partitions, internal.configs, copies)
+            await self._topics.create(internal.name, internal.partitions, configs, copies)
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise

@@ -1,0 +1,87 @@
+"""TxnOffsetCommit: offsets that become a group's when a transaction is committed."""
+
+import asyncio
+
+from broker.context import RequestContext
+from broker.coordinator.plans import refuse_commit, transactional_response
+from broker.handlers import handles
+from broker.handlers._groups import caller_of
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.kafka.apis import TXN_OFFSET_COMMIT
+from protocol.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+
+ABORTABLE_SINCE = 4
+"""Versions whose clients know TRANSACTION_ABORTABLE."""
+ADDS_PARTITIONS_SINCE = 5
+"""Versions that add the group's partition to the transaction themselves (KIP-890)."""
+VERIFY_S_MAX = 30.0
+"""How long the transaction's coordinator is waited for; then clients are told to try again."""
+
+
+@handles(TXN_OFFSET_COMMIT)
+async def txn_offset_commit(
+    ctx: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """TxnOffsetCommit v0-5: answered when the pending offsets are on disk at an ack quorum.
+
+    v3+ names the member, whose generation must be the group's: so a zombie is fenced (KIP-447).
+    Errors: per partition; what concerns the group or the transaction stands at every partition.
+    Source: KafkaApis.handleTxnOffsetCommitRequest, CoordinatorPartitionWriter.
+    """
+    answer = await ctx.broker.groups.commit_in_transaction(
+        request, caller_of(ctx), lambda partition: _verify(ctx, request, partition)
+    )
+    if isinstance(answer, ErrorCode):
+        return transactional_response(refuse_commit(request.topics, answer))
+    return answer
+
+
+async def _verify(
+    ctx: RequestContext, request: TxnOffsetCommitRequest, partition: TopicPartition
+) -> ErrorCode:
+    """Ask the coordinator; while it ends the transaction before, again for a while."""
+    adds = ctx.header.api_version >= ADDS_PARTITIONS_SINCE
+    loop = asyncio.get_running_loop()
+    config = ctx.broker.config.partitions
+    until_s = loop.time() + config.add_partitions_retry_backoff_max_ms / 1000
+    while True:
+        code = await _ask(ctx, request, partition, adds=adds)
+        is_busy = adds and code is ErrorCode.CONCURRENT_TRANSACTIONS
+        if not is_busy or loop.time() >= until_s:
+            return _shown(code, ctx.header.api_version)
+        await asyncio.sleep(config.add_partitions_retry_backoff_ms / 1000)
+
+
+async def _ask(
+    ctx: RequestContext, request: TxnOffsetCommitRequest, partition: TopicPartition, *, adds: bool
+) -> ErrorCode:
+    coordinator = ctx.broker.transactions
+    if coordinator is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    ask = coordinator.add_partitions if adds else coordinator.verify
+    try:
+        async with asyncio.timeout(VERIFY_S_MAX):
+            codes = await ask(
+                request.transactional_id, request.producer_id, request.producer_epoch, [partition]
+            )
+    except TimeoutError:
+        return ErrorCode.NETWORK_EXCEPTION
+    return codes.get(partition, ErrorCode.NONE)
+
+
+def _shown(code: ErrorCode, version: int) -> ErrorCode:
+    """Return what a client of this version is told.
+
+    Source: AddPartitionsToTxnManager, GroupCoordinatorService.handleOperationException.
+    """
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
