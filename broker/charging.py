@@ -22,28 +22,34 @@ _SIZE_BYTES: Final = 4
 """Of the frame's size, which Kafka charges with a fetch."""
 
 
-def charged_call(quota: RequestQuota, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """Call a handler, counting its time. Errors: the handler's."""
+def charged_call(
+    quota: RequestQuota, handler: Handler, ctx: RequestContext, request: Any, size: int
+) -> Any:
+    """Call a handler, counting its time; a produce is charged as soon as it is on its way.
+
+    `size`: bytes of the request without its header. Errors: the handler's.
+    """
     if type(request) is FetchRequest:
         request.max_bytes = quota.fetch_bytes_max(request.max_bytes)
     with quota:
-        return handler.function(ctx, request)
+        answer = handler.function(ctx, request)
+    if handler.api is PRODUCE:
+        quota.produced(size)
+    return answer
 
 
 def charged_frame(
-    quota: RequestQuota, handler: Handler, ctx: RequestContext, response: Any, size: int
+    quota: RequestQuota, handler: Handler, ctx: RequestContext, response: Any
 ) -> list[Buffer]:
     """Return the frame of an answer that says how long to wait, empty if there is no answer.
 
-    `size`: bytes of the request without its header.
+    The time of a produce without an answer is free, as in Kafka.
     """
     with quota:
         parts = _frame(handler, ctx, response)
-    if handler.api is PRODUCE:
-        quota.produced(size, is_answered=response is not None)
-    elif handler.api is FETCH:
+    if handler.api is FETCH:
         quota.fetched(sum(map(len, parts[1:])) + _SIZE_BYTES)
-    elif handler.api.key not in _FREE:
+    elif response is not None and handler.api.key not in _FREE:
         quota.charge_time()
     if quota.throttle_ms and response is not None:
         with quota:

@@ -208,7 +208,8 @@ class KafkaConnection:
             if quota is None:
                 answer = handler.function(context, request)
             else:
-                answer = charged_call(quota, handler, context, request)
+                answer = charged_call(quota, handler, context, request, item.size - item.body_at)
+                self._wait_for(quota)
         except (KafkaError, CoreError) as error:
             answer = self._error_response(item, handler, error)
         except CloseConnection as reason:
@@ -284,10 +285,13 @@ class KafkaConnection:
             self._outbox.flush_soon()
 
     def _charge(self, item: InFlight, quota: RequestQuota, handler: Handler, response: Any) -> None:
-        """Charge a request, and let the client wait if it went over a quota."""
+        """Charge a request, and make its answer."""
         context = RequestContext(self._broker, item.header, self.info, quota)
-        size = item.size - item.body_at
-        item.parts = charged_frame(quota, handler, context, response, size)
+        item.parts = charged_frame(quota, handler, context, response)
+        self._wait_for(quota)
+
+    def _wait_for(self, quota: RequestQuota) -> None:
+        """Let the client wait if it went over a quota."""
         if quota.throttle_ms and self._channel is not None:
             self._throttle.extend(self._channel, quota.throttle_ms)
 

@@ -9,6 +9,7 @@ Source: kafka.network.ConnectionQuotas, Acceptor.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.broker import BrokerMetrics
@@ -34,7 +35,7 @@ class ConnectionGate:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._line: deque[KafkaConnection] = deque()
-        """Those that wait for their turn; the first one's timer runs."""
+        """Those that wait for their turn; a timer runs for the first."""
         self._leaving: dict[KafkaConnection, asyncio.TimerHandle] = {}
 
     def enter(self, connection: "KafkaConnection") -> bool:
@@ -59,38 +60,47 @@ class ConnectionGate:
 
     def _admit(self, connection: "KafkaConnection") -> None:
         if self._line:
-            connection.hold_back()
-            self._quotas.metrics.connections_delayed_total += 1
-            self._line.append(connection)
-        elif wait_ms := self._quotas.connections.delay_ms(self._quotas.now_ms()):
-            connection.hold_back()
-            self._quotas.metrics.connections_delayed_total += 1
-            self._line.append(connection)
+            self._line_up(connection)
+        elif wait_ms := self._delay_ms():
+            self._line_up(connection)
             self._call_later(wait_ms, self._next)
         else:
             self._check_address(connection)
 
+    def _line_up(self, connection: "KafkaConnection") -> None:
+        connection.hold_back()
+        self._quotas.metrics.connections_delayed_total += 1
+        self._line.append(connection)
+
     def _next(self) -> None:
-        """Let in the first of those that wait; count the one behind it."""
-        first = self._line.popleft()
-        first.let_in()
-        self._check_address(first)
+        """Let in the first of those that wait, and those behind it that need not wait longer."""
         while self._line:
-            wait_ms = self._quotas.connections.delay_ms(self._quotas.now_ms())
-            if wait_ms:
+            first = self._line.popleft()
+            first.let_in()
+            self._check_address(first)
+            if self._line and (wait_ms := self._delay_ms()):
                 self._call_later(wait_ms, self._next)
                 return
-            behind = self._line.popleft()
-            behind.let_in()
-            self._check_address(behind)
+
+    def _delay_ms(self) -> int:
+        return self._quotas.connections.delay_ms(self._quotas.now_ms())
 
     def _check_address(self, connection: "KafkaConnection") -> None:
-        host, quotas = connection.info.host, self._quotas
-        wait_ms = quotas.connections.refusal_ms(host, quotas.now_ms())
-        if wait_ms and connection not in self._leaving:
-            quotas.metrics.connections_turned_away_total += 1
-            connection.hold_back()
-            self._leaving[connection] = self._call_later(wait_ms, connection.close)
+        quotas = self._quotas
+        wait_ms = quotas.connections.refusal_ms(connection.info.host, quotas.now_ms())
+        if not wait_ms:
+            return
+        quotas.metrics.connections_turned_away_total += 1
+        connection.hold_back()
+        if len(self._leaving) < self._line_max:
+            timer = self._call_later(wait_ms, partial(self._turn_away, connection))
+            self._leaving[connection] = timer
+        else:
+            connection.close()
+
+    def _turn_away(self, connection: "KafkaConnection") -> None:
+        del self._leaving[connection]
+        connection.close()
 
     def _call_later(self, wait_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(wait_ms / 1000, call)

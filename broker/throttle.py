@@ -30,15 +30,17 @@ class Throttle:
 
     def extend(self, channel: FrameChannel, wait_ms: int) -> None:
         """Do not read for so long, or as long as before if that is longer."""
-        until_s = self._loop.time() + wait_ms / 1000
-        self._metrics.throttle_ms_total += wait_ms
+        from_s = self._loop.time()
+        until_s = from_s + wait_ms / 1000
         if self._timer is None:
             self._metrics.connections_throttled += 1
             channel.hold(HOLD_THROTTLE)
-        elif self._timer.when() >= until_s:
-            return
         else:
+            from_s = self._timer.when()
+            if from_s >= until_s:
+                return
             self._timer.cancel()
+        self._metrics.throttle_ms_total += round((until_s - from_s) * 1000)
         self._channel = channel
         self._timer = self._loop.call_at(until_s, self._end)
 

@@ -76,14 +76,12 @@ class RequestQuota:
         account = self._accounts.fetch
         return asked if account is None else int(min(asked, account.most_at_once))
 
-    def produced(self, size: int, *, is_answered: bool) -> None:
-        """Charge a produce; the time of one without an answer is not charged."""
+    def produced(self, size: int) -> None:
+        """Charge the bytes of a produce."""
         account = self._accounts.produce
         if account is not None and (wait_ms := account.charge(size, self._now_ms())):
             self._metrics.produce_throttled_total += 1
             self._wait(wait_ms)
-        if is_answered:
-            self.charge_time()
 
     def fetched(self, size: int) -> None:
         """Charge a fetch. If the client has to wait, the answer goes empty, and costs nothing."""
