@@ -31,16 +31,28 @@ def read_varint(buf: Buffer, at: int = 0) -> tuple[int, int]:
     """Read Kafka's zigzag varint (int32). Errors: BufferUnderflow, BadLength."""
     try:
         value = buf[at]
+        if value < 0x80:  # nearly all numbers in a record are one byte long, or two
+            return (value >> 1) ^ -(value & 1), at + 1
+        more = buf[at + 1]
     except IndexError:
-        raise BufferUnderflow("the bytes end before a varint") from None
-    if value < 0x80:  # nearly all numbers in a record are one byte long
-        return (value >> 1) ^ -(value & 1), at + 1
+        raise BufferUnderflow("the bytes end inside a varint") from None
+    if more < 0x80:
+        return ((value & 0x7F | more << 7) >> 1) ^ -(value & 1), at + 2
     value, at = read_unsigned32(buf, at)
     return (value >> 1) ^ -(value & 1), at
 
 
 def read_varlong(buf: Buffer, at: int = 0) -> tuple[int, int]:
     """Read Kafka's zigzag varlong (int64). Errors: BufferUnderflow, BadLength."""
+    try:
+        value = buf[at]
+        if value < 0x80:
+            return (value >> 1) ^ -(value & 1), at + 1
+        more = buf[at + 1]
+    except IndexError:
+        raise BufferUnderflow("the bytes end inside a varint") from None
+    if more < 0x80:
+        return ((value & 0x7F | more << 7) >> 1) ^ -(value & 1), at + 2
     value, at = read_unsigned64(buf, at)
     return (value >> 1) ^ -(value & 1), at
 

@@ -1,11 +1,14 @@
-"""ListOffsets v1-10: first, last, by time, newest.
+"""ListOffsets v1-11: first, last, by time, newest, and where the tiers meet.
 
-    -1 latest | -2 earliest | -3 largest timestamp, v7 | -4 earliest local, v8 | -5 tiered, v9
+    -1 latest | -2 earliest | -3 largest timestamp, v7 | -4 earliest local, v8
+    -5 latest tiered, v9 | -6 earliest pending upload, v11
 
-Nothing is tiered here, so -4 is -2 and -5 is "none". No transactions yet: latest is the high
-watermark for both isolation levels. Source: KafkaApis.handleListOffsetRequest; reference Kafka 5.7.
+Latest is the high watermark, or the last stable offset for readers of committed records; a record
+that is looked up by time lies below it, or there is none.
+Source: KafkaApis.handleListOffsetRequest, Partition.fetchOffsetForTimestamp; reference Kafka 5.7.
 """
 
+import asyncio
 from collections import Counter
 from typing import NamedTuple
 
@@ -13,6 +16,7 @@ from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles
 from broker.partition.partition_log import PartitionLog
+from broker.partition.tiers import earliest_local, earliest_pending_upload, latest_tiered
 from broker.partition.timestamps import TimestampedOffset, first_at, newest
 from core.errors import CoreError
 from protocol.errors import ErrorCode
@@ -32,9 +36,17 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 
-SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+SINCE = {
+    LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}  # fmt: skip
 """Versions in which the special timestamps may be asked for."""
+
+READ_COMMITTED = 1
+WAIT_MS_DEFAULT = 30_000
+"""For a request that does not say; Kafka's `remote.list.offsets.request.timeout.ms`."""
 
 NONE = TimestampedOffset(-1, -1, -1)
 
@@ -45,6 +57,9 @@ class _Asked(NamedTuple):
     ctx: RequestContext
     repeated: frozenset[TopicPartition]
     """Partitions that the request names more than once."""
+    committed: bool
+    deadline_s: float
+    """What is not found by then is answered REQUEST_TIMED_OUT."""
 
 
 @handles(LIST_OFFSETS)
@@ -55,7 +70,13 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
         for topic in request.topics
         for each in topic.partitions
     )
-    asked = _Asked(ctx, frozenset(at for at, count in counts.items() if count > 1))
+    wait_ms = request.timeout_ms if request.timeout_ms > 0 else WAIT_MS_DEFAULT
+    asked = _Asked(
+        ctx,
+        frozenset(at for at, count in counts.items() if count > 1),
+        request.isolation_level == READ_COMMITTED,
+        asyncio.get_running_loop().time() + wait_ms / 1000,
+    )
     for partition in counts:  # begin to open them all; each is awaited where it is asked
         ctx.broker.partitions.begin_open(*partition)
     return ListOffsetsResponse(
@@ -97,17 +118,27 @@ async def _find(
     code = log.check_epoch(wanted.current_leader_epoch)
     if code is not ErrorCode.NONE:
         raise KafkaError(code, f"epoch {wanted.current_leader_epoch}, ours {log.leader_epoch}")
-    if timestamp == MAX_TIMESTAMP:
-        return await newest(log) or NONE
-    if timestamp >= 0:
-        return await first_at(log, timestamp) or NONE
-    return _edge(log, timestamp)
-
-
-def _edge(log: PartitionLog, timestamp: int) -> TimestampedOffset:
     if timestamp == LATEST:
-        return TimestampedOffset(log.last_stable_offset, -1, log.leader_epoch)
+        return TimestampedOffset(log.end_for(committed=asked.committed), -1, log.leader_epoch)
+    if timestamp == EARLIEST:
+        start = log.log_start_offset
+        return TimestampedOffset(start, -1, log.epochs.epoch_of(start))
+    try:
+        async with asyncio.timeout_at(asked.deadline_s):
+            return await _look_up(log, timestamp, committed=asked.committed) or NONE
+    except TimeoutError:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"looking for {timestamp}") from None
+
+
+async def _look_up(
+    log: PartitionLog, timestamp: int, *, committed: bool
+) -> TimestampedOffset | None:
+    """Find what takes reading: of the log, or of what is known about its segments."""
+    if timestamp == EARLIEST_LOCAL:
+        return await earliest_local(log)
     if timestamp == LATEST_TIERED:
-        return NONE
-    epoch = log.epochs.epoch_of(log.log_start_offset)
-    return TimestampedOffset(log.log_start_offset, -1, epoch)
+        return await latest_tiered(log)
+    if timestamp == EARLIEST_PENDING_UPLOAD:
+        return await earliest_pending_upload(log)
+    found = await (newest(log) if timestamp == MAX_TIMESTAMP else first_at(log, timestamp))
+    return found if found is not None and found.offset < log.end_for(committed=committed) else None

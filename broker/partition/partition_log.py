@@ -316,11 +316,7 @@ class PartitionLog:
 
     async def locate(self, offset: Offset) -> DLSN | None:
         """Return a position from which on a reader meets `offset`. Errors: CoreError."""
-        for lssn, index in reversed(self.state.indexes.items()):
-            if index.first_offset <= offset < index.next_offset:
-                entry = index.entry_before(offset)
-                return DLSN(lssn, entry, 0) if entry is not None else None
-        return await self.log.locate(offset)
+        return self.segments.position(offset) or await self.log.locate(offset)
 
     # -- what readers ask -------------------------------------------------------------------------
 

@@ -59,6 +59,15 @@ class SegmentCatalog:
                 self._indexes.popitem(last=False)
         return index
 
+    def position(self, offset: Offset) -> DLSN | None:
+        """Return a place from which on a scan meets `offset`, if an index in memory knows one."""
+        for indexes in (self._state.indexes, self._indexes):
+            for lssn, index in reversed(indexes.items()):
+                if index.first_offset <= offset < index.next_offset:
+                    entry = index.entry_before(offset)
+                    return None if entry is None else DLSN(lssn, entry, 0)
+        return None
+
     def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
         """Return what `aborted_between` does, if the range lies in segments of this owner."""
         indexes = list(self._state.indexes.values())

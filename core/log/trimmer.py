@@ -76,6 +76,14 @@ class _Place(NamedTuple):
     cold_version: int
 
 
+class SegmentTier(NamedTuple):
+    """Where a segment is: on bookies, in cold storage, or both."""
+
+    metadata: SegmentMetadata
+    on_bookies: bool
+    in_cold: bool
+
+
 class LogTrimmer:
     """Truncates and purges one log. Any process may, at any time; the writer's does."""
 
@@ -146,6 +154,23 @@ class LogTrimmer:
             self._context.ledgers.delete_ledger,
             None if cold is None else cold.delete,
         )
+
+    async def tiers(self) -> list[SegmentTier]:
+        """Return where each segment is, oldest first.
+
+        Errors: CoreError. Cost: reads two nodes for each completed segment, many at once.
+        """
+        await self._home.refresh()
+        completed = [each for each in self._home.segments if not each.in_progress]
+        places = await self._read(completed)
+        return [
+            SegmentTier(place.metadata, place.on_bookies, place.cold is not None)
+            for _, place in sorted(places.items())
+        ] + [
+            SegmentTier(each, on_bookies=True, in_cold=False)
+            for each in self._home.segments
+            if each.in_progress
+        ]
 
     async def drop_purged_and_cold(self) -> None:
         """Delete at once all that waits for its time and all that is in cold storage.

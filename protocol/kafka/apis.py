@@ -128,7 +128,7 @@ PRODUCE: Final = Api(
 )
 FETCH: Final = Api(1, "Fetch", range(4, 19), 12, FetchRequest, FetchResponse)
 LIST_OFFSETS: Final = Api(
-    2, "ListOffsets", range(1, 11), 6, ListOffsetsRequest, ListOffsetsResponse
+    2, "ListOffsets", range(1, 12), 6, ListOffsetsRequest, ListOffsetsResponse
 )
 METADATA: Final = Api(3, "Metadata", range(14), 9, MetadataRequest, MetadataResponse)
 OFFSET_COMMIT: Final = Api(

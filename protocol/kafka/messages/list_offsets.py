@@ -1,4 +1,4 @@
-"""ListOffsets, Kafka API 2, v1-10: what is on the wire, by Kafka's own names."""
+"""ListOffsets, Kafka API 2, v1-11: what is on the wire, by Kafka's own names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ListOffsetsTopic:
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsRequest:
-    """Source: Kafka ListOffsetsRequest.json, v1-10."""
+    """Source: Kafka ListOffsetsRequest.json, v1-11."""
 
     replica_id: int = wire(INT32)
     isolation_level: int = wire(INT8, since=2)
@@ -55,7 +55,7 @@ class ListOffsetsTopicResponse:
 
 @dataclass(slots=True, kw_only=True)
 class ListOffsetsResponse:
-    """Source: Kafka ListOffsetsResponse.json, v1-10."""
+    """Source: Kafka ListOffsetsResponse.json, v1-11."""
 
     throttle_time_ms: int = wire(INT32, since=2)
     topics: Sequence[ListOffsetsTopicResponse] = wire(array(ListOffsetsTopicResponse))

@@ -27,6 +27,7 @@ from broker.quotas.registry import QuotaRegistry
 from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
 from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.rolling import RollingPolicy
+from core.log.trimmer import SegmentTier
 from core.runtime.budget import Budget
 from core.runtime.clock import ManualClock
 from protocol.distributedlog.dlsn import DLSN
@@ -60,7 +61,13 @@ class FakeSegments(list[FakeSegment]):
 
 
 class FakeTrimmer:
-    """Nothing of a `FakeLog` waits for its deletion."""
+    """Nothing of a `FakeLog` waits for its deletion; where its segments are, a test says."""
+
+    def __init__(self) -> None:
+        self.told: list[SegmentTier] = []
+
+    async def tiers(self) -> list[SegmentTier]:
+        return self.told
 
     async def collect(self) -> int:
         return 0
@@ -69,7 +76,8 @@ class FakeTrimmer:
 class FakeUpkeep:
     """What a `FakeLog` has to keep it short."""
 
-    trimmer = FakeTrimmer()
+    def __init__(self) -> None:
+        self.trimmer = FakeTrimmer()
 
 
 class FakeLog:

@@ -1,8 +1,13 @@
 """ListOffsets: the special timestamps, times, and refusals."""
 
+import asyncio
+
 import pytest
 
+from core.log.trimmer import SegmentTier
+from core.metadata.segment_metadata import SegmentMetadata
 from protocol.errors import ErrorCode
+from protocol.ids import LedgerId
 from protocol.kafka.apis import LIST_OFFSETS
 from protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -10,6 +15,8 @@ from protocol.kafka.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from protocol.records.batch import TRANSACTIONAL
+from protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.loops import in_loop
@@ -29,10 +36,17 @@ async def filled() -> World:
 
 
 async def offsets(
-    world: World, version: int, *asked: tuple[int, int], epoch: int = -1
+    world: World,
+    version: int,
+    *asked: tuple[int, int],
+    epoch: int = -1,
+    isolation: int = 0,
+    timeout_ms: int = 0,
 ) -> list[ListOffsetsPartitionResponse]:
     request = ListOffsetsRequest(
         replica_id=-1,
+        isolation_level=isolation,
+        timeout_ms=timeout_ms,
         topics=[
             ListOffsetsTopic(
                 name="t",
@@ -57,6 +71,7 @@ async def offsets(
         (-3, (8, 104)),
         (-4, (2, -1)),
         (-5, (-1, -1)),
+        (-6, (-1, -1)),
         (0, (2, 101)),
         (103, (6, 103)),
         (105, (-1, -1)),
@@ -64,16 +79,16 @@ async def offsets(
 )
 @in_loop
 async def test_the_table(timestamp: int, expected: tuple[int, int]) -> None:
-    answer = (await offsets(await filled(), 9, (0, timestamp)))[0]
+    answer = (await offsets(await filled(), 11, (0, timestamp)))[0]
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, *expected)
     assert answer.leader_epoch == (1 if expected[0] >= 0 else -1)
 
 
-@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 99), (-7, 99)])
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 99)])
 @in_loop
 async def test_what_a_version_does_not_know_is_unsupported(timestamp: int, since: int) -> None:
     world = await filled()
-    for version in range(1, 11):
+    for version in LIST_OFFSETS.versions:
         answer = (await offsets(world, version, (0, timestamp)))[0]
         assert (answer.error_code == E.UNSUPPORTED_VERSION) is (version < since)
 
@@ -95,3 +110,77 @@ async def test_refusals_are_per_partition() -> None:
     assert fenced[0].error_code == E.FENCED_LEADER_EPOCH
     ahead = await offsets(world, 5, (0, -1), epoch=5)
     assert ahead[0].error_code == E.UNKNOWN_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("timestamp", [-1, -3, 103, 100])
+@in_loop
+async def test_readers_of_committed_records_are_told_of_nothing_above_the_last_stable_offset(
+    timestamp: int,
+) -> None:
+    world = await filled()
+    log = await world.open("t")
+    producer = Producer(producer_id=7, epoch=0, base_sequence=0)
+    open_one = build_batch(
+        [Record(offset=0, timestamp=200, value=b"v")], producer=producer, attributes=TRANSACTIONAL
+    )
+    batch_ = memoryview(open_one)
+    await log.append(batch_, log.check(batch_), verified=True)
+    await log.append(batch(1, timestamp=300))
+    plain, committed = [
+        (await offsets(world, 11, (0, timestamp), isolation=isolation))[0] for isolation in (0, 1)
+    ]
+    assert (plain.offset, committed.offset) == {
+        -1: (12, 10), -3: (11, -1), 103: (6, 6), 100: (2, 2),
+    }[timestamp]  # fmt: skip
+
+
+def segment(lssn: int, last_offset: int) -> SegmentMetadata:
+    return SegmentMetadata(
+        ledger_id=LedgerId(lssn),
+        lssn=lssn,
+        first_txid=0,
+        in_progress=False,
+        last_txid=last_offset,
+        record_count=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "local", "tiered", "pending"),
+    [
+        ([], 2, -1, 2),
+        ([("bookies", 3), ("bookies", 5)], 2, -1, 2),
+        ([("both", 3), ("bookies", 5)], 2, 3, 4),
+        ([("cold", 3), ("both", 5), ("bookies", 7)], 4, 5, 6),
+        ([("cold", 1), ("bookies", 5)], 2, 1, 2),
+        ([("cold", 9)], 10, 9, 10),
+    ],
+)
+@in_loop
+async def test_where_the_tiers_of_a_topic_meet(
+    where: list[tuple[str, int]], local: int, tiered: int, pending: int
+) -> None:
+    world = await filled()
+    world.topics.add("t", 2, {"remote.storage.enable": "true"})
+    world.log("t").upkeep.trimmer.told = [
+        SegmentTier(segment(lssn, last), place != "cold", place != "bookies")
+        for lssn, (place, last) in enumerate(where, 1)
+    ]
+    answers = [(await offsets(world, 11, (0, asked)))[0] for asked in (-4, -5, -6)]
+    assert [each.offset for each in answers] == [local, tiered, pending]
+    assert [each.timestamp for each in answers] == [-1, -1, -1]
+
+
+@in_loop
+async def test_a_look_up_that_takes_too_long_is_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await filled()
+    never = asyncio.Event()
+
+    async def refresh() -> None:
+        await never.wait()
+
+    monkeypatch.setattr(world.log("t"), "refresh", refresh)
+    (late,) = await offsets(world, 11, (0, 103), timeout_ms=5)
+    assert (late.error_code, late.offset) == (E.REQUEST_TIMED_OUT, -1)
+    (edge,) = await offsets(world, 11, (0, -1), timeout_ms=5)
+    assert edge.offset == 10

@@ -59,6 +59,27 @@ async def release_all(world: World, log: Log) -> None:
     await log.upkeep.trimmer.collect()
 
 
+def test_it_is_known_where_each_segment_is(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await with_segments(world)
+
+        async def tiers() -> list[tuple[int, bool, bool]]:
+            found = await log.upkeep.trimmer.tiers()
+            return [(each.metadata.lssn, each.on_bookies, each.in_cold) for each in found]
+
+        assert await tiers() == [(lssn, True, False) for lssn in range(1, 6)]
+        await log.upkeep.copy_to_cold()
+        assert await tiers() == [(lssn, True, True) for lssn in range(1, 6)]
+        await release_all(world, log)
+        writer = await log.open_writer(Listener())
+        await write(writer, *range(50, 60))
+        there = [(lssn, False, True) for lssn in range(1, 5)]
+        assert await tiers() == [*there, (5, True, True), (6, True, False)]
+        await writer.close()
+
+    run_cold(tmp_path, story)
+
+
 def test_a_log_reads_the_same_from_both_tiers(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await with_segments(world)

@@ -35,7 +35,7 @@ def encoded_response(api: Api[Any, Any], version: int, seed: int) -> bytes:
 def test_the_versions_are_the_ones_promised() -> None:
     promised = {
         "ApiVersions": (0, 4), "Metadata": (0, 13), "Produce": (3, 11), "Fetch": (4, 18),
-        "ListOffsets": (1, 10), "OffsetForLeaderEpoch": (2, 4), "FindCoordinator": (0, 6),
+        "ListOffsets": (1, 11), "OffsetForLeaderEpoch": (2, 4), "FindCoordinator": (0, 6),
         "JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5),
         "OffsetCommit": (2, 9), "OffsetFetch": (1, 9), "ListGroups": (0, 5),
         "DescribeGroups": (0, 6), "InitProducerId": (0, 5), "CreateTopics": (2, 7),

@@ -1,0 +1,56 @@
+"""Offsets at the border of the two tiers: what is on bookies, what is in cold storage.
+
+Kafka's words: "local" is what the bookies have, "tiered" or "remote" what cold storage has. The
+segments' metadata says it, because a segment's last transaction id is its last offset; no segment
+is read. Source: UnifiedLog.fetchOffsetByTimestamp (KIP-405, KIP-1005, KIP-1023).
+"""
+
+from broker.partition.partition_log import PartitionLog
+from broker.partition.timestamps import TimestampedOffset
+from core.log.trimmer import SegmentTier
+from protocol.ids import Offset
+
+NOTHING_TIERED: Offset = -1
+
+
+async def earliest_local(log: PartitionLog) -> TimestampedOffset:
+    """Return the first offset that the bookies have. Errors: CoreError."""
+    if not log.settings.remote_storage_enable:
+        return _at(log, log.log_start_offset)
+    return _at(log, _local_start(log, await log.log.upkeep.trimmer.tiers()))
+
+
+async def latest_tiered(log: PartitionLog) -> TimestampedOffset | None:
+    """Return the last offset in cold storage; None if there is none. Errors: CoreError."""
+    if not log.settings.remote_storage_enable:
+        return None
+    offset = _highest_tiered(await log.log.upkeep.trimmer.tiers())
+    return None if offset == NOTHING_TIERED else _at(log, offset)
+
+
+async def earliest_pending_upload(log: PartitionLog) -> TimestampedOffset | None:
+    """Return the first offset that is not in cold storage, but will be; None if none ever will.
+
+    Errors: CoreError.
+    """
+    if not log.settings.remote_storage_enable:
+        return None
+    highest = _highest_tiered(await log.log.upkeep.trimmer.tiers())
+    return _at(log, max(highest + 1, log.log_start_offset))
+
+
+def _local_start(log: PartitionLog, tiers: list[SegmentTier]) -> Offset:
+    start = log.log_start_offset
+    for tier in tiers:
+        if tier.on_bookies:
+            break
+        start = max(start, tier.metadata.last_txid + 1)
+    return start
+
+
+def _highest_tiered(tiers: list[SegmentTier]) -> Offset:
+    return max((each.metadata.last_txid for each in tiers if each.in_cold), default=NOTHING_TIERED)
+
+
+def _at(log: PartitionLog, offset: Offset) -> TimestampedOffset:
+    return TimestampedOffset(offset, -1, log.epochs.epoch_of(offset))
