@@ -55,7 +55,8 @@ class FakeSegments(list[FakeSegment]):
 
     def first_not_less(self, txid: int) -> FakeSegment | None:
         for segment in self:
-            if segment.in_progress or segment.records[-1].record.txid >= txid:
+            records = segment.records
+            if segment.in_progress or (records and records[-1].record.txid >= txid):
                 return segment
         return None
 
