@@ -80,13 +80,13 @@ class ClassicProtocol:
         group = self._groups.classic(group_id)
         if group is None:
             codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
-            return Effects([Reply(ticket, _leave_response(members, codes))])
+            return Effects([Reply(ticket, leave_response(members, codes))])
         size_before = len(group.roster)
         codes = [membership.leave(group, m.member_id, m.group_instance_id) for m in members]
         if len(group.roster) < size_before or group.state is GroupState.PREPARING:
             membership.after_leaving(group, now)
         effects = group.take_effects()
-        effects.reply_last(Reply(ticket, _leave_response(members, codes)))
+        effects.reply_last(Reply(ticket, leave_response(members, codes)))
         return effects
 
     # What the runtime reports
@@ -149,9 +149,10 @@ def _refused_join(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupRespon
     return JoinGroupResponse(error_code=code, member_id=request.member_id)
 
 
-def _leave_response(
+def leave_response(
     members: Sequence[MemberIdentity], codes: Sequence[ErrorCode]
 ) -> LeaveGroupResponse:
+    """Return the answer to LeaveGroup, one code for each member."""
     return LeaveGroupResponse(
         members=[
             MemberResponse(

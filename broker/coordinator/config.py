@@ -1,7 +1,8 @@
 """Settings of the group coordinator, by Kafka's names and with Kafka's defaults."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from broker.coordinator.consumer_config import ConsumerGroupConfig
 from core.runtime.config import setting
 
 INT32_MAX = 0x7FFF_FFFF
@@ -60,6 +61,8 @@ class GroupConfig:
         262_144,
         "Bytes read at once while a partition of __consumer_offsets is replayed.",
     )
+
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
 
     def __post_init__(self) -> None:
         if self.offsets_topic_replication_factor < 1:

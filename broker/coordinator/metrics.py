@@ -12,6 +12,7 @@ class GroupMetrics:
     joins_total: int = counter("JoinGroup requests")
     syncs_total: int = counter("SyncGroup requests")
     heartbeats_total: int = counter("Heartbeat requests")
+    consumer_heartbeats_total: int = counter("ConsumerGroupHeartbeat requests")
     leaves_total: int = counter("LeaveGroup requests")
     commits_total: int = counter("OffsetCommit requests")
     records_written_total: int = counter("records confirmed on __consumer_offsets")

@@ -1,9 +1,9 @@
 """What the coordinator keeps on the stream: Kafka's own `__consumer_offsets` records.
 
-Two kinds matter here: the committed offset of one partition, and the whole of one group
-(generation, protocol, members with their assignments). A null value deletes its key. Keys of other
-versions (new-protocol, share and streams groups) belong to other state machines and are skipped.
-Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json.
+Three kinds matter here: the committed offset of one partition, the whole of one classic group
+(generation, protocol, members with their assignments), and the parts of one KIP-848 group. A null
+value deletes its key. Records of share and streams groups are skipped.
+Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, ConsumerGroup*Key/Value.json.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -11,6 +11,12 @@ from typing import NamedTuple, TypeAlias
 from broker.replicated.effects import StateRecord
 from protocol.errors import UnexpectedNull, UnsupportedVersion
 from protocol.ids import Buffer
+from protocol.kafka.messages.consumer_group_records import (
+    GroupKey,
+    GroupValue,
+    decode_group_key,
+    decode_group_value,
+)
 from protocol.kafka.messages.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -64,7 +70,19 @@ class GroupUpdate(NamedTuple):
     value: GroupMetadataValue | None
 
 
-Update: TypeAlias = OffsetUpdate | GroupUpdate
+class ConsumerGroupUpdate(NamedTuple):
+    """One of the records of a KIP-848 group; no value deletes its key."""
+
+    key: GroupKey
+    value: GroupValue | None
+
+    @property
+    def group_id(self) -> str:
+        """Return the group's id."""
+        return self.key.group_id
+
+
+Update: TypeAlias = OffsetUpdate | GroupUpdate | ConsumerGroupUpdate
 
 
 def group_record(group_id: str, value: GroupMetadataValue | None) -> StateRecord:
@@ -99,13 +117,21 @@ def read_record(key: Buffer | None, value: Buffer | None) -> Update | None:
     try:
         name = decode_key(key)
     except UnsupportedVersion:
-        return None
+        return _read_consumer_group_record(key, value)
     if isinstance(name, GroupMetadataKey):
         return GroupUpdate(
             name.group, None if value is None else decode_group_metadata_value(value)
         )
     committed = None if value is None else _committed(decode_offset_commit_value(value))
     return OffsetUpdate(name.group, name.topic, name.partition, committed)
+
+
+def _read_consumer_group_record(key: Buffer, value: Buffer | None) -> Update | None:
+    try:
+        name = decode_group_key(key)
+    except UnsupportedVersion:
+        return None
+    return ConsumerGroupUpdate(name, None if value is None else decode_group_value(name, value))
 
 
 def _committed(value: OffsetCommitValue) -> CommittedOffset:

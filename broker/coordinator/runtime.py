@@ -12,17 +12,22 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from broker.cluster.admin import AvailableBookies
+from broker.cluster.group_configs import GroupConfigs
 from broker.cluster.topics import Topic
 from broker.coordinator.config import GroupConfig
+from broker.coordinator.consumer.protocol import ConsumerSettings
+from broker.coordinator.consumer.request_checks import check_request
+from broker.coordinator.consumer.topics import KnownTopics
 from broker.coordinator.describing import described, listed, matches, not_found
 from broker.coordinator.effects import Caller
 from broker.coordinator.metrics import GroupMetrics
 from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
 from broker.coordinator.records import CommittedOffset, read_record
 from broker.coordinator.shard import GroupShard
+from broker.errors import KafkaError
 from broker.replicated.alarms import Alarms
 from broker.replicated.effects import EndOfTransaction
 from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
@@ -33,6 +38,13 @@ from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
+from protocol.kafka.messages.consumer_group_describe import (
+    DescribedGroup as ConsumerDescribedGroup,
+)
+from protocol.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.kafka.messages.describe_groups import DescribedGroup
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import JoinGroupRequest
@@ -54,13 +66,17 @@ Verify: TypeAlias = Callable[[TopicPartition], Awaitable[ErrorCode]]
 GroupOffsets: TypeAlias = Mapping[str, Mapping[int, CommittedOffset]]
 
 
+class GroupTopics(Topics, KnownTopics, Protocol):
+    """What is needed of the topics; `broker.cluster.TopicRegistry` is one."""
+
+
 class GroupCoordinator:
-    """Classic groups and committed offsets of every group; all calls come from the loop."""
+    """Groups of both protocols, and what all groups committed; all calls come from the loop."""
 
     def __init__(
         self,
         config: GroupConfig,
-        topics: Topics,
+        topics: GroupTopics,
         logs: RecordLogs,
         bookies: AvailableBookies,
         clock: Clock,
@@ -73,11 +89,14 @@ class GroupCoordinator:
         self._tasks = Tasks("groups")
         self._alarms = Alarms(clock, self._on_due)
         self._is_stopping = False
+        self.times_of: Callable[[str], GroupConfigs] = lambda _group_id: config.consumer.times
+        """What holds for one consumer group; set by who knows the configs of groups."""
+        consumers = ConsumerSettings(config=config.consumer, topics=topics, times_of=self._times_of)
         service = Service(
             name="group",
             logs=logs,
             clock=clock,
-            make=lambda _partition: GroupShard(config, self._new_suffix),
+            make=lambda _partition: GroupShard(config, self._new_suffix, consumers),
             read_record=read_record,
             load_bytes=config.offsets_load_buffer_bytes,
             on_wake=self._alarms.schedule,
@@ -236,22 +255,38 @@ class GroupCoordinator:
             group_id, lambda shard, ticket, _now: shard.delete_group(group_id, ticket)
         )
 
-    def delete_offsets(self, request: OffsetDeleteRequest) -> Answer:
-        """OffsetDelete; done when the tombstones are confirmed."""
-        if not request.group_id:
-            return answer_now(ErrorCode.INVALID_GROUP_ID)
+    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Answer:
+        """ConsumerGroupHeartbeat; done when what it tells the member is confirmed."""
+        self.metrics.consumer_heartbeats_total += 1
+        if self._is_stopping:
+            return answer_now(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        try:
+            check_request(request, caller.version, self._config.consumer)
+        except KafkaError as error:
+            response = ConsumerGroupHeartbeatResponse(
+                error_code=error.code, error_message=error.detail
+            )
+            return answer_now(response)
         return self._partitions.ask(
             request.group_id,
-            lambda shard, ticket, _now: shard.delete_offsets(
-                request, self._partition_count, ticket
-            ),
+            lambda shard, ticket, now: shard.consumer_heartbeat(request, caller, ticket, now),
         )
 
-    def delete(self, group_id: str) -> Answer:
-        """DeleteGroups for one group; done when the tombstones are confirmed. An ErrorCode."""
-        return self._partitions.ask(
-            group_id, lambda shard, ticket, _now: shard.delete_group(group_id, ticket)
-        )
+    def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup:
+        """Return one group for ConsumerGroupDescribe."""
+        if not group_id:
+            return ConsumerDescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
+        found = self._partitions.machine(group_id)
+        if isinstance(found, ErrorCode):
+            return ConsumerDescribedGroup(group_id=group_id, error_code=found)
+        group = found.describe_consumer_group(group_id)
+        if group is None:
+            return ConsumerDescribedGroup(
+                group_id=group_id,
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} is not a consumer group.",
+            )
+        return group
 
     def settle(self, group_id: str) -> Answer:
         """Return what is done when everything asked of the group's shard so far is confirmed."""
@@ -296,9 +331,11 @@ class GroupCoordinator:
     # Topics
 
     def on_topic_changed(self, topic: Topic) -> None:
-        """Begin to serve when the internal topic is there."""
+        """Begin to serve when the internal topic is there; let groups look at others."""
         if topic.name == OFFSETS_TOPIC:
             self._partitions.make()
+        for shard in self._partitions.machines():
+            shard.note_topic(topic.name)
 
     async def on_topic_deleting(self, topic: Topic) -> None:
         """Drop what groups committed for a topic that goes; with the internal topic, everything."""
@@ -330,6 +367,9 @@ class GroupCoordinator:
         while True:
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
             self.clean()
+
+    def _times_of(self, group_id: str) -> GroupConfigs:
+        return self.times_of(group_id)
 
     def _new_suffix(self) -> str:
         return str(uuid.UUID(bytes=self._random.randbytes(16), version=4))

@@ -7,7 +7,8 @@ Two kinds of state, treated differently:
 So a failed write never has to be undone: the runtime drops the whole shard and replays the stream.
 
 Every event returns Effects. `replay` is for loading; `on_written` for confirmed writes of ours.
-Here is only who handles what: classic.py the classic protocol, commits.py offsets of all groups.
+Here is only who handles what: classic.py the classic protocol, consumer/ KIP-848 groups, commits.py
+offsets of all groups.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +16,20 @@ from collections.abc import Callable, Iterator, Sequence
 from broker.coordinator.classic import ClassicProtocol
 from broker.coordinator.commits import Commits
 from broker.coordinator.config import GroupConfig
+from broker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
+from broker.coordinator.consumer.protocol import ConsumerProtocol, ConsumerSettings
 from broker.coordinator.effects import AssignmentWritten, Caller, StaticMemberWritten
 from broker.coordinator.group import ClassicGroup
 from broker.coordinator.groups import Groups
 from broker.coordinator.plans import PartitionCount
-from broker.coordinator.records import OffsetUpdate, Update
+from broker.coordinator.records import ConsumerGroupUpdate, OffsetUpdate, Update
 from broker.replicated.effects import Effects, EndOfTransaction, Now, Ticket, Write
 from broker.replicated.record_log import Pending
 from protocol.errors import ErrorCode
+from protocol.kafka.messages.consumer_group_describe import (
+    DescribedGroup as ConsumerDescribedGroup,
+)
+from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import JoinGroupRequest
 from protocol.kafka.messages.leave_group import MemberIdentity
@@ -35,30 +42,60 @@ from protocol.kafka.messages.txn_offset_commit import TxnOffsetCommitRequest
 class GroupShard:
     """All groups of one partition. No clock, no socket, no task; ids come from `new_suffix`."""
 
-    def __init__(self, config: GroupConfig, new_suffix: Callable[[], str]) -> None:
+    def __init__(
+        self, config: GroupConfig, new_suffix: Callable[[], str], consumers: ConsumerSettings
+    ) -> None:
         self.groups = Groups(config)
         self.commits = Commits(config, self.groups)
         self._classic = ClassicProtocol(config, self.groups, new_suffix)
+        self._consumer = ConsumerProtocol(config, consumers, self.groups, new_suffix)
 
     # Requests
 
     def join(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Effects:
-        """Handle JoinGroup."""
-        return self._classic.join(request, caller, ticket, now)
+        """Handle JoinGroup; an empty group takes the protocol of whoever comes."""
+        group = self.groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self._classic.join(request, caller, ticket, now)
+        if group.members:
+            return self._consumer.join(group, request, caller, ticket, now)
+        given_up = self._consumer.give_up(group)
+        effects = self._classic.join(request, caller, ticket, now)
+        effects.writes[:0] = given_up.writes
+        return effects
 
     def sync(self, request: SyncGroupRequest, ticket: Ticket, now: Now) -> Effects:
         """Handle SyncGroup."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.sync(group, request, ticket, now)
         return self._classic.sync(request, ticket, now)
 
     def heartbeat(self, request: HeartbeatRequest, ticket: Ticket, now: Now) -> Effects:
         """Handle Heartbeat."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.classic_heartbeat(group, request, ticket, now)
         return self._classic.heartbeat(request, ticket, now)
 
     def leave(
         self, group_id: str, members: Sequence[MemberIdentity], ticket: Ticket, now: Now
     ) -> Effects:
         """Handle LeaveGroup, always in the form of v3+: each member has its own answer."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.leave(group, members, ticket, now)
         return self._classic.leave(group_id, members, ticket, now)
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Now
+    ) -> Effects:
+        """Handle ConsumerGroupHeartbeat."""
+        return self._consumer.heartbeat(request, caller, ticket, now)
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup | None:
+        """Return a group for ConsumerGroupDescribe, None if there is none of that id."""
+        return self._consumer.describe(group_id)
 
     def commit(
         self,
@@ -106,6 +143,8 @@ class GroupShard:
         effects = Effects()
         if isinstance(write.then, AssignmentWritten | StaticMemberWritten):
             effects = self._classic.on_written(write.then, now)
+        elif isinstance(write.then, ConsumerGroupWritten):
+            effects = self._consumer.on_written(write.then)
         elif write.then is not None:
             self.commits.on_written(write.then)
         effects.replies += write.replies
@@ -116,6 +155,8 @@ class GroupShard:
         effects = Effects()
         if isinstance(write.then, AssignmentWritten | StaticMemberWritten):
             effects = self._classic.on_refused(write.then, now)
+        elif isinstance(write.then, ConsumerGroupWritten):
+            effects = self._consumer.on_refused(write.then)
         elif write.then is not None:
             self.commits.on_refused(write, write.then)
         effects.replies += write.replies
@@ -126,6 +167,8 @@ class GroupShard:
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return self._classic.expire(group, now)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.expire(group, now)
         return Effects()
 
     def release(self, code: ErrorCode) -> Iterator[Effects]:
@@ -143,6 +186,8 @@ class GroupShard:
                 self.commits.pending.add(update.producer_id, update.update)
         elif isinstance(update, OffsetUpdate):
             self.commits.replay(update)
+        elif isinstance(update, ConsumerGroupUpdate):
+            self._consumer.replay(update)
         else:
             self._classic.replay(update)
 
@@ -152,6 +197,8 @@ class GroupShard:
         for group in list(self.groups.values()):
             if isinstance(group, ClassicGroup):
                 yield self._classic.on_loaded(group, now)
+            elif isinstance(group, ConsumerGroup):
+                yield self._consumer.on_loaded(group, now)
 
     # Upkeep
 
@@ -161,4 +208,9 @@ class GroupShard:
 
     def drop_topic(self, topic: str) -> Effects:
         """Delete every group's offsets of a topic that is gone."""
+        self._consumer.note_topic(topic)
         return self.commits.drop_topic(topic)
+
+    def note_topic(self, topic: str) -> None:
+        """Have groups look at a topic that was created or enlarged."""
+        self._consumer.note_topic(topic)

@@ -7,7 +7,6 @@ getOrMaybeSubscribeStaticConsumerGroupMember.
 from dataclasses import replace
 
 from broker.coordinator.consumer.changes import put_current, put_member, put_removal, put_target
-from broker.coordinator.consumer.config import ConsumerGroupConfig
 from broker.coordinator.consumer.group import ConsumerGroup
 from broker.coordinator.consumer.member import (
     JOIN_EPOCH,
@@ -16,6 +15,7 @@ from broker.coordinator.consumer.member import (
     Owned,
     new_member,
 )
+from broker.coordinator.consumer_config import ConsumerGroupConfig
 from broker.errors import KafkaError
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from broker.cluster.group_configs import GroupConfigs
 from broker.coordinator.consumer.assignor import Assignor, GroupSpec, MemberSpec
 from broker.coordinator.consumer.changes import (
     put_epoch,
@@ -16,12 +17,13 @@ from broker.coordinator.consumer.changes import (
     put_target,
     put_target_epoch,
 )
-from broker.coordinator.consumer.config import ConsumerGroupConfig, GroupTimes
-from broker.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
+from broker.coordinator.consumer.group import ConsumerGroup
 from broker.coordinator.consumer.range_assignor import assign_range
+from broker.coordinator.consumer.replayed import ResolvedRegex
 from broker.coordinator.consumer.topic_regex import matching
 from broker.coordinator.consumer.topics import KnownTopics, metadata_hash, topic_ids
 from broker.coordinator.consumer.uniform_assignor import assign_uniform
+from broker.coordinator.consumer_config import ConsumerGroupConfig
 from broker.replicated.effects import Now
 from protocol.kafka.messages.consumer_group_records import ConsumerGroupPartitionMetadataKey
 
@@ -37,7 +39,7 @@ class Surroundings(NamedTuple):
     """What a group acts in."""
 
     config: ConsumerGroupConfig
-    times: GroupTimes
+    times: GroupConfigs
     """Of this group."""
     topics: KnownTopics
     now: Now
@@ -96,7 +98,7 @@ def update_target(group: ConsumerGroup, around: Surroundings) -> None:
     if group.target_time_ms and 0 <= since_ms < around.times.assignment_interval_ms:
         return
     spec = group_spec(group, around.topics)
-    targets = _ASSIGNORS[_preferred_assignor(group, around.config)](spec)
+    targets = _ASSIGNORS[preferred_assignor(group, around.config)](spec)
     for member in spec.members:
         target = targets.get(member.member_id, {})
         if target != group.targets.get(member.member_id):
@@ -132,7 +134,7 @@ def _is_homogeneous(group: ConsumerGroup) -> bool:
     return list(group.regex_counts.values()) == [size] and not group.name_counts
 
 
-def _preferred_assignor(group: ConsumerGroup, config: ConsumerGroupConfig) -> str:
+def preferred_assignor(group: ConsumerGroup, config: ConsumerGroupConfig) -> str:
     """Return the assignor that most members ask for, the default if none does."""
     default = config.assignor_names[0]
     votes = Counter(member.assignor for member in group.members.values() if member.assignor)

@@ -1,11 +1,11 @@
-"""The records that change a KIP-848 group; each is taken over at once (see `ConsumerGroup.put`).
+"""The records that change a KIP-848 group; each is taken over at once (see `ReplayedGroup.put`).
 
 Source: Kafka GroupCoordinatorRecordHelpers.
 """
 
 from broker.coordinator.consumer.assignor import Partitions
-from broker.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from broker.coordinator.consumer.member import ConsumerMember
+from broker.coordinator.consumer.replayed import ReplayedGroup, ResolvedRegex
 from broker.replicated.effects import Now
 from protocol.kafka.messages.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -23,13 +23,13 @@ from protocol.kafka.messages.consumer_group_records import (
 )
 
 
-def put_member(group: ConsumerGroup, member: ConsumerMember) -> None:
+def put_member(group: ReplayedGroup, member: ConsumerMember) -> None:
     """Write what a member asked for."""
     key = ConsumerGroupMemberMetadataKey(group_id=group.group_id, member_id=member.member_id)
     group.put(key, member.to_metadata())
 
 
-def put_current(group: ConsumerGroup, member: ConsumerMember) -> None:
+def put_current(group: ReplayedGroup, member: ConsumerMember) -> None:
     """Write how far a member has come."""
     key = ConsumerGroupCurrentMemberAssignmentKey(
         group_id=group.group_id, member_id=member.member_id
@@ -37,7 +37,7 @@ def put_current(group: ConsumerGroup, member: ConsumerMember) -> None:
     group.put(key, member.to_current())
 
 
-def put_target(group: ConsumerGroup, member_id: str, partitions: Partitions) -> None:
+def put_target(group: ReplayedGroup, member_id: str, partitions: Partitions) -> None:
     """Write what a member is to have."""
     topics = [
         TopicPartition(topic_id=topic_id, partitions=sorted(partitions[topic_id]))
@@ -47,7 +47,7 @@ def put_target(group: ConsumerGroup, member_id: str, partitions: Partitions) -> 
     group.put(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics))
 
 
-def put_target_epoch(group: ConsumerGroup, epoch: int, now: Now) -> None:
+def put_target_epoch(group: ReplayedGroup, epoch: int, now: Now) -> None:
     """Write for which epoch the target assignment was computed."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id)
     group.put(
@@ -58,13 +58,13 @@ def put_target_epoch(group: ConsumerGroup, epoch: int, now: Now) -> None:
     )
 
 
-def put_epoch(group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
+def put_epoch(group: ReplayedGroup, epoch: int, metadata_hash: int) -> None:
     """Write the group's epoch."""
     key = ConsumerGroupMetadataKey(group_id=group.group_id)
     group.put(key, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
 
-def put_regex(group: ConsumerGroup, regex: str, resolved: ResolvedRegex | None) -> None:
+def put_regex(group: ReplayedGroup, regex: str, resolved: ResolvedRegex | None) -> None:
     """Write what an expression came to; None deletes it."""
     value = None
     if resolved is not None:
@@ -77,7 +77,7 @@ def put_regex(group: ConsumerGroup, regex: str, resolved: ResolvedRegex | None) 
     group.put(key, value)
 
 
-def put_removal(group: ConsumerGroup, member_id: str) -> None:
+def put_removal(group: ReplayedGroup, member_id: str) -> None:
     """Delete all of a member."""
     ids = {"group_id": group.group_id, "member_id": member_id}
     group.put(ConsumerGroupCurrentMemberAssignmentKey(**ids), None)
@@ -85,7 +85,7 @@ def put_removal(group: ConsumerGroup, member_id: str) -> None:
     group.put(ConsumerGroupMemberMetadataKey(**ids), None)
 
 
-def put_deletion(group: ConsumerGroup) -> None:
+def put_deletion(group: ReplayedGroup) -> None:
     """Delete all of the group."""
     for member_id in sorted(group.members):
         put_removal(group, member_id)

@@ -1,53 +1,27 @@
-"""One KIP-848 group: what it is made of, and what its records do to it.
+"""One KIP-848 group: its lasting state, and what is forgotten when it is loaded anew.
 
-Everything that lasts is changed by `put` alone, which takes a record over as a replay does and
-keeps it to be written: so the state of a live group is that of a replayed one by construction.
-Deadlines are the one thing besides; they start anew after a load.
-
-Three epochs: the group's rises with every change that needs another assignment; the target's is
-the group epoch that the target assignment was computed for; a member's is the target epoch that it
-has come to. Invariant: a partition has at most one owner, who is the last member that was given it.
-Source: Kafka ConsumerGroup, ModernGroup; GroupMetadataManager.replay.
+Every record is written before the answer that depends on it leaves. An answer that needs no record
+of its own leaves at once, unless records of the group are under way: it may show what they say.
+Source: Kafka ConsumerGroup; CoordinatorRuntime (deferred events).
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-from broker.coordinator.consumer.assignor import Partitions, TopicId
-from broker.coordinator.consumer.member import (
-    LEAVE_EPOCH,
-    ConsumerMember,
-    new_member,
-    with_current,
-    with_metadata,
-)
-from broker.replicated.effects import NEVER, StateRecord
-from protocol.kafka.messages.consumer_group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupPartitionMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-    GroupKey,
-    GroupValue,
-    encode_group_key,
-    encode_group_value,
-)
+from broker.coordinator.consumer.changes import put_deletion
+from broker.coordinator.consumer.member import ConsumerMember
+from broker.coordinator.consumer.replayed import ReplayedGroup
+from broker.coordinator.kinds import Committer, GroupType
+from broker.replicated.effects import NEVER, Effects, Now, Reply, StateRecord, Write
+from protocol.errors import ErrorCode
 
-FIRST_EPOCH = 1
-"""Epoch of a group that has no record yet; its first member makes it 2."""
+WRITE_BYTES_MAX = 500_000
+"""Records of one group in one write; more go in several, in order. Each prefix of them is a state
+that the next heartbeats mend: a target is complete only with its epoch, which comes last."""
+
+OFFSET_COMMIT_SINCE = 9
+"""OffsetCommit version that carries a member epoch."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -57,15 +31,6 @@ class ConsumerGroupState(StrEnum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-
-
-class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression came to."""
-
-    topics: frozenset[str]
-    version: int
-    """Kafka's version of the metadata; here the wall clock's ms."""
-    timestamp_ms: int
 
 
 @dataclass(slots=True)
@@ -87,57 +52,34 @@ class MemberTimers:
         return min(self.session_ms, self.revoke_ms, self.join_ms, self.sync_ms)
 
 
-class ConsumerGroup:
-    """The state of one group. No clock, no socket, no task."""
+class ConsumerGroupWritten(NamedTuple):
+    """Records of a consumer group are on the stream."""
 
-    __slots__ = (
-        "epoch",
-        "group_id",
-        "has_partition_metadata",
-        "members",
-        "metadata_hash",
-        "name_counts",
-        "owners",
-        "pending",
-        "regex_counts",
-        "resolved",
-        "stale_topics",
-        "static_ids",
-        "target_epoch",
-        "target_time_ms",
-        "targets",
-        "timers",
-        "wake_at_ms",
-    )
+    group_id: str
+    replies: list[Reply]
+    """What waits for them; more may come until they are confirmed."""
+
+
+class ConsumerGroup(ReplayedGroup):
+    """One group. No clock, no socket, no task."""
+
+    __slots__ = ("last_write", "stale_topics", "timers", "wake_at_ms")
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.target_epoch = FIRST_EPOCH
-        self.target_time_ms = 0
-        """When the target was computed; 0 if never. Unit: wall ms."""
-        self.members: dict[str, ConsumerMember] = {}
-        self.targets: dict[str, Partitions] = {}
-        self.static_ids: dict[str, str] = {}
-        """Member id of each instance id."""
-        self.owners: dict[TopicId, dict[int, str]] = {}
-        """Who has a partition, or has not yet let it go."""
-        self.name_counts: Counter[str] = Counter()
-        """How many members subscribe to a topic by name."""
-        self.regex_counts: Counter[str] = Counter()
-        """How many members subscribe by an expression."""
-        self.resolved: dict[str, ResolvedRegex] = {}
-        self.has_partition_metadata = False
-        """Whether a record of Kafka before 4.1 is there to be deleted."""
+        super().__init__(group_id)
         self.timers: dict[str, MemberTimers] = {}
         self.stale_topics: set[str] | None = None
         """Topics that changed since they were looked at; None: any may have."""
-        self.pending: list[StateRecord] = []
-        """Records that were taken over and are to be written."""
+        self.last_write: ConsumerGroupWritten | None = None
+        """The newest records under way."""
         self.wake_at_ms = NEVER
 
-    # Questions
+    # Questions that every kind of group is asked
+
+    @property
+    def kind(self) -> GroupType:
+        """Return the protocol that its members speak."""
+        return GroupType.CONSUMER
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -150,177 +92,102 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the member that has an instance id."""
-        if instance_id is None or instance_id not in self.static_ids:
-            return None
-        return self.members[self.static_ids[instance_id]]
+    @property
+    def state_name(self) -> str:
+        """Return the state by the name that clients are shown."""
+        return self.state.value
 
-    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the names of the topics that a member subscribes to, by name or expression."""
-        resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
-        return member.topic_names if resolved is None else member.topic_names | resolved.topics
+    @property
+    def protocol_type(self) -> str | None:
+        """Return what its members are."""
+        return "consumer"
 
-    def subscribed_topics(self) -> set[str]:
-        """Return the names of all topics that members subscribe to."""
-        topics = set(self.name_counts)
-        for resolved in self.resolved.values():
-            topics |= resolved.topics
-        return topics
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is in it."""
+        return not self.members
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member reads the topic."""
-        return topic in self.name_counts or any(
-            topic in resolved.topics for resolved in self.resolved.values()
-        )
+    def check_commit(self, committer: Committer) -> ErrorCode:
+        """Say whether a commit may be stored. Source: ConsumerGroup.validateOffsetCommit."""
+        member_id, instance_id, epoch = committer[:3]
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE  # an admin client, or a consumer outside of group management
+        if committer.is_transactional and (member_id, instance_id, epoch) == ("", None, -1):
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_too_old = committer.version < OFFSET_COMMIT_SINCE and not committer.is_transactional
+        if is_too_old and member.classic is None:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.NONE if epoch == member.epoch else _stale(member)
 
-    def is_owned_by_other(self, member_id: str, topic_id: TopicId, partition: int) -> bool:
-        """Return whether somebody else still has a partition."""
-        return self.owners.get(topic_id, {}).get(partition, member_id) != member_id
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether committed offsets may be read. Source: ConsumerGroup.validateOffsetFetch."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else _stale(member)
 
-    def classic_members(self) -> Iterator[ConsumerMember]:
-        """Yield the members that speak the classic protocol."""
-        return (member for member in self.members.values() if member.classic is not None)
+    def check_offset_delete(self) -> ErrorCode:
+        """Say whether offsets may be deleted by hand: those of topics that nobody reads."""
+        return ErrorCode.NONE
 
-    # Records
+    def check_delete(self) -> ErrorCode:
+        """Say whether the group may be deleted: only without members."""
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
-    def put(self, key: GroupKey, value: GroupValue | None) -> None:
-        """Change the group as a record says, and keep the record to be written."""
-        self.apply(key, value)
-        encoded = None if value is None else encode_group_value(value)
-        self.pending.append(StateRecord(encode_group_key(key), encoded))
+    def lapsing_since_ms(self, commit_timestamp_ms: int) -> int | None:
+        """Return from when on a committed offset counts its retention: from its commit."""
+        return commit_timestamp_ms
 
-    def apply(self, key: GroupKey, value: GroupValue | None) -> None:
-        """Change the group as a record says. None: the record deletes its key."""
-        _APPLY[type(key)](self, key, value)
+    def on_commit(self, member_id: str, now: Now) -> None:
+        """Take no notice: a commit is no sign of life of a member that sends heartbeats."""
 
-    def take_pending(self) -> list[StateRecord]:
-        """Return the records that are to be written, and forget them."""
-        records, self.pending = self.pending, []
-        return records
+    def tombstones(self) -> list[StateRecord]:
+        """Return the records that delete the group, which it is no more then."""
+        put_deletion(self)
+        return self.take_pending()
 
-    # What records do
+    # Effects
 
-    def _apply_epoch(
-        self, _key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
-    ) -> None:
-        self.epoch = FIRST_EPOCH if value is None else value.epoch
-        self.metadata_hash = 0 if value is None else value.metadata_hash
+    def take_effects(self, reply: Reply | None = None) -> Effects:
+        """Return what came about since the last call, with the answer to who brought it about."""
+        effects = Effects(key=self.group_id, wake_at_ms=self.wake_at_ms)
+        replies = [] if reply is None else [reply]
+        chunks = _chunks(self.take_pending())
+        if chunks:
+            self.last_write = ConsumerGroupWritten(self.group_id, replies)
+            effects.writes += [Write(chunk) for chunk in chunks[:-1]]
+            effects.writes.append(Write(chunks[-1], self.last_write))
+        elif self.last_write is not None:
+            self.last_write.replies.extend(replies)
+        else:
+            effects.replies += replies
+        return effects
 
-    def _apply_partition_metadata(
-        self,
-        _key: ConsumerGroupPartitionMetadataKey,
-        value: ConsumerGroupPartitionMetadataValue | None,
-    ) -> None:
-        self.has_partition_metadata = value is not None
-
-    def _apply_member(
-        self, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
-    ) -> None:
-        old = self.members.get(key.member_id)
-        if value is not None:
-            self._replace(old, with_metadata(old or new_member(key.member_id), value))
-        elif old is not None:
-            self._replace(old, None)
-
-    def _apply_target_epoch(
-        self,
-        _key: ConsumerGroupTargetAssignmentMetadataKey,
-        value: ConsumerGroupTargetAssignmentMetadataValue | None,
-    ) -> None:
-        self.target_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
-        self.target_time_ms = 0 if value is None else value.assignment_timestamp
-
-    def _apply_target(
-        self,
-        key: ConsumerGroupTargetAssignmentMemberKey,
-        value: ConsumerGroupTargetAssignmentMemberValue | None,
-    ) -> None:
-        if value is None:
-            self.targets.pop(key.member_id, None)
-            return
-        self.targets[key.member_id] = {
-            topic.topic_id: frozenset(topic.partitions)
-            for topic in value.topic_partitions
-            if topic.partitions
-        }
-
-    def _apply_current(
-        self,
-        key: ConsumerGroupCurrentMemberAssignmentKey,
-        value: ConsumerGroupCurrentMemberAssignmentValue | None,
-    ) -> None:
-        old = self.members.get(key.member_id)
-        if value is not None:
-            self._replace(old, with_current(old or new_member(key.member_id), value))
-        elif old is not None:
-            leaving = replace(
-                old, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned={}, revoking={}
-            )
-            self._replace(old, leaving)
-
-    def _apply_regex(
-        self,
-        key: ConsumerGroupRegularExpressionKey,
-        value: ConsumerGroupRegularExpressionValue | None,
-    ) -> None:
-        if value is None:
-            self.resolved.pop(key.regular_expression, None)
-            return
-        self.resolved[key.regular_expression] = ResolvedRegex(
-            frozenset(value.topics), value.version, value.timestamp
-        )
-
-    def _replace(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
-        """Put one member in another's place, in all that is derived from members."""
-        if old is not None:
-            self._forget(old)
-        if new is None:
-            return
-        self.members[new.member_id] = new
-        if new.instance_id is not None:
-            self.static_ids[new.instance_id] = new.member_id
-        self.name_counts.update(new.topic_names)
-        if new.topic_regex:
-            self.regex_counts[new.topic_regex] += 1
-        for topic_id, partition in _pairs(new):
-            self.owners.setdefault(topic_id, {})[partition] = new.member_id
-
-    def _forget(self, old: ConsumerMember) -> None:
-        del self.members[old.member_id]
-        if old.instance_id is not None and self.static_ids.get(old.instance_id) == old.member_id:
-            del self.static_ids[old.instance_id]
-        _discount(self.name_counts, old.topic_names)
-        if old.topic_regex:
-            _discount(self.regex_counts, (old.topic_regex,))
-        for topic_id, partition in _pairs(old):
-            owners = self.owners.get(topic_id, {})
-            if owners.get(partition) == old.member_id:
-                del owners[partition]
-                if not owners:
-                    del self.owners[topic_id]
+    def on_written(self, written: ConsumerGroupWritten) -> None:
+        """Let answers leave at once again if nothing more is under way."""
+        if self.last_write is written:
+            self.last_write = None
 
 
-_APPLY: Final[dict[type[Any], Callable[[ConsumerGroup, Any, Any], None]]] = {
-    ConsumerGroupMetadataKey: ConsumerGroup._apply_epoch,
-    ConsumerGroupPartitionMetadataKey: ConsumerGroup._apply_partition_metadata,
-    ConsumerGroupMemberMetadataKey: ConsumerGroup._apply_member,
-    ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroup._apply_target_epoch,
-    ConsumerGroupTargetAssignmentMemberKey: ConsumerGroup._apply_target,
-    ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroup._apply_current,
-    ConsumerGroupRegularExpressionKey: ConsumerGroup._apply_regex,
-}
+def _stale(member: ConsumerMember) -> ErrorCode:
+    if member.classic is not None:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.STALE_MEMBER_EPOCH
 
 
-def _pairs(member: ConsumerMember) -> Iterator[tuple[TopicId, int]]:
-    for held in (member.assigned, member.revoking):
-        for topic_id, epochs in held.items():
-            for partition in epochs:
-                yield topic_id, partition
-
-
-def _discount(counts: Counter[str], names: Iterable[str]) -> None:
-    for name in names:
-        counts[name] -= 1
-        if not counts[name]:
-            del counts[name]
+def _chunks(records: list[StateRecord]) -> list[tuple[StateRecord, ...]]:
+    chunks: list[list[StateRecord]] = []
+    size = WRITE_BYTES_MAX
+    for record in records:
+        need = len(record.key) + len(record.value or b"")
+        if size + need > WRITE_BYTES_MAX:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(record)
+        size += need
+    return [tuple(chunk) for chunk in chunks]

@@ -3,8 +3,8 @@
 Source: Kafka GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
 """
 
-from broker.coordinator.consumer.config import ConsumerGroupConfig
 from broker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from broker.coordinator.consumer_config import ConsumerGroupConfig
 from broker.errors import KafkaError
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

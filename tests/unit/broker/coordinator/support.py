@@ -1,16 +1,28 @@
 """Drives a GroupShard as the runtime does, with a clock that tests move and writes they confirm."""
 
 from collections import deque
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 from broker.coordinator.config import GroupConfig
+from broker.coordinator.consumer.protocol import ConsumerSettings
 from broker.coordinator.effects import Caller
 from broker.coordinator.group import ClassicGroup
 from broker.coordinator.records import read_record
 from broker.coordinator.shard import GroupShard
 from broker.replicated.deadlines import Deadlines
-from broker.replicated.effects import NEVER, Effects, Now, StateRecord, Ticket, Write
+from broker.replicated.effects import (
+    NEVER,
+    Effects,
+    EndOfTransaction,
+    Now,
+    StateRecord,
+    Ticket,
+    Write,
+)
+from broker.replicated.newest import NewestValues
+from broker.replicated.record_log import Pending
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import (
@@ -29,6 +41,11 @@ from protocol.kafka.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from protocol.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 GROUP = "g"
 SESSION_MS = 10_000
@@ -43,6 +60,45 @@ def subscription(*topics: str, extra: bytes = b"") -> bytes:
     return b"\0\1" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff" + extra
 
 
+@dataclass(frozen=True)
+class KnownTopic:
+    """A topic by itself."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+
+
+class KnownTopics:
+    """The topics there are; ids count up with every creation."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self._topics: dict[str, KnownTopic] = {}
+        self._ids = count(1)
+        for name, partitions in counts.items():
+            self.create(name, partitions)
+
+    def create(self, name: str, partitions: int) -> KnownTopic:
+        topic = KnownTopic(name, next(self._ids).to_bytes(16, "big"), partitions)
+        self._topics[name] = topic
+        return topic
+
+    def grow(self, name: str, partitions: int) -> None:
+        self._topics[name] = replace(self._topics[name], partition_count=partitions)
+
+    def delete(self, name: str) -> None:
+        del self._topics[name]
+
+    def get(self, name: str) -> KnownTopic | None:
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
+        return next((t for t in self._topics.values() if t.topic_id == topic_id), None)
+
+    def all(self) -> list[KnownTopic]:
+        return [self._topics[name] for name in sorted(self._topics)]
+
+
 RANGE = (("range", subscription("t")),)
 
 
@@ -52,12 +108,20 @@ class Driver:
     def __init__(self, config: GroupConfig | None = None, *, confirm: bool = True) -> None:
         self.config = config or GroupConfig()
         numbers = count(1)
-        self.shard = GroupShard(self.config, lambda: f"u{next(numbers)}")
+        self.topics = KnownTopics({"t": 3, "other": 1})
+        consumers = ConsumerSettings(
+            config=self.config.consumer,
+            topics=self.topics,
+            times_of=lambda _group_id: self.config.consumer.times,
+        )
+        self.shard = GroupShard(self.config, lambda: f"u{next(numbers)}", consumers)
         self.mono_ms = 0
         self.confirm = confirm
         """Whether writes are confirmed at once."""
         self.stream: list[StateRecord] = []
         """Confirmed records."""
+        self.log: list[Write] = []
+        """Confirmed writes, markers among them."""
         self.unconfirmed: deque[Write] = deque()
         self.replies: dict[Ticket, Any] = {}
         self.asked: set[Ticket] = set()
@@ -94,6 +158,7 @@ class Driver:
     def confirm_one(self) -> None:
         write = self.unconfirmed.popleft()
         self.stream += write.records
+        self.log.append(write)
         self.act(self.shard.on_written(write, self.now))
 
     def confirm_all(self) -> None:
@@ -225,6 +290,49 @@ class Driver:
         )
         return ticket
 
+    def commit_in_transaction(self, producer_id: int, **fields: Any) -> Ticket:
+        """Commit as a producer whose transaction is verified."""
+        guard = fields.pop("guard", None) or self.shard.commits.guards.begin(producer_id)
+        version = fields.pop("version", 3)
+        offsets = fields.pop("offsets", {("t", 0): 1})
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=partition, committed_offset=offset, committed_metadata=""
+                    )
+                ],
+            )
+            for (topic, partition), offset in offsets.items()
+        ]
+        request = TxnOffsetCommitRequest(
+            **{
+                "transactional_id": "x",
+                "group_id": GROUP,
+                "producer_id": producer_id,
+                "producer_epoch": 0,
+                "member_id": "",
+                "topics": topics,
+                **fields,
+            }
+        )
+        ticket = self.ticket()
+        caller = Caller("c", "/h", version)
+        count = self.partitions
+        self.act(
+            self.shard.commit_in_transaction(
+                request, caller, lambda topic: count.get(topic, 0), guard, ticket, self.now
+            )
+        )
+        return ticket
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> Ticket:
+        ticket = self.ticket()
+        end = EndOfTransaction(producer_id, 0, 0, is_commit, 0)
+        self.act(self.shard.end_transaction(end, ticket))
+        return ticket
+
     def commit_codes(self, ticket: Ticket) -> list[ErrorCode]:
         response = self.replies[ticket]
         return [ErrorCode(p.error_code) for t in response.topics for p in t.partitions]
@@ -254,12 +362,25 @@ class Driver:
 
     def reloaded(self, records: list[StateRecord] | None = None) -> "Driver":
         """Return a driver whose shard was loaded from this one's stream."""
+        newest = NewestValues()
+        for write in self.log if records is None else [Write(tuple(records))]:
+            _put(newest, write)
         other = Driver(self.config)
         other.mono_ms = self.mono_ms
-        for record in self.stream if records is None else records:
-            update = read_record(record.key, record.value)
+        for each in newest:
+            update = read_record(each.key, each.value)
             assert update is not None
-            other.shard.replay(update)
+            pending = each.producer_id >= 0
+            other.shard.replay(Pending(each.producer_id, update) if pending else update)
         for effects in other.shard.on_loaded(other.now):
             other.act(effects)
+        other.log = list(self.log)
         return other
+
+
+def _put(newest: NewestValues, write: Write) -> None:
+    if isinstance(write.transaction, EndOfTransaction):
+        newest.end(write.transaction.producer_id, is_commit=write.transaction.committed)
+    for record in write.records:
+        producer_id = write.transaction.producer_id if write.transaction else -1
+        newest.put(record.key, record.value, producer_id)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
+from broker.cluster.group_configs import GroupConfigs
 from core.runtime.config import setting
 
 INT32_MAX = 0x7FFF_FFFF
@@ -29,14 +29,6 @@ class MigrationPolicy(StrEnum):
     def may_downgrade(self) -> bool:
         """Whether a consumer group may become a classic group."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
-
-
-class GroupTimes(NamedTuple):
-    """What one group can have otherwise than the others. Unit: ms."""
-
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +126,8 @@ class ConsumerGroupConfig:
         return MigrationPolicy(self.migration_policy.lower())
 
     @property
-    def times(self) -> GroupTimes:
+    def times(self) -> GroupConfigs:
         """What holds for a group that has no configs of its own."""
-        return GroupTimes(
+        return GroupConfigs(
             self.session_timeout_ms, self.heartbeat_interval_ms, self.assignment_interval_ms
         )

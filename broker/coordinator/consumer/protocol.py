@@ -1,0 +1,293 @@
+"""The consumer protocol's events on the groups of one shard, and the classic ones that reach them.
+
+Each finds its group, lets it act, and returns the Effects. A refusal changes nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker.cluster.group_configs import GroupConfigs
+from broker.coordinator.classic import leave_response
+from broker.coordinator.config import GroupConfig
+from broker.coordinator.consumer import classic_members
+from broker.coordinator.consumer.assigning import Surroundings, note_topic
+from broker.coordinator.consumer.changes import put_deletion
+from broker.coordinator.consumer.conversion import can_downgrade, downgrade, upgrade
+from broker.coordinator.consumer.describing import described_consumer_group
+from broker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
+from broker.coordinator.consumer.heartbeats import heartbeat
+from broker.coordinator.consumer.leaving import leave_for_a_while, leaving_member, remove_members
+from broker.coordinator.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from broker.coordinator.consumer.timers import overdue, start_timers
+from broker.coordinator.consumer.topics import KnownTopics
+from broker.coordinator.consumer_config import ConsumerGroupConfig
+from broker.coordinator.effects import Caller
+from broker.coordinator.group import ClassicGroup
+from broker.coordinator.groups import Groups
+from broker.coordinator.rebalance import begin_rebalance
+from broker.coordinator.records import ConsumerGroupUpdate
+from broker.errors import KafkaError
+from broker.replicated.effects import Effects, Now, Reply, Ticket
+from protocol.errors import ErrorCode
+from protocol.kafka.messages.consumer_group_describe import DescribedGroup
+from protocol.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol.kafka.messages.consumer_group_records import ConsumerGroupMetadataKey
+from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.kafka.messages.leave_group import MemberIdentity
+from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What all consumer groups of a coordinator share."""
+
+    config: ConsumerGroupConfig
+    topics: KnownTopics
+    times_of: Callable[[str], GroupConfigs]
+    """What holds for one group, by its id."""
+
+
+class ConsumerProtocol:
+    """The consumer groups among the groups of one shard; ids come from `new_id`."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        settings: ConsumerSettings,
+        groups: Groups,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._groups = groups
+        self._new_id = new_id
+
+    # The consumer protocol
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Now
+    ) -> Effects:
+        """Handle ConsumerGroupHeartbeat; the request has been checked."""
+        around = self._around(request.group_id, now)
+        try:
+            if request.member_epoch < JOIN_EPOCH:
+                return self._leave(request, ticket, around)
+            group = self._find(request, around)
+            if not request.member_id:
+                request.member_id = self._new_id()
+            response = heartbeat(group, request, caller, around)
+        except KafkaError as error:
+            response = ConsumerGroupHeartbeatResponse(
+                error_code=error.code, error_message=error.detail
+            )
+            return Effects([Reply(ticket, response)])
+        effects = self._put(group)
+        return _joined(effects, group.take_effects(Reply(ticket, response)))
+
+    def _find(self, request: ConsumerGroupHeartbeatRequest, around: Surroundings) -> ConsumerGroup:
+        """Return the group, or what becomes one when somebody joins. Errors: KafkaError."""
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if request.member_epoch != JOIN_EPOCH:
+            raise _not_found(request.group_id)
+        if isinstance(group, ClassicGroup) and not group.is_unused:
+            return upgrade(group, around)
+        made = ConsumerGroup(request.group_id)
+        if isinstance(group, ClassicGroup):
+            made.pending += group.tombstones()
+        return made
+
+    def _put(self, group: ConsumerGroup) -> Effects:
+        """Put a group in its place; members of a classic one that wait there have to join again."""
+        before = self._groups.classic(group.group_id)
+        self._groups[group.group_id] = group
+        if before is None:
+            return Effects()
+        for member in before.roster:
+            before.refuse(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        return before.take_effects()
+
+    def _leave(
+        self, request: ConsumerGroupHeartbeatRequest, ticket: Ticket, around: Surroundings
+    ) -> Effects:
+        group = self._groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise _not_found(request.group_id)
+        member = leaving_member(group, request)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+        reply = Reply(ticket, response)
+        if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
+            leave_for_a_while(group, member)
+            return group.take_effects(reply)
+        return self._remove(group, [member.member_id], around, reply)
+
+    def _remove(
+        self,
+        group: ConsumerGroup,
+        member_ids: Sequence[str],
+        around: Surroundings,
+        reply: Reply | None = None,
+    ) -> Effects:
+        """Put members out; a group that only has classic members left becomes classic."""
+        if can_downgrade(group, member_ids, around, self._config):
+            return self._downgrade(group, member_ids, around, reply)
+        if member_ids:
+            remove_members(group, member_ids, around)
+        return group.take_effects(reply)
+
+    def _downgrade(
+        self,
+        group: ConsumerGroup,
+        leaving: Sequence[str],
+        around: Surroundings,
+        reply: Reply | None,
+    ) -> Effects:
+        classic = downgrade(group, leaving, around, self._config)
+        self._groups[group.group_id] = classic
+        begin_rebalance(classic, around.now)
+        return _joined(group.take_effects(reply), classic.take_effects())
+
+    def describe(self, group_id: str) -> DescribedGroup | None:
+        """Return a group for ConsumerGroupDescribe, None if there is none of that id."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return None
+        settings = self._settings
+        return described_consumer_group(group, settings.config, settings.topics)
+
+    # The classic protocol, of members of a consumer group
+
+    def join(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        caller: Caller,
+        ticket: Ticket,
+        now: Now,
+    ) -> Effects:
+        """Handle JoinGroup; nobody waits."""
+        around = self._around(group.group_id, now)
+        member_id = request.member_id or self._new_id()
+        try:
+            subscription = classic_members.check_join(
+                group, request, member_id, caller.version, around
+            )
+            member = classic_members.join(group, request, subscription, member_id, caller, around)
+        except KafkaError as error:
+            response = JoinGroupResponse(error_code=error.code, member_id=member_id)
+            return Effects([Reply(ticket, response)])
+        reply = Reply(ticket, classic_members.joined(group, member, around))
+        if can_downgrade(group, (), around, self._config):
+            return self._downgrade(group, (), around, reply)
+        return group.take_effects(reply)
+
+    def sync(
+        self, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, now: Now
+    ) -> Effects:
+        """Handle SyncGroup; nobody waits."""
+        try:
+            response = classic_members.sync(group, request, self._around(group.group_id, now))
+        except KafkaError as error:
+            response = SyncGroupResponse(error_code=error.code)
+        return group.take_effects(Reply(ticket, response))
+
+    def classic_heartbeat(
+        self, group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket, now: Now
+    ) -> Effects:
+        """Handle Heartbeat."""
+        try:
+            code = classic_members.heartbeat(group, request, self._around(group.group_id, now))
+        except KafkaError as error:
+            code = error.code
+        return group.take_effects(Reply(ticket, HeartbeatResponse(error_code=code)))
+
+    def leave(
+        self, group: ConsumerGroup, members: Sequence[MemberIdentity], ticket: Ticket, now: Now
+    ) -> Effects:
+        """Handle LeaveGroup: also an operator's, of members of either protocol."""
+        leaving, codes = classic_members.leave(group, members)
+        reply = Reply(ticket, leave_response(members, codes))
+        return self._remove(group, leaving, self._around(group.group_id, now), reply)
+
+    def give_up(self, group: ConsumerGroup) -> Effects:
+        """Delete a group without members, so that it can be made anew as a classic one."""
+        put_deletion(group)
+        del self._groups[group.group_id]
+        return group.take_effects()
+
+    # What the runtime reports
+
+    def on_written(self, written: ConsumerGroupWritten) -> Effects:
+        """Let the answers go that waited for a group's records."""
+        group = self._groups.get(written.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.on_written(written)
+        return Effects(list(written.replies))
+
+    def on_refused(self, written: ConsumerGroupWritten) -> Effects:
+        """Answer those who waited for records that are too large to be stored ever.
+
+        The group goes on in memory; after a change of coordinator its members have to join again.
+        """
+        self.on_written(written)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return Effects([Reply(reply.ticket, code) for reply in written.replies])
+
+    def expire(self, group: ConsumerGroup, now: Now) -> Effects:
+        """Put members out that failed to do something in time."""
+        late = overdue(group, now)
+        return (
+            self._remove(group, late, self._around(group.group_id, now))
+            if late
+            else (group.take_effects())
+        )
+
+    def note_topic(self, topic: str) -> None:
+        """Have groups look at a topic that was created, deleted or enlarged."""
+        for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                note_topic(group, topic)
+
+    # Loading
+
+    def replay(self, update: ConsumerGroupUpdate) -> None:
+        """Take over what one record of the stream says; a deletion of what is not there is none."""
+        group = self._groups.get(update.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if update.value is None:
+                return
+            group = self._groups[update.group_id] = ConsumerGroup(update.group_id)
+        group.apply(update.key, update.value)
+        if update.value is None and isinstance(update.key, ConsumerGroupMetadataKey):
+            del self._groups[update.group_id]
+
+    def on_loaded(self, group: ConsumerGroup, now: Now) -> Effects:
+        """Begin to act: sessions start anew."""
+        start_timers(group, self._around(group.group_id, now))
+        return group.take_effects()
+
+    def _around(self, group_id: str, now: Now) -> Surroundings:
+        settings = self._settings
+        return Surroundings(settings.config, settings.times_of(group_id), settings.topics, now)
+
+
+def _not_found(group_id: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+
+
+def _joined(first: Effects, second: Effects) -> Effects:
+    """Return the effects of two steps on one group as one."""
+    return Effects(
+        first.replies + second.replies,
+        first.writes + second.writes,
+        first.commands + second.commands,
+        second.key,
+        min(first.wake_at_ms, second.wake_at_ms),
+    )
