@@ -7,17 +7,21 @@ import pytest
 from broker.fetching import collection
 from broker.handlers import HANDLERS
 from broker.partition.found import Found
+from broker.partition.partition_log import PartitionLog
 from core.errors import LedgerFenced
 from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
 from protocol.kafka.apis import FETCH
 from protocol.kafka.messages.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from protocol.records.batch import read_header, split_batches
+from protocol.records.batch import TRANSACTIONAL, read_header, split_batches
+from protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask, call
 from tests.unit.broker.loops import in_loop, turns
@@ -339,3 +343,116 @@ async def test_batches_leave_as_the_slices_that_came() -> None:
     answer = call(world, FETCH, 11, wanted((0, 0)))
     assert isinstance(answer, FetchResponse)
     assert data_of(answer)[0].records[0] is data  # type: ignore[index]
+
+
+async def transactional(log: PartitionLog, producer_id: int, sequence: int = 0) -> None:
+    """Append two records of a producer's transaction."""
+    data = memoryview(
+        build_batch(
+            [Record(offset=n, timestamp=0, value=b"v") for n in range(2)],
+            producer=Producer(producer_id=producer_id, epoch=0, base_sequence=sequence),
+            attributes=TRANSACTIONAL,
+        )
+    )
+    await log.append(data, log.check(data), verified=True)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+@in_loop
+async def test_readers_of_committed_records_see_what_is_decided_and_what_to_drop(
+    version: int, cached: bool
+) -> None:
+    world = await filled(1, 1)
+    log = await world.open("t")
+    await transactional(log, 7)  # 2, 3
+    await transactional(log, 8)  # 4, 5
+    await log.append_marker(7, 0, 0, committed=False)  # 6
+    if not cached:
+        log.tail.clear()
+
+    async def fetched(offset: int, isolation: int) -> PartitionData:
+        request = wanted((0, offset), isolation_level=isolation)
+        return data_of(await ask(world, FETCH, version, request))[0]
+
+    plain = await fetched(0, 0)
+    assert (bases(plain), plain.aborted_transactions) == ([0, 2, 4, 6], None)
+    committed = await fetched(0, 1)
+    assert (committed.high_watermark, committed.last_stable_offset) == (7, 4)
+    assert bases(committed) == [0, 2]
+    aborted = (AbortedTransaction(producer_id=7, first_offset=2),)
+    assert committed.aborted_transactions == aborted
+    assert (await fetched(4, 1)).aborted_transactions == ()
+    await log.append_marker(8, 0, 0, committed=True)  # 7
+    whole = await fetched(0, 1)
+    assert (bases(whole), whole.aborted_transactions) == ([0, 2, 4, 6, 7], aborted)
+    assert whole.last_stable_offset == 8
+
+
+@in_loop
+async def test_a_waiting_reader_of_committed_records_is_woken_by_the_end_of_a_transaction() -> None:
+    world = await filled(1, 1)
+    log = await world.open("t")
+    task = asyncio.get_running_loop().create_task(
+        ask(world, FETCH, 11, wanted((0, 2), wait_ms=60_000, isolation_level=1))
+    )
+    await turns()
+    await transactional(log, 7)
+    await turns(20)
+    assert not task.done()
+    await log.append_marker(7, 0, 0, committed=True)
+    assert bases(data_of(await task)[0]) == [2, 4]
+
+
+@in_loop
+async def test_aborted_transactions_of_a_former_owner_are_read() -> None:
+    world = await filled(1, 1)
+    log = await world.open("t")
+    await transactional(log, 7)
+    await log.append_marker(7, 0, 0, committed=False)
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    await world.open("t")
+    request = wanted((0, 0), isolation_level=1)
+    (data,) = data_of(await ask(world, FETCH, 11, request))
+    assert data.aborted_transactions == (AbortedTransaction(producer_id=7, first_offset=2),)
+
+
+@in_loop
+async def test_the_leader_is_named_to_those_who_know_an_older_epoch() -> None:
+    world = await filled()
+    fenced = FetchPartition(
+        partition=0, fetch_offset=0, partition_max_bytes=9, current_leader_epoch=0
+    )
+    response = await ask(world, FETCH, 16, wanted(fenced, (1, 0)))
+    data = data_of(response)[0]
+    assert data.error_code == E.FENCED_LEADER_EPOCH
+    assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
+    (node,) = response.node_endpoints
+    assert (node.node_id, node.host, node.port) == (1, "broker.test", 9092)
+    assert (await ask(world, FETCH, 16, wanted((1, 0)))).node_endpoints == ()
+
+
+@in_loop
+async def test_an_id_that_became_another_topics_while_the_fetch_waited_mixes_nothing() -> None:
+    world = await filled()
+    request = wanted((0, 10), wait_ms=60_000)
+    task = asyncio.get_running_loop().create_task(ask(world, FETCH, 13, request))
+    await turns()
+    log = await world.open("t", 0)
+    log.topic_id = b"\2" * 16
+    log.waiters.wake_all()
+    assert data_of(await task)[0].error_code == E.INCONSISTENT_TOPIC_ID
+
+
+@in_loop
+async def test_where_histories_parted_comes_before_the_range() -> None:
+    world = await filled()
+    log = await world.open("t", 0)
+    log.epochs.begin(9, 10)
+    ahead = FetchPartition(
+        partition=0, fetch_offset=50, partition_max_bytes=999, last_fetched_epoch=5
+    )
+    data = data_of(await ask(world, FETCH, 12, wanted(ahead)))[0]
+    assert (data.error_code, data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (
+        0, 1, 10,
+    )  # fmt: skip
