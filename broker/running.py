@@ -132,6 +132,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     configs.listen(partial(setattr, broker, "config"))
+    broker.groups.times_of = configs.group_config
     return broker
 
 

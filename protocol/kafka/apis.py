@@ -341,6 +341,8 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             DESCRIBE_TOPIC_PARTITIONS,
             DELETE_GROUPS,
             OFFSET_DELETE,
+            CONSUMER_GROUP_HEARTBEAT,
+            CONSUMER_GROUP_DESCRIBE,
         )
     }
 )

@@ -46,6 +46,7 @@ def test_the_versions_are_the_ones_promised() -> None:
         "ListPartitionReassignments": (0, 0), "DescribeUserScramCredentials": (0, 0),
         "DescribeTopicPartitions": (0, 0), "DeleteGroups": (0, 2), "OffsetDelete": (0, 0),
         "DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1),
+        "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
     }  # fmt: skip
     assert {api.name: (api.versions[0], api.versions[-1]) for api in a.APIS.values()} == promised
     assert all(key == api.key for key, api in a.APIS.items())
