@@ -18,6 +18,8 @@ from protocol.kafka.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+QUOTA_STRICT_SINCE = 3
+
 
 @handles(CREATE_PARTITIONS)
 async def create_partitions(
@@ -46,6 +48,9 @@ async def _grow(
             given = [entry.broker_ids for entry in topic.assignments]
             new = topic.count - now.partition_count
             check_new_assignments(given, new, (ctx.broker.node_id,))
+        if ctx.quota is not None:
+            new = topic.count - now.partition_count
+            ctx.quota.mutate(new, strict=ctx.header.api_version >= QUOTA_STRICT_SINCE)
         if not validate_only:
             await topics.add_partitions(topic.name, topic.count)
     except KafkaError as error:

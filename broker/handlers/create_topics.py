@@ -3,7 +3,7 @@
 Kept: Kafka's checks, in its order and with its codes, per topic; `validate_only`; -1 for the
 broker's own numbers (v4); the effective configs (v5) and the topic id (v7) in the answer.
 Not kept: `timeout_ms`. A topic is there, on disk, before the answer, so no client sees
-REQUEST_TIMED_OUT for a topic that comes into being a moment later. No quota, no policy class.
+REQUEST_TIMED_OUT for a topic that comes into being a moment later. No policy class.
 """
 
 from collections.abc import Mapping
@@ -26,6 +26,9 @@ from protocol.kafka.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+
+QUOTA_STRICT_SINCE = 6
+"""From this version on a client hears that its quota is exhausted; before, it only waits."""
 
 
 @handles(CREATE_TOPICS)
@@ -68,6 +71,8 @@ async def _create(
     overrides = topics.check_create(topic.name, configs, replication_factor)
     quorums = quorums_of(replication_factor, topics.defaults.resolve(overrides))
     check_ensemble(quorums.ensemble_size, nodes.bookies)
+    if ctx.quota is not None:
+        ctx.quota.mutate(partitions, strict=ctx.header.api_version >= QUOTA_STRICT_SINCE)
     topic_id = bytes(16)
     if not validate_only:
         made = await topics.create(topic.name, partitions, configs, replication_factor)

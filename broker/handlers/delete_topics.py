@@ -22,6 +22,7 @@ from protocol.kafka.messages.delete_topics import (
 )
 
 NO_ID = bytes(16)
+QUOTA_STRICT_SINCE = 5
 
 
 class _Named(NamedTuple):
@@ -89,12 +90,20 @@ async def _delete(ctx: RequestContext, topic: _Named) -> _Named:
         message = "Topic deletion is disabled."
         return topic._replace(code=ErrorCode.TOPIC_DELETION_DISABLED, message=message)
     try:
+        _charge(ctx, topic.name)
         await ctx.broker.topics.delete(topic.name, topic.topic_id if topic.is_by_id else None)
     except KafkaError as error:
         return topic._replace(code=error.code, message=error.detail)
     except CoreError as error:
         return topic._replace(code=error_code(error), message=str(error))
     return topic
+
+
+def _charge(ctx: RequestContext, name: str) -> None:
+    topic = ctx.broker.topics.get(name)
+    if ctx.quota is not None and topic is not None:
+        strict = ctx.header.api_version >= QUOTA_STRICT_SINCE
+        ctx.quota.mutate(topic.partition_count, strict=strict)
 
 
 def _result(topic: _Named) -> DeletableTopicResult:

@@ -123,6 +123,8 @@ async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTop
         nodes = Nodes((ctx.broker.node_id,), bookies)
         partitions, copies = shape_of(LEFT_TO_US, defaults, config.topics, nodes)
         check_ensemble(quorums_of(copies, topics.defaults.settings).ensemble_size, bookies)
+        if ctx.quota is not None:
+            ctx.quota.mutate(partitions, strict=False)
         return await topics.create(name, partitions, replication_factor=copies)
     except (KafkaError, CoreError) as error:
         made_by_others = topics.get(name)
