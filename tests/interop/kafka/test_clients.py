@@ -179,3 +179,53 @@ def test_offsets_of_a_group_are_listed_and_altered(clients: Kafka, topic: str) -
         assert member.poll(6)[0]["offset"] == 4
         with pytest.raises(JavaError, match="UnknownMemberIdException"):
             clients.admin("groups.alter_offsets", group=topic, offsets={at: 0})
+
+
+def test_offsets_and_groups_are_deleted(clients: Kafka, topic: str) -> None:
+    clients.admin("topics.create", topic=topic, partitions=2)
+    at, other = f"{topic}-0", f"{topic}-1"
+    clients.admin("groups.alter_offsets", group=topic, offsets={at: 4, other: 5})
+    clients.admin("groups.delete_offsets", group=topic, partitions=[at])
+    assert clients.admin("groups.offsets", group=topic) == {other: 5}
+    with clients.consumer(**{"group.id": topic}) as member:
+        member("subscribe", topics=[topic])
+        assigned_to_all([member], 2)
+        with pytest.raises(JavaError, match="GroupSubscribedToTopicException"):
+            clients.admin("groups.delete_offsets", group=topic, partitions=[other])
+        with pytest.raises(JavaError, match="GroupNotEmptyException"):
+            clients.admin("groups.delete", group=topic)
+    clients.admin("groups.delete", group=topic)
+    assert topic not in clients.admin("groups.list")
+    with pytest.raises(JavaError, match="GroupIdNotFoundException"):
+        clients.admin("groups.delete", group=topic)
+
+
+def test_a_static_member_is_removed(clients: Kafka, topic: str) -> None:
+    clients.admin("topics.create", topic=topic, partitions=1)
+    with clients.consumer(**{"group.id": topic, "group.instance.id": "one"}) as member:
+        member("subscribe", topics=[topic])
+        assigned_to_all([member], 1)
+    clients.admin("groups.remove", group=topic, instance="one")
+    assert clients.admin("groups.describe", group=topic)["state"] == "Empty"
+
+
+def test_leaders_and_reassignments_of_one_node(clients: Kafka, topic: str) -> None:
+    clients.admin("topics.create", topic=topic, partitions=1)
+    node = clients.admin("cluster.describe")["controller"]
+    at = f"{topic}-0"
+    assert clients.admin("cluster.elect", at=at) == {"outcome": "ElectionNotNeededException"}
+    clients.admin("cluster.reassign", at=at, to=node)
+    assert clients.admin("cluster.reassignments") == {"count": 0}
+    with pytest.raises(JavaError, match="InvalidReplicaAssignmentException"):
+        clients.admin("cluster.reassign", at=at, to=node + 77)
+
+
+def test_quotas_are_set_listed_and_removed(clients: Kafka, topic: str) -> None:
+    of = {"entity": {"client-id": topic}, "key": "producer_byte_rate"}
+    clients.admin("cluster.alter_quotas", **of, value=1_000_000_000)
+    listed = {f"{{client-id={topic}}} producer_byte_rate": 1e9}
+    assert clients.admin("cluster.quotas") == listed
+    clients.admin("cluster.alter_quotas", **of)
+    assert clients.admin("cluster.quotas") == {}
+    with pytest.raises(JavaError, match="InvalidRequestException"):
+        clients.admin("cluster.alter_quotas", **{**of, "key": "no_such_rate"}, value=1)

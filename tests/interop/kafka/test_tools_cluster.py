@@ -1,4 +1,4 @@
-"""kafka-broker-api-versions, kafka-features, kafka-cluster."""
+"""kafka-broker-api-versions, -features, -cluster, -leader-election, -configs of other things."""
 
 import pytest
 
@@ -23,3 +23,25 @@ def test_cluster(tools: Tools) -> None:
 
 def test_features(tools: Tools) -> None:
     assert tools("features", "describe").err == ""
+
+
+def test_quotas_of_clients(tools: Tools, topic: str) -> None:
+    of = ["--entity-type", "clients", "--entity-name", topic]
+    tools("configs", "--alter", *of, "--add-config", "consumer_byte_rate=1000000")
+    described = tools("configs", "--describe", *of).out
+    assert "consumer_byte_rate=1000000.0" in described
+    tools("configs", "--alter", *of, "--delete-config", "consumer_byte_rate")
+    assert "consumer_byte_rate" not in tools("configs", "--describe", *of).out
+
+
+def test_configs_of_a_group(tools: Tools, topic: str) -> None:
+    of = ["--entity-type", "groups", "--entity-name", topic]
+    tools("configs", "--alter", *of, "--add-config", "consumer.session.timeout.ms=50000")
+    assert "consumer.session.timeout.ms=50000" in tools("configs", "--describe", *of).out
+
+
+def test_leader_election(tools: Tools, topic: str) -> None:
+    tools("topics", "--create", "--topic", topic)
+    of = ["--topic", topic, "--partition", "0"]
+    done = tools("leader-election", "--election-type", "preferred", *of)
+    assert "Valid replica already elected for partitions" in done.out

@@ -71,6 +71,15 @@ def test_offsets_are_reset_every_way(tools: Tools, clients: Kafka, topic: str) -
         assert group_row(tools, topic)[3] == offset, way
 
 
+def test_offsets_and_groups_are_deleted(tools: Tools, clients: Kafka, topic: str) -> None:
+    consumed(clients, topic, 3)
+    done = tools("consumer-groups", "--delete-offsets", "--group", topic, "--topic", topic)
+    assert [topic, "0", "Successful"] in done.rows
+    done = tools("consumer-groups", "--delete", "--group", topic)
+    assert f"Deletion of requested consumer groups ('{topic}') was successful." in done.out
+    assert [topic] not in tools("consumer-groups", "--list").rows
+
+
 def records_of(tools: Tools, formatter: str, group: str) -> list[dict[str, Any]]:
     """Return what the internal topic says about a group, read by Kafka's own formatter."""
     read = ["--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "2000"]

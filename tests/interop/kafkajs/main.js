@@ -31,8 +31,8 @@ async function produce(admin) {
 }
 
 // Reads as many messages in the group, commits behind them, and leaves.
-async function read(groupId, count, options = {}) {
-  const consumer = kafka.consumer({ groupId, heartbeatInterval: 300, ...options })
+async function read(groupId, count) {
+  const consumer = kafka.consumer({ groupId, heartbeatInterval: 300, maxWaitTimeInMs: 200 })
   const seen = []
   await consumer.connect()
   await consumer.subscribe({ topic, fromBeginning: true })
