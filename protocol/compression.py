@@ -31,6 +31,9 @@ STREAMS_MAX = 256
 Producers write one. A megabyte of 90,000 empty ones took the event loop three seconds.
 """
 
+GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = -1, 9, 3
+"""Kafka's defaults."""
+
 _GZIP_ERROR = cast("type[Exception]", isal_zlib.error)  # its stub says an instance
 _GZIP_WINDOW = 31  # zlib's way to say "with a gzip header and trailer"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -49,9 +52,12 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """Return `data` in the form that every Kafka client reads."""
-    return _COMPRESS[Codec(codec)](data)
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Return `data` in the form that every Kafka client reads.
+
+    `level`: as Kafka's `compression.*.level`, None for its default; snappy has none.
+    """
+    return _COMPRESS[Codec(codec)](data, level)
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
@@ -72,8 +78,12 @@ def _decompress_none(data: Buffer, bytes_max: int) -> Buffer:
     return data
 
 
-def _compress_gzip(data: Buffer) -> bytes:
-    packer = zlib.compressobj(wbits=_GZIP_WINDOW)
+def _compress_none(data: Buffer, _level: int | None) -> bytes:
+    return bytes(data)
+
+
+def _compress_gzip(data: Buffer, level: int | None) -> bytes:
+    packer = zlib.compressobj(GZIP_LEVEL if level is None else level, wbits=_GZIP_WINDOW)
     return packer.compress(data) + packer.flush()
 
 
@@ -97,7 +107,7 @@ def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
     raise BadValue(f"gzip: more than {STREAMS_MAX} members")
 
 
-def _compress_snappy(data: Buffer) -> bytes:
+def _compress_snappy(data: Buffer, _level: int | None) -> bytes:
     out = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1)]
     view = memoryview(data)
     for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -132,8 +142,11 @@ def _snappy_block(block: memoryview, bytes_max: int) -> bytes:
         raise BadValue(f"snappy: {error}") from None
 
 
-def _compress_lz4(data: Buffer) -> bytes:
-    packed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    high = 0 if level in (None, LZ4_LEVEL) else level  # Kafka's default is its fast compressor
+    packed: bytes = lz4.frame.compress(
+        data, compression_level=high, block_linked=False, store_size=False
+    )
     return packed
 
 
@@ -157,8 +170,8 @@ def _decompress_lz4(data: Buffer, bytes_max: int) -> bytes:
     raise BadValue(f"lz4: more than {STREAMS_MAX} frames")
 
 
-def _compress_zstd(data: Buffer) -> bytes:
-    return bytes(cramjam.zstd.compress(data))
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    return bytes(cramjam.zstd.compress(data, ZSTD_LEVEL if level is None else level))
 
 
 def _decompress_zstd(data: Buffer, bytes_max: int) -> bytearray:
@@ -183,8 +196,8 @@ def _check_size(size: int, bytes_max: int) -> None:
         raise BadLength(f"more than {bytes_max} bytes come out of a compressed batch")
 
 
-_COMPRESS: dict[Codec, Callable[[Buffer], bytes]] = {
-    Codec.NONE: bytes,
+_COMPRESS: dict[Codec, Callable[[Buffer, int | None], bytes]] = {
+    Codec.NONE: _compress_none,
     Codec.GZIP: _compress_gzip,
     Codec.SNAPPY: _compress_snappy,
     Codec.LZ4: _compress_lz4,

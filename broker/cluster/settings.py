@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from broker.cluster.alterations import Changes, altered
 from broker.cluster.config_def import LONG_MAX, ConfigType, InvalidConfig, refuse, text_of
 from broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig, topic_config
+from protocol.compression import Codec
+from protocol.records.recompress import StoredAs
 
 
 class ConfigSource(IntEnum):
@@ -45,7 +47,10 @@ class TopicSettings(NamedTuple):
     """What a topic's configs mean for whoever acts on them."""
 
     cleanup_policy: tuple[str, ...]
+    compression_gzip_level: int
+    compression_lz4_level: int
     compression_type: str
+    compression_zstd_level: int
     delete_retention_ms: int
     local_retention_bytes: int
     """-2: as `retention_bytes`; so for `local_retention_ms`."""
@@ -78,6 +83,19 @@ class TopicSettings(NamedTuple):
     def deletes(self) -> bool:
         """Whether old segments go by age and size."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def stored_as(self) -> StoredAs | None:
+        """The codec that batches are stored in; None: the producer's."""
+        if self.compression_type == "producer":
+            return None
+        return {
+            "uncompressed": StoredAs(Codec.NONE, None),
+            "gzip": StoredAs(Codec.GZIP, self.compression_gzip_level),
+            "snappy": StoredAs(Codec.SNAPPY, None),
+            "lz4": StoredAs(Codec.LZ4, self.compression_lz4_level),
+            "zstd": StoredAs(Codec.ZSTD, self.compression_zstd_level),
+        }[self.compression_type]
 
     @property
     def log_append_time(self) -> bool:

@@ -74,10 +74,6 @@ def _both(first: Check, second: Check) -> Check:
     return lambda value: first(value) or second(value)
 
 
-def _only(allowed: Any, why: str) -> Check:
-    return lambda value: None if value == allowed else why
-
-
 def _storable(value: int) -> str | None:
     if value <= MAX_MESSAGE_BYTES_LIMIT:
         return None
@@ -102,10 +98,6 @@ def _names(*names: str | Synonym) -> tuple[Synonym, ...]:
 
 
 _CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_NO_RECOMPRESSION = (
-    "batches are stored as the producer compressed them and never re-encoded, so only 'producer' "
-    "acts; set compression.type on the producer instead"
-)
 _GZIP_FAULT = "Value must be between 1 and 9 or equal to -1"
 
 _B, _S, _I, _L, _D, _LIST = (
@@ -129,22 +121,22 @@ _TABLE = (
     TopicConfig(
         "compression.gzip.level", _I, -1,
         lambda v: None if v == -1 or 1 <= v <= 9 else _GZIP_FAULT,
-        _names("compression.gzip.level"), _NOTHING,
-        "Level for compression.type=gzip; that type is not available, so it has no effect.",
+        _names("compression.gzip.level"), _ACTS,
+        "Level for compression.type=gzip: 1 to 9, or -1 for zlib's own default.",
     ),
     TopicConfig(
-        "compression.lz4.level", _I, 9, between(1, 17), _names("compression.lz4.level"), _NOTHING,
-        "Level for compression.type=lz4; that type is not available, so it has no effect.",
+        "compression.lz4.level", _I, 9, between(1, 17), _names("compression.lz4.level"), _ACTS,
+        "Level for compression.type=lz4; 9 is the fast compressor, as in Kafka.",
     ),
     TopicConfig(
-        "compression.type", _S, "producer", _both(_CODECS, _only("producer", _NO_RECOMPRESSION)),
-        _names("compression.type"), _ACTS,
-        "Compression of stored batches. Only 'producer': batches stay as the producer made them.",
+        "compression.type", _S, "producer", _CODECS, _names("compression.type"), _ACTS,
+        "Compression of stored batches: 'producer' keeps them as they came; else those of another "
+        "codec are compressed anew, which costs the broker's time for every batch.",
     ),
     TopicConfig(
         "compression.zstd.level", _I, 3, between(-131072, 22), _names("compression.zstd.level"),
-        _NOTHING,
-        "Level for compression.type=zstd; that type is not available, so it has no effect.",
+        _ACTS,
+        "Level for compression.type=zstd.",
     ),
     TopicConfig(
         "delete.retention.ms", _L, 86_400_000, at_least(0),

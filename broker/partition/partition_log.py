@@ -43,6 +43,7 @@ from protocol.records.batch import (
     stamp_log_append_time,
 )
 from protocol.records.control import EndTransaction, build_marker
+from protocol.records.recompress import recompress
 from protocol.records.validate import ProduceRules, check_batch
 
 logger = logging.getLogger(__name__)
@@ -106,6 +107,7 @@ class PartitionLog:
             zstd_allowed=True,
         )
         self._rules = rules
+        self._stored_as = settings.stored_as
         if self._writer is not None:
             self._writer.rolling = RollingPolicy(settings.segment_bytes, settings.segment_ms)
         self._rules_before_zstd = rules._replace(zstd_allowed=False)
@@ -153,6 +155,10 @@ class PartitionLog:
             verdict = self._producers.check(header, verified)
         if verdict is not None:
             return self._repeated(verdict)
+        if self._stored_as is not None and header.codec != self._stored_as.codec:
+            batch = recompress(batch, header, self._stored_as)
+            if len(batch) > self.settings.max_message_bytes:
+                return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
         append = self._enqueue(batch, self.log_end_offset + header.last_offset_delta)
         if not append.done():  # else the log refused it
             if header.producer_id >= 0:

@@ -21,7 +21,7 @@ def test_only_what_is_set_is_given() -> None:
 
 @pytest.mark.parametrize(
     "argument",
-    ["compression.type=gzip", "log.segment.bytes=5", "log.cleanup.policy=shred"],
+    ["compression.type=brotli", "log.segment.bytes=5", "log.cleanup.policy=shred"],
 )
 def test_what_a_topic_may_not_have_no_broker_may_default_to(argument: str) -> None:
     key = argument.partition("=")[0]
