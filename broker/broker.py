@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from broker.fetching.session_cache import FetchSessionCache
     from broker.partition.partition_logs import PartitionLogs
     from broker.partition.producer_ids import ProducerIds
-    from broker.partition.verifications import TransactionVerifier
     from broker.quotas.registry import QuotaRegistry
+    from broker.transactions.coordinator import TransactionCoordinator
     from core.metadata.store import MetadataStore
     from core.runtime.budget import Budget
     from core.runtime.clock import Clock
@@ -62,7 +62,7 @@ class Broker:
     partitions: "PartitionLogs"
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
-    transactions: "TransactionVerifier | None" = None
+    transactions: "TransactionCoordinator"
     bookies: "AvailableBookies"
     cluster_id: str
     advertised: Endpoint

@@ -11,6 +11,7 @@ from broker.coordinator.config import GroupConfig
 from broker.partition.config import PartitionConfig
 from broker.quotas.config import QuotaConfig
 from broker.quotas.connection_counts import numbers_of
+from broker.transactions.config import TransactionConfig
 from core.runtime.config import ConfigError, setting
 
 
@@ -122,4 +123,5 @@ class BrokerConfig:
     partitions: PartitionConfig = field(default_factory=PartitionConfig)
     topics: TopicsConfig = field(default_factory=TopicsConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)

@@ -1,8 +1,8 @@
 """A broker over an open namespace: what `tailrace start` and `tailrace broker` have in common.
 
 Order of the start: address taken -> registered (from here on nobody else runs under this id) ->
-topics -> groups, and with them partitions -> listening. The end goes the other way, and every step
-survives kill -9: what the next start finds is what was acknowledged.
+topics -> groups and transactions, and with them partitions -> listening. The end goes the other
+way, and every step survives kill -9: what the next start finds is what was acknowledged.
 """
 
 from collections.abc import AsyncIterator
@@ -30,6 +30,7 @@ from broker.partition.retained import retained
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.server import BrokerServer
+from broker.transactions.coordinator import Parts, TransactionCoordinator
 from compaction.worker import RetentionWorker
 from core.log.namespace import LogNamespace
 from core.metadata.store import MetadataStore
@@ -75,6 +76,8 @@ async def running_broker(
             _follow_others(broker, storage, stack)
         await broker.groups.start(metrics)
         stack.push_async_callback(broker.groups.close)
+        await broker.transactions.start(metrics)
+        stack.push_async_callback(broker.transactions.close)
         await server.serve()
         stack.push_async_callback(server.close)
         stack.callback(broker.groups.release)  # before the server waits for what is in flight
@@ -109,6 +112,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions)
     bookies = storage.bookies
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
+    groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
+    producer_ids = ProducerIds(store, paths)
+    parts = Parts(topics, partitions, groups, bookies, producer_ids, clock)
     broker = Broker(
         config=config,
         configs=configs,
@@ -116,8 +122,11 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         store=store,
         topics=topics,
         partitions=partitions,
-        groups=GroupCoordinator(config.groups, topics, partitions, bookies, clock, random),
-        producer_ids=ProducerIds(store, paths),
+        groups=groups,
+        transactions=TransactionCoordinator(
+            config.transactions, parts, config.partitions.add_partitions_retry_backoff_max_ms
+        ),
+        producer_ids=producer_ids,
         bookies=bookies,
         cluster_id=await cluster_id(store, random, paths),
         advertised=Endpoint(host="", port=0),

@@ -151,11 +151,6 @@ class VerifiedProduce:
 
     async def _ask(self, unverified: list[_Ready]) -> Mapping[TopicPartition, ErrorCode]:
         coordinator = self._ctx.broker.transactions
-        if coordinator is None:
-            return dict.fromkeys(
-                (each.part.partition for each in unverified),
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            )
         ask = coordinator.add_partitions if self._adds else coordinator.verify
         partitions = [each.part.partition for each in unverified]
         producer_id, epoch = _producer(unverified[0])

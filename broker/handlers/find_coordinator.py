@@ -31,8 +31,8 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     """FindCoordinator v0-6: this broker, once `__consumer_offsets` is there.
 
-    A transactional id is sent here as well, so that InitProducerId can say what it says of
-    transactions. Other kinds of keys (share groups): INVALID_REQUEST.
+    For a transactional id: once `__transaction_state` is. Other kinds of keys (share groups):
+    INVALID_REQUEST.
     Source: KafkaApis.handleFindCoordinatorRequest.
     """
     if ctx.header.api_version < BATCHED_SINCE:
@@ -56,10 +56,10 @@ async def _locate(ctx: RequestContext, key_type: int, key: str) -> _Place:
     if key_type not in (KEY_TYPE_GROUP, KEY_TYPE_TRANSACTION):
         return _nowhere(ErrorCode.INVALID_REQUEST, f"Coordinator type {key_type} is not served.")
     broker = ctx.broker
-    if key_type == KEY_TYPE_GROUP:
-        code = await broker.groups.prepare(key)
-        if code is not ErrorCode.NONE:
-            return _nowhere(code, "The coordinator is not available.")
+    coordinator = broker.groups if key_type == KEY_TYPE_GROUP else broker.transactions
+    code = await coordinator.prepare(key)
+    if code is not ErrorCode.NONE:
+        return _nowhere(code, "The coordinator is not available.")
     return _Place(
         ErrorCode.NONE, None, broker.node_id, broker.advertised.host, broker.advertised.port
     )

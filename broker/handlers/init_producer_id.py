@@ -1,35 +1,46 @@
-"""InitProducerId v0-5: an id for an idempotent producer.
-
-Transactions are not there yet. With a transactional id the answer is
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED: clients stop at once and say so, where most other codes make
-them retry until their timeout. Source: reference Kafka 4.3.
-"""
+"""InitProducerId: an id for an idempotent producer, or the next epoch of a transactional one."""
 
 from broker.context import RequestContext
 from broker.handlers import handles
+from broker.handlers._transactions import code_for
+from broker.transactions.decisions import Producer
+from broker.transactions.metadata import NO_EPOCH, NO_PRODUCER_ID
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import INIT_PRODUCER_ID
 from protocol.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+FENCED_SINCE = 4
 
 
 @handles(INIT_PRODUCER_ID)
 async def init_producer_id(
     ctx: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Give a new producer id with epoch 0.
+    """InitProducerId v0-5.
 
-    A producer that recovers (v3 and later name the id it had) gets a new id as well, as in Kafka.
+    Without a transactional id: a new producer id with epoch 0; a producer that recovers (v3 and
+    later name the id it had) gets a new one as well. With one: the coordinator decides, and aborts
+    what is open first (CONCURRENT_TRANSACTIONS: ask again).
     An id without its epoch, or an epoch without its id: INVALID_REQUEST.
+    Source: KafkaApis.handleInitProducerIdRequest; reference/kafka.md 4.3.
     """
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
+    has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_EPOCH
+    if has_id != has_epoch:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
         return InitProducerIdResponse(
-            error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1
+            producer_id=await ctx.broker.producer_ids.take(), producer_epoch=0
         )
-    if request.transactional_id is not None:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if not request.transactional_id:
-            code = ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    result = await ctx.broker.transactions.init_producer_id(
+        request.transactional_id, request.transaction_timeout_ms, producer if has_id else None
+    )
+    if isinstance(result, ErrorCode):
+        return _refused(code_for(result, ctx.header.api_version, FENCED_SINCE))
+    return InitProducerIdResponse(producer_id=result.producer_id, producer_epoch=result.epoch)
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(
-        producer_id=await ctx.broker.producer_ids.take(), producer_epoch=0
+        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
     )

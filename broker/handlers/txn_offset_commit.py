@@ -60,8 +60,6 @@ async def _ask(
     ctx: RequestContext, request: TxnOffsetCommitRequest, partition: TopicPartition, *, adds: bool
 ) -> ErrorCode:
     coordinator = ctx.broker.transactions
-    if coordinator is None:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     ask = coordinator.add_partitions if adds else coordinator.verify
     try:
         async with asyncio.timeout(VERIFY_S_MAX):

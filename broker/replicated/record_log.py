@@ -50,6 +50,10 @@ class RecordLog(Protocol):
     """A partition of an internal topic; `broker.partition.PartitionLog` is one."""
 
     @property
+    def leader_epoch(self) -> int:
+        """At which this owner took over: larger than every former one's."""
+
+    @property
     def log_start_offset(self) -> Offset:
         """First offset that is kept."""
 

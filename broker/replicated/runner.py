@@ -161,6 +161,11 @@ class Runner(Generic[M]):
         self._queue: list[Write] = []
         self._in_flight: deque[list[Write]] = deque()
 
+    @property
+    def epoch(self) -> int:
+        """At which this broker took the partition over: the coordinator's, in markers. -1: not."""
+        return -1 if self._log is None else self._log.leader_epoch
+
     # Events
 
     def ask(self, event: Event[M]) -> Answer:

@@ -132,10 +132,10 @@ LIST_OFFSETS: Final = Api(
 )
 METADATA: Final = Api(3, "Metadata", range(14), 9, MetadataRequest, MetadataResponse)
 OFFSET_COMMIT: Final = Api(
-    8, "OffsetCommit", range(2, 10), 8, OffsetCommitRequest, OffsetCommitResponse
+    8, "OffsetCommit", range(2, 11), 8, OffsetCommitRequest, OffsetCommitResponse
 )
 OFFSET_FETCH: Final = Api(
-    9, "OffsetFetch", range(1, 10), 6, OffsetFetchRequest, OffsetFetchResponse
+    9, "OffsetFetch", range(1, 11), 6, OffsetFetchRequest, OffsetFetchResponse
 )
 FIND_COORDINATOR: Final = Api(
     10, "FindCoordinator", range(7), 3, FindCoordinatorRequest, FindCoordinatorResponse
@@ -325,6 +325,11 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             DELETE_RECORDS,
             INIT_PRODUCER_ID,
             OFFSET_FOR_LEADER_EPOCH,
+            ADD_PARTITIONS_TO_TXN,
+            ADD_OFFSETS_TO_TXN,
+            END_TXN,
+            DESCRIBE_TRANSACTIONS,
+            LIST_TRANSACTIONS,
             DESCRIBE_CONFIGS,
             CREATE_PARTITIONS,
             ALTER_CONFIGS,

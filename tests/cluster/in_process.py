@@ -24,6 +24,7 @@ from broker.partition.producer_ids import ProducerIds
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.server import BrokerServer
+from broker.transactions.coordinator import Parts, TransactionCoordinator
 from core.ledger.bookie_registry import LocalBookies
 from core.ledger.client import LedgerClient
 from core.log.config import LogConfig
@@ -77,6 +78,14 @@ async def running_broker(
         groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
         await groups.start()
         stack.push_async_callback(groups.close)
+        producer_ids = ProducerIds(store)
+        transactions = TransactionCoordinator(
+            config.transactions,
+            Parts(topics, partitions, groups, bookies, producer_ids, clock),
+            config.partitions.add_partitions_retry_backoff_max_ms,
+        )
+        await transactions.start()
+        stack.push_async_callback(transactions.close)
         broker = Broker(
             config=configs.in_force,
             configs=configs,
@@ -85,7 +94,8 @@ async def running_broker(
             topics=topics,
             partitions=partitions,
             groups=groups,
-            producer_ids=ProducerIds(store),
+            transactions=transactions,
+            producer_ids=producer_ids,
             bookies=bookies,
             cluster_id=await cluster_id(store, random),
             advertised=Endpoint(host="", port=0),

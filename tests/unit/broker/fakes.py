@@ -24,10 +24,12 @@ from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
+from broker.transactions.coordinator import Parts, TransactionCoordinator
 from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
 from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.rolling import RollingPolicy
 from core.log.trimmer import SegmentTier
+from core.metadata.segment_metadata import SegmentMetadata
 from core.runtime.budget import Budget
 from core.runtime.clock import ManualClock
 from protocol.distributedlog.dlsn import DLSN
@@ -100,6 +102,7 @@ class FakeLog:
         self.readers_closed = 0
         self.reads = 0
         self.truncated: DLSN | None = None
+        self.indexes_read = 0
 
     async def refresh(self) -> None:
         pass
@@ -278,6 +281,42 @@ class FakeReader:
         self._log.readers_closed += 1
 
 
+class FakeStoredLog:
+    """A look at a `FakeLog`; each segment's ledger has the segment's number."""
+
+    def __init__(self, log: FakeLog) -> None:
+        self._log = log
+
+    @property
+    def name(self) -> str:
+        return self._log.name
+
+    async def segments(self) -> list[Any]:
+        return [
+            SegmentMetadata(
+                lssn=each.lssn,
+                ledger_id=LedgerId(each.lssn),
+                first_txid=each.records[0].record.txid if each.records else 0,
+                in_progress=each.in_progress,
+            )
+            for each in self._log.segments
+        ]
+
+    async def get_data(self) -> bytes:
+        return self._log.data
+
+    async def has_owner(self) -> bool:
+        return self._log.writer is not None and not self._log.writer.is_closed
+
+    async def is_being_purged(self) -> bool:
+        return False
+
+    async def index_of(self, segment: SegmentMetadata) -> tuple[bytes | None, int]:
+        (found,) = (each for each in self._log.segments if each.lssn == segment.lssn)
+        self._log.indexes_read += 1
+        return found.index, sum(len(each.record.payload) for each in found.records)
+
+
 class FakeNamespace:
     """Logs by name."""
 
@@ -295,6 +334,9 @@ class FakeNamespace:
 
     async def close_log(self, name: str) -> None:
         pass
+
+    def stored_log(self, name: str) -> FakeStoredLog:
+        return FakeStoredLog(self.logs[name])
 
 
 class FakeTopics:
@@ -412,15 +454,20 @@ def make_world(
     logs: Any = namespace
     there = Bookies(bookies)
     random = Random(1)
+    partitions = PartitionLogs(logs, anything, clock, config.partitions)
+    producer_ids = ProducerIds(store)
+    nobody: Any = None
+    parts = Parts(anything, partitions, nobody, there, producer_ids, clock)
     broker = Broker(
         config=config,
         configs=DynamicConfigs(config, config.node_id, ConfigEntities(anything), anything),
         clock=clock,
         store=store,
         topics=anything,
-        partitions=PartitionLogs(logs, anything, clock, config.partitions),
+        partitions=partitions,
         groups=None,  # type: ignore[arg-type]
-        producer_ids=ProducerIds(store),
+        transactions=TransactionCoordinator(config.transactions, parts, add_wait_ms=100),
+        producer_ids=producer_ids,
         bookies=there,
         cluster_id="cluster-of-tests-00000",
         advertised=Endpoint(host="broker.test", port=9092),

@@ -1,0 +1,105 @@
+"""AddPartitionsToTxn: take partitions into a transaction, or ask whether they are in it."""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeAlias
+
+from broker.context import RequestContext
+from broker.handlers import handles
+from broker.handlers._transactions import code_for
+from broker.replicated.partitions import answer_now
+from broker.transactions.decisions import Producer
+from broker.transactions.metadata import VERSION_2
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
+from protocol.kafka.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FENCED_SINCE = 2
+BATCHED_SINCE = 4
+"""Versions for brokers: several transactions at once, and questions (KIP-890)."""
+
+Codes: TypeAlias = ErrorCode | Mapping[TopicPartition, ErrorCode]
+
+
+@handles(ADD_PARTITIONS_TO_TXN)
+async def add_partitions_to_txn(
+    ctx: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """AddPartitionsToTxn v0-5.
+
+    One partition that does not exist refuses them all: it gets UNKNOWN_TOPIC_OR_PARTITION, the
+    others OPERATION_NOT_ATTEMPTED. Errors: 49, 90 (47 before v2), 51; 120 for a partition that is
+    asked for and not in the transaction.
+    Source: KafkaApis.handleAddPartitionsToTxnRequest; reference/kafka.md 4.4, 4.6.
+    """
+    version = ctx.header.api_version
+    if version < BATCHED_SINCE:
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        codes = await _begin(ctx, transaction)
+        results = _results(transaction.topics, codes, version)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    begun = [(transaction, _begin(ctx, transaction)) for transaction in request.transactions]
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=_results(transaction.topics, await answer, version),
+            )
+            for transaction, answer in begun
+        ]
+    )
+
+
+def _begin(ctx: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Awaitable[Codes]:
+    """Ask the coordinator; nothing is asked if a partition does not exist."""
+    partitions = _partitions(transaction.topics)
+    exists = ctx.broker.partitions.exists
+    if not all(exists(*partition) for partition in partitions):
+        missing, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return answer_now({each: others if exists(*each) else missing for each in partitions})
+    coordinator = ctx.broker.transactions
+    name = transaction.transactional_id
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return coordinator.verify(name, *producer, partitions)
+    version = VERSION_2 if ctx.header.api_version >= BATCHED_SINCE else 0
+    return coordinator.add(name, producer, partitions, version)
+
+
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, each) for topic in topics for each in topic.partitions]
+
+
+def _results(
+    topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int
+) -> list[AddPartitionsToTxnTopicResult]:
+    if isinstance(codes, ErrorCode):
+        codes = dict.fromkeys(_partitions(topics), codes)
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=partition,
+                    partition_error_code=code_for(
+                        codes[TopicPartition(topic.name, partition)], version, FENCED_SINCE
+                    ),
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

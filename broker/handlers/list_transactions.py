@@ -1,0 +1,40 @@
+"""ListTransactions: the transactional ids that this broker coordinates."""
+
+import re2
+
+from broker.context import RequestContext
+from broker.handlers import handles
+from broker.transactions.describing import list_filter, unknown_states
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import LIST_TRANSACTIONS
+from protocol.kafka.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False  # the client is told
+
+
+@handles(LIST_TRANSACTIONS)
+async def list_transactions(
+    ctx: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """ListTransactions v0-2: by state, producer id, time open, and pattern of the whole id.
+
+    Errors: 14 while a partition loads; INVALID_REGULAR_EXPRESSION. States that there are not are
+    told back, and let nothing through.
+    Source: KafkaApis.handleListTransactionsRequest; TransactionStateManager.listTransactionStates.
+    """
+    pattern = None
+    if request.transactional_id_pattern:
+        try:
+            pattern = re2.compile(request.transactional_id_pattern, options=_OPTIONS)
+        except re2.error:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    found = await ctx.broker.transactions.list_transactions(list_filter(request, pattern))
+    if isinstance(found, ErrorCode):
+        return ListTransactionsResponse(error_code=found)
+    return ListTransactionsResponse(
+        transaction_states=found, unknown_state_filters=unknown_states(request.state_filters)
+    )

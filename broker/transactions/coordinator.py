@@ -1,0 +1,333 @@
+"""The transaction coordinator of one broker: every transactional id finds its shard here.
+
+Flow: handler -> TransactionCoordinator -> Runner.ask -> TransactionShard (pure) -> Effects -> a
+record through PartitionLog.append -> confirmed -> the reply, and the markers of what was decided
+-> MarkerWriter -> every partition has its own -> TransactionShard.on_markers_written -> a record.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from broker.cluster.admin import AvailableBookies
+from broker.cluster.topics import Topic
+from broker.partition.partition_logs import PartitionLogs
+from broker.partition.producer_ids import ProducerIds
+from broker.replicated.alarms import Alarms
+from broker.replicated.effects import Effects, Now, Ticket
+from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
+from broker.replicated.runner import Answer, Service
+from broker.transactions.config import TransactionConfig
+from broker.transactions.decisions import Producer
+from broker.transactions.describing import ListFilter, described, listed, not_described
+from broker.transactions.markers import MarkerWriter, OffsetGroups
+from broker.transactions.metadata import VERSION_2
+from broker.transactions.metrics import TransactionMetrics
+from broker.transactions.records import read_record
+from broker.transactions.shard import Add, Markers, TransactionShard
+from core.errors import CoreError
+from core.runtime.clock import Clock
+from core.runtime.metrics import Metrics
+from core.runtime.tasks import Tasks
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.kafka.messages.describe_transactions import TransactionState as Described
+from protocol.kafka.messages.list_transactions import TransactionState as Listed
+
+logger = logging.getLogger(__name__)
+
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+
+class Parts(NamedTuple):
+    """What the coordinator stands on."""
+
+    topics: Topics
+    partitions: PartitionLogs
+    groups: OffsetGroups
+    bookies: AvailableBookies
+    producer_ids: ProducerIds
+    clock: Clock
+
+
+class TransactionCoordinator:
+    """Every transactional id; all calls come from the loop."""
+
+    def __init__(self, config: TransactionConfig, parts: Parts, add_wait_ms: int) -> None:
+        """`add_wait_ms`: how long `add_partitions` waits while the id is busy."""
+        self.metrics = TransactionMetrics()
+        self._config = config
+        self._topics = parts.topics
+        self._producer_ids = parts.producer_ids
+        self._add_wait_ms = add_wait_ms
+        self._clock = parts.clock
+        self._spare_ids: list[int] = []
+        self._tasks = Tasks("transactions")
+        self._alarms = Alarms(parts.clock, self._on_due)
+        self._markers = MarkerWriter(
+            parts.partitions, parts.groups, self._on_written, self._on_fenced, self.metrics
+        )
+        service = Service(
+            name="transaction",
+            logs=parts.partitions,
+            clock=parts.clock,
+            make=lambda _partition: TransactionShard(config, self._spare_ids.pop),
+            read_record=read_record,
+            load_bytes=config.load_buffer_bytes,
+            on_wake=self._alarms.schedule,
+            on_command=self._on_command,
+            metrics=self.metrics,
+        )
+        self._partitions = Partitions(
+            _internal_topic(config), service, parts.topics, parts.bookies, self._tasks
+        )
+
+    async def start(self, metrics: Metrics | None = None) -> None:
+        """Begin to serve: what was decided before a crash is finished in the background."""
+        if metrics is not None:
+            metrics.register("broker_transactions", self.metrics)
+        self._topics.listen(self)
+        self._partitions.make()
+        self._tasks.start(self._partitions.load_all(), "load")
+        self._tasks.start(self._alarms.run(), "deadlines")
+        self._tasks.start(self._keep_aborting(), "timeouts")
+        self._tasks.start(self._keep_expiring(), "expiry")
+
+    async def close(self) -> None:
+        """Stop; whoever waits is told to find another coordinator. Idempotent."""
+        self._partitions.stop()
+        await self._tasks.close()
+        await self._markers.close()
+        self._partitions.drop()
+
+    # Requests: each returns a future of the answer, or of an ErrorCode
+
+    async def prepare(self, transactional_id: str) -> ErrorCode:
+        """Make sure that the id can be served here: FindCoordinator's part."""
+        return await self._partitions.prepare(transactional_id)
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None
+    ) -> Producer | ErrorCode:
+        """InitProducerId with a transactional id; an open transaction is aborted first (51)."""
+        self.metrics.inits_total += 1
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        if not 0 < timeout_ms <= self._config.timeout_ms_max:
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        code = await self._have_spare_id()
+        if code is not ErrorCode.NONE:
+            return code
+        result: Producer | ErrorCode = await self._partitions.ask(
+            transactional_id,
+            lambda shard, ticket, now: shard.init_producer_id(
+                transactional_id, timeout_ms, expected, ticket, now
+            ),
+        )
+        return result
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        wait_ms: int = -1,
+    ) -> Answer:
+        """Take partitions into a transaction; `wait_ms`: how long to wait while the id is busy."""
+        self.metrics.adds_total += 1
+        if not transactional_id:
+            return answer_now(ErrorCode.INVALID_REQUEST)
+        wanted = frozenset(partitions)
+
+        def event(shard: TransactionShard, ticket: Ticket, now: Now) -> Effects:
+            until_ms = now.mono_ms + wait_ms
+            add = Add(transactional_id, producer, wanted, client_version, ticket, until_ms)
+            return shard.add(add, now)
+
+        return self._partitions.ask(transactional_id, event)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+    ) -> "asyncio.Future[Mapping[TopicPartition, ErrorCode]]":
+        """Take partitions in that a client of transaction version 2 writes to without asking.
+
+        Waits a while for the producer's former transaction. Never fails: a code per partition.
+        """
+        producer = Producer(producer_id, producer_epoch)
+        answer = self.add(transactional_id, producer, partitions, VERSION_2, self._add_wait_ms)
+        return _per_partition(answer, partitions)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+    ) -> "asyncio.Future[Mapping[TopicPartition, ErrorCode]]":
+        """Say whether partitions are in the producer's transaction: NONE if they are.
+
+        Without `transaction.partition.verification.enable` they all are.
+        """
+        self.metrics.verifications_total += 1
+        producer, wanted = Producer(producer_id, producer_epoch), frozenset(partitions)
+        if not self._config.verifies_partitions:
+            return _per_partition(answer_now(ErrorCode.NONE), partitions)
+        if not transactional_id:
+            return _per_partition(answer_now(ErrorCode.INVALID_REQUEST), partitions)
+        answer = self._partitions.ask(
+            transactional_id,
+            lambda shard, ticket, _now: shard.verify(transactional_id, producer, wanted, ticket),
+        )
+        return _per_partition(answer, partitions)
+
+    async def end(
+        self, transactional_id: str, producer: Producer, client_version: int, *, committed: bool
+    ) -> Producer | ErrorCode:
+        """EndTxn: done when the outcome is stored; the markers follow."""
+        self.metrics.ends_total += 1
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        code = await self._have_spare_id()
+        if code is not ErrorCode.NONE:
+            return code
+        result: Producer | ErrorCode = await self._partitions.ask(
+            transactional_id,
+            lambda shard, ticket, now: shard.end(
+                transactional_id, producer, client_version, ticket, now, committed=committed
+            ),
+        )
+        return result
+
+    def describe(self, transactional_id: str) -> Described:
+        """Return one transactional id for DescribeTransactions."""
+        if not transactional_id:
+            return not_described(transactional_id, ErrorCode.INVALID_REQUEST)
+        found = self._partitions.machine(transactional_id)
+        if isinstance(found, ErrorCode):
+            return not_described(transactional_id, found)
+        transaction = found.transactions.get(transactional_id)
+        if transaction is None:
+            return not_described(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return described(transaction.current)
+
+    async def list_transactions(self, wanted: ListFilter) -> list[Listed] | ErrorCode:
+        """Return the transactional ids of all shards that pass; waits a while for loading."""
+        if not await self._partitions.all_loaded():
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        now_ms = self._clock.now_ms()
+        return [
+            listed(transaction.current)
+            for shard in self._partitions.machines()
+            for transaction in shard.transactions.values()
+            if wanted.lets_through(transaction.current, now_ms)
+        ]
+
+    async def _have_spare_id(self) -> ErrorCode:
+        """Have a producer id ready: the shard takes it, if at all, before anything else runs."""
+        try:
+            while not self._spare_ids:
+                self._spare_ids.append(await self._producer_ids.take())
+        except CoreError as error:
+            logger.warning("producer_id_missing error=%r", error)
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # Markers
+
+    def _on_command(self, partition: int, command: Any) -> None:
+        epoch = self._partitions.runner_of(partition).epoch
+        self._markers.write(command, epoch)
+
+    def _on_written(self, markers: Markers) -> None:
+        runner = self._partitions.runner(markers.transactional_id)
+        if runner is not None:
+            runner.tell(lambda shard, now: [shard.on_markers_written(markers, now)])
+
+    def _on_fenced(self, markers: Markers) -> None:
+        """Give the shard up: another coordinator has taken it over."""
+        runner = self._partitions.runner(markers.transactional_id)
+        if runner is not None:
+            runner.unload(ErrorCode.NOT_COORDINATOR)
+
+    # Topics
+
+    def on_topic_changed(self, topic: Topic) -> None:
+        """Begin to serve when the internal topic is there."""
+        if topic.name == TRANSACTIONS_TOPIC:
+            self._partitions.make()
+
+    async def on_topic_deleting(self, topic: Topic) -> None:
+        """Forget everything with the internal topic; markers to others end by themselves."""
+        if topic.name == TRANSACTIONS_TOPIC:
+            self._partitions.drop()
+
+    # Time
+
+    def abort_timed_out(self) -> None:
+        """Abort every transaction that is open for longer than its producer allowed."""
+
+        def event(shard: TransactionShard, now: Now) -> Iterator[Effects]:
+            for effects in shard.abort_timed_out(now):
+                self.metrics.timeouts_total += 1
+                yield effects
+
+        self._partitions.tell(event)
+
+    def remove_expired(self) -> None:
+        """Forget transactional ids that have not been used for long."""
+        self._partitions.tell(lambda shard, now: shard.remove_expired(now))
+
+    def _on_due(self, transactional_id: str) -> None:
+        self._partitions.expire(transactional_id)
+
+    async def _keep_aborting(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.abort_interval_ms / 1000)
+            self.abort_timed_out()
+
+    async def _keep_expiring(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.expiry_interval_ms / 1000)
+            self.remove_expired()
+
+
+def _internal_topic(config: TransactionConfig) -> InternalTopic:
+    configs = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.topic_segment_bytes),
+    }
+    return InternalTopic(
+        TRANSACTIONS_TOPIC,
+        config.topic_partitions,
+        config.topic_replication_factor,
+        configs,
+        config.topic_min_isr,
+    )
+
+
+def _per_partition(
+    answer: Answer, partitions: Sequence[TopicPartition]
+) -> "asyncio.Future[Mapping[TopicPartition, ErrorCode]]":
+    """Return the answer for each partition, where it is one for all of them."""
+    each: asyncio.Future[Mapping[TopicPartition, ErrorCode]]
+    each = asyncio.get_running_loop().create_future()
+
+    def settle(done: Answer) -> None:
+        result = done.result()
+        if not each.done():
+            each.set_result(
+                dict.fromkeys(partitions, result) if isinstance(result, ErrorCode) else result
+            )
+
+    if answer.done():
+        settle(answer)
+    else:
+        answer.add_done_callback(settle)
+    return each
