@@ -155,15 +155,14 @@ class PartitionLog:
             verdict = self._producers.check(header, verified)
         if verdict is not None:
             return self._repeated(verdict)
-        if self._stored_as is not None and header.codec != self._stored_as.codec:
-            batch = recompress(batch, header, self._stored_as)
-            if len(batch) > self.settings.max_message_bytes:
-                return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
-        append = self._enqueue(batch, self.log_end_offset + header.last_offset_delta)
+        stored = self._as_stored(batch, header)
+        if stored is None:
+            return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
+        append = self._enqueue(stored, self.log_end_offset + header.last_offset_delta)
         if not append.done():  # else the log refused it
             if header.producer_id >= 0:
                 self._record(header, append)
-            self._unstable.appended += len(batch)
+            self._unstable.appended += len(stored)
         return append
 
     def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool) -> int | ErrorCode:
@@ -226,6 +225,14 @@ class PartitionLog:
             self._verifications.forget(header.producer_id)
             if base in producers.open:
                 self._unstable.begin(base)
+
+    def _as_stored(self, batch: memoryview, header: BatchHeader) -> memoryview | None:
+        """Return a batch in the topic's codec; None if it is too large then."""
+        wanted = self._stored_as
+        if wanted is None or header.codec == wanted.codec:
+            return batch
+        changed = recompress(batch, header, wanted)
+        return changed if len(changed) <= self.settings.max_message_bytes else None
 
     def _enqueue(self, batch: memoryview, last: Offset) -> Append:
         """Stamp a batch that takes offsets up to `last`, and give it to the log."""
