@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.consumer.protocol import ConsumerSettings
@@ -105,10 +105,16 @@ RANGE = (("range", subscription("t")),)
 class Driver:
     """One shard with one group of interest, a clock and a stream."""
 
-    def __init__(self, config: GroupConfig | None = None, *, confirm: bool = True) -> None:
+    def __init__(
+        self,
+        config: GroupConfig | None = None,
+        *,
+        confirm: bool = True,
+        topics: KnownTopics | None = None,
+    ) -> None:
         self.config = config or GroupConfig()
         numbers = count(1)
-        self.topics = KnownTopics({"t": 3, "other": 1})
+        self.topics = topics or KnownTopics({"t": 3, "other": 1})
         consumers = ConsumerSettings(
             config=self.config.consumer,
             topics=self.topics,
@@ -360,12 +366,12 @@ class Driver:
             self.sync(id_, given if id_ == leader else None)
         assert self.group.state.value == "Stable"
 
-    def reloaded(self, records: list[StateRecord] | None = None) -> "Driver":
+    def reloaded(self, records: list[StateRecord] | None = None) -> Self:
         """Return a driver whose shard was loaded from this one's stream."""
         newest = NewestValues()
         for write in self.log if records is None else [Write(tuple(records))]:
             _put(newest, write)
-        other = Driver(self.config)
+        other = type(self)(self.config, topics=self.topics)
         other.mono_ms = self.mono_ms
         for each in newest:
             update = read_record(each.key, each.value)
