@@ -26,7 +26,7 @@ from broker.coordinator.runtime import GroupCoordinator
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
-from broker.partition.retained import retained
+from broker.partition.retained import RetainedPartitions
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.server import BrokerServer
@@ -162,8 +162,11 @@ async def _register(
 
 
 def _retention(broker: Broker, metrics: Metrics) -> RetentionWorker:
+    partitions = RetainedPartitions(
+        broker.partitions, broker.topics, lambda: broker.config.partitions
+    )
     worker = RetentionWorker(
-        lambda: retained(broker.partitions, broker.topics, broker.config.partitions),
+        partitions.round,
         broker.clock,
         broker.config.partitions.retention_check_interval_ms,
     )

@@ -56,6 +56,15 @@ def judge(
     return Verdict(last.next_offset, roll_first=last.in_progress)
 
 
+def has_work(segments: Sequence[RetainedSegment], verdict: Verdict, log_start: Offset) -> bool:
+    """Tell whether a verdict changes anything: the start, or segments that lie before it.
+
+    The newest segment stays in any case, so it lying before the start is no work.
+    """
+    begins_late = any(each.next_offset <= verdict.log_start for each in segments[:-1])
+    return verdict.log_start > log_start or begins_late
+
+
 def _by_size(kept: Sequence[RetainedSegment], limits: Limits) -> int:
     """Return how many of the oldest go so that what is left is still at least the limit."""
     if limits.retention_bytes == UNLIMITED:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from compaction.retention import Limits, RetainedSegment, judge
+from compaction.retention import Limits, RetainedSegment, has_work, judge
 from core.errors import CoreError
 from core.runtime.clock import Clock
 from core.runtime.metrics import counter
@@ -104,8 +104,7 @@ class RetentionWorker:
         verdict = judge(segments, log.limits, log.log_start_offset, now_ms)
         if verdict.roll_first:
             await log.roll()
-        begins_late = any(each.next_offset <= verdict.log_start for each in segments[:-1])
-        if verdict.log_start > log.log_start_offset or begins_late:
+        if has_work(segments, verdict, log.log_start_offset):
             self.metrics.logs_trimmed_total += verdict.log_start > log.log_start_offset
             await log.delete_segments_before(verdict.log_start)
         await log.delete_purged()

@@ -16,6 +16,7 @@ from broker.errors import KafkaError, error_code
 from broker.partition.config import PartitionConfig
 from broker.partition.partition_log import PartitionLog, SharedParts
 from broker.partition.reads import OpenReaders
+from broker.partition.stored import StoredPartitions
 from broker.partition.tail_cache import TailCache
 from broker.partition.trimming import read_log_start
 from broker.partition.turns import Turns
@@ -51,6 +52,7 @@ class PartitionLogs:
         )
         self.verifying = Turns("verified produces", VERIFYING_MAX)
         """Produces that wait for their transaction's coordinator, by transactional id."""
+        self.stored = StoredPartitions(namespace, topics)
         self._namespace = namespace
         self._topics = topics
         self._config = config

@@ -1,23 +1,31 @@
 """Partitions as `compaction` sees them."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from broker.cluster.settings import AS_WHOLE
-from broker.cluster.topics import TopicRegistry
+from broker.cluster.settings import AS_WHOLE, TopicSettings
+from broker.cluster.topics import Topic, TopicRegistry
 from broker.errors import KafkaError
 from broker.partition.config import PartitionConfig
+from broker.partition.offsets import Totals
 from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
+from broker.partition.stored import StoredPartition
 from broker.partition.trimming import (
     delete_segments_before,
     release_segments_before,
     segments_for_retention,
 )
-from compaction.retention import Limits, RetainedSegment
+from compaction.retention import Limits, RetainedSegment, has_work, judge
+from core.errors import CoreError
 from protocol.ids import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+QUIET_MS_MAX: Final = 3_600_000
+"""After so long a partition that is not open is looked at again, whatever was seen."""
+NEVER_MS: Final = 2**63 - 1
 
 
 class RetainedPartition:
@@ -37,8 +45,7 @@ class RetainedPartition:
     @property
     def limits(self) -> Limits:
         """What the topic's configs say now."""
-        settings = self._log.settings
-        return Limits(settings.retention_ms, settings.retention_bytes, settings.deletes)
+        return _limits(self._log.settings)
 
     @property
     def local_limits(self) -> Limits | None:
@@ -96,19 +103,102 @@ class RetainedPartition:
         return self._log.expire_producers(now_ms - self._expiration_ms)
 
 
+def _limits(settings: TopicSettings) -> Limits:
+    return Limits(settings.retention_ms, settings.retention_bytes, settings.deletes)
+
+
 def _local(local: int, whole: int) -> int:
     return whole if local == AS_WHOLE else local
 
 
-async def retained(
-    partitions: PartitionLogs, topics: TopicRegistry, config: PartitionConfig
-) -> AsyncIterator[RetainedPartition]:
-    """Yield every partition, opened if need be: nobody may have asked for it since the start."""
-    for topic in topics.all():
-        for index in range(topic.partition_count):
-            try:
-                log = await partitions.open(TopicPartition(topic.name, index))
-            except KafkaError as error:
-                logger.info("retention skips partition=%s-%d error=%s", topic.name, index, error)
-                continue
-            yield RetainedPartition(log, config)
+class RetainedPartitions:
+    """All partitions of this broker, round after round; opens those that something is due for.
+
+    A partition that is not open is looked at where it lies. One that is found quiet is left alone
+    until the time at which its oldest records are too old, at most for `QUIET_MS_MAX`: another
+    broker may have had it meanwhile.
+    """
+
+    def __init__(
+        self,
+        partitions: PartitionLogs,
+        topics: TopicRegistry,
+        config: Callable[[], PartitionConfig],
+    ) -> None:
+        self._partitions = partitions
+        self._topics = topics
+        self._config = config
+        self._quiet: dict[TopicPartition, _Quiet] = {}
+
+    async def round(self) -> AsyncIterator[RetainedPartition]:
+        """Yield every partition that is open, or has to be. Errors: none."""
+        config, quiet, self._quiet = self._config(), self._quiet, {}
+        for topic in self._topics.all():
+            for index in range(topic.partition_count):
+                log = await self._wanted(topic, TopicPartition(topic.name, index), quiet)
+                if log is not None:
+                    yield RetainedPartition(log, config)
+
+    async def _wanted(
+        self, topic: Topic, partition: TopicPartition, quiet: Mapping[TopicPartition, "_Quiet"]
+    ) -> PartitionLog | None:
+        log = self._partitions.get(partition)
+        if log is not None:
+            return log
+        try:
+            if not await self._is_due(topic, partition, quiet.get(partition)):
+                return None
+            return await self._partitions.open(partition)
+        except (KafkaError, CoreError) as error:
+            logger.info("retention skips partition=%s error=%s", partition, error)
+            return None
+
+    async def _is_due(
+        self, topic: Topic, partition: TopicPartition, known: "_Quiet | None"
+    ) -> bool:
+        """Look whether there is anything to do for a partition that is not open."""
+        limits, now_ms = _limits(topic.settings), self._partitions.shared.clock.now_ms()
+        if known is None or known.limits != limits or now_ms >= known.until_ms:
+            stored = await self._partitions.stored.look(*partition)
+            due_ms = due_at(stored, limits, now_ms, is_tiered=topic.settings.remote_storage_enable)
+            if due_ms <= now_ms:
+                return True
+            known = _Quiet(limits, min(due_ms, now_ms + QUIET_MS_MAX))
+        self._quiet[partition] = known
+        return False
+
+
+class _Quiet(NamedTuple):
+    limits: Limits
+    until_ms: int
+
+
+def due_at(stored: StoredPartition, limits: Limits, now_ms: int, *, is_tiered: bool) -> int:
+    """Return when a partition that nobody writes needs its owner: now, or later. Pure.
+
+    Its owner is asked for at once where a look does not tell enough: a segment that a killed
+    process left open, one without an index record, copies to cold storage.
+    """
+    totals = [segment.totals for segment in stored.segments]
+    if stored.has_owner:
+        return NEVER_MS
+    if stored.is_being_purged or stored.in_progress or None in totals or (is_tiered and totals):
+        return now_ms
+    segments = [_completed(each) for each in totals if each is not None and each.batches]
+    verdict = judge(segments, limits, stored.log_start, now_ms)
+    if has_work(segments, verdict, stored.log_start):
+        return now_ms
+    kept = [each for each in segments if each.next_offset > stored.log_start]
+    if not kept or not limits.deletes or limits.retention_ms < 0 or kept[0].newest_ms < 0:
+        return NEVER_MS
+    return max(kept[0].newest_ms + limits.retention_ms, now_ms) + 1
+
+
+def _completed(totals: Totals) -> RetainedSegment:
+    return RetainedSegment(
+        totals.first_offset,
+        totals.next_offset,
+        totals.size_bytes,
+        totals.max_timestamp,
+        in_progress=False,
+    )

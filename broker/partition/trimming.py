@@ -16,6 +16,7 @@ from broker.errors import KafkaError
 from broker.partition.partition_log import PartitionLog
 from core.errors import BadVersion, CorruptData, Unavailable
 from core.log.log import Log
+from core.log.stored_log import StoredLog
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
 
@@ -141,7 +142,7 @@ async def segments_for_retention(log: PartitionLog) -> list[SegmentFacts]:
     ]  # fmt: skip
 
 
-async def read_log_start(stream: Log) -> Offset:
+async def read_log_start(stream: Log | StoredLog) -> Offset:
     """Return the log start offset that was noted with the stream. Errors: CoreError."""
     data = await stream.get_data()
     if not data:

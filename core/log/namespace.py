@@ -20,6 +20,7 @@ from core.log.log import Log
 from core.log.log_list_watch import LogListListener, LogListWatch
 from core.log.names import check_log_name, is_reserved
 from core.log.overrides import with_overrides
+from core.log.stored_log import StoredLog
 from core.log.stream_nodes import (
     delete_stream,
     make_stream,
@@ -146,6 +147,11 @@ class LogNamespace:
         if overrides is not None and overrides != own:
             raise ConfigError(f"log {name} is open with other settings: {own or 'none'}")
         return self._open[name]
+
+    def stored_log(self, name: str) -> StoredLog:
+        """Return a log to look at without opening it, there or not. Errors: InvalidStreamName."""
+        name = check_log_name(name)
+        return StoredLog(name, self._paths(name), self._context)
 
     def subscribers(self, name: str) -> Subscribers:
         """Return the positions of a log's subscribers. Errors: InvalidStreamName."""

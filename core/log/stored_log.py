@@ -1,0 +1,57 @@
+"""A log as it lies there, for somebody who does not open it.
+
+Nothing is claimed, watched, mended or kept: an owner elsewhere is not disturbed, and a look leaves
+nothing behind in this process. What is seen may change at once, unless nobody writes the log.
+"""
+
+from core.errors import NoNode
+from core.log.context import LogContext
+from core.log.recovery import read_index
+from core.log.segment_nodes import read_segments
+from core.log.segments import SegmentList
+from core.log.tiered import open_segment
+from core.metadata.layout import LogPaths
+from core.metadata.segment_metadata import SegmentMetadata
+
+
+class StoredLog:
+    """One log; made by `LogNamespace.stored_log`. Cost: nothing until it is asked."""
+
+    def __init__(self, name: str, paths: LogPaths, context: LogContext) -> None:
+        self.name = name
+        self._paths = paths
+        self._context = context
+
+    async def segments(self) -> SegmentList:
+        """Return its segments, oldest first. Errors: LogNotFound, CorruptData.
+
+        Cost: one read, and one for each segment.
+        """
+        return await read_segments(self._context.store, self._paths)
+
+    async def get_data(self) -> bytes:
+        """Return what the application keeps with the log. Errors: NoNode."""
+        return (await self._context.store.get(self._paths.log)).data
+
+    async def has_owner(self) -> bool:
+        """Tell whether somebody writes it, or waits to. Errors: CoreError."""
+        return await self._has_children(self._paths.lock)
+
+    async def is_being_purged(self) -> bool:
+        """Tell whether segments that it had wait to be deleted. Errors: CoreError."""
+        return await self._has_children(self._paths.purged)
+
+    async def index_of(self, segment: SegmentMetadata) -> tuple[bytes | None, int]:
+        """Return what a completed segment's index record says (None: it has none), and its bytes.
+
+        Errors: LedgerNotFound, BookieUnavailable, CorruptData. Cost: two reads.
+        """
+        ledger = await open_segment(segment, self._paths, self._context)
+        found = await read_index(segment, ledger)
+        return None if found is None else found.segment_index, ledger.length
+
+    async def _has_children(self, path: str) -> bool:
+        try:
+            return bool(await self._context.store.children(path))
+        except NoNode:
+            return False
