@@ -25,12 +25,14 @@ from broker.coordinator.plans import (
     Commit,
     PartitionCount,
     commit_response,
+    names_any,
     plan_commit,
     plan_delete,
     refuse_commit,
     refuse_stored,
     transactional_response,
 )
+from broker.coordinator.reading import FoundOffsets, WantedOffsets, find_offsets
 from broker.coordinator.records import OffsetName, OffsetUpdate, offset_record
 from broker.replicated.effects import (
     Effects,
@@ -86,9 +88,10 @@ class Commits:
             request.generation_id_or_member_epoch,
             caller.version,
         )
-        code = self._check_commit(request.group_id, committer)
-        if code is not ErrorCode.NONE:
-            response = commit_response(refuse_commit(request.topics, code))
+        is_asked = names_any(request.topics, partition_count)
+        code = self._check_commit(request.group_id, committer) if is_asked else ErrorCode.NONE
+        if not is_asked or code is not ErrorCode.NONE:
+            response = commit_response(refuse_commit(request.topics, code, partition_count))
             return Effects([Reply(ticket, response)])
         group = self._groups.make(request.group_id)
         group.on_commit(request.member_id, now)
@@ -121,11 +124,12 @@ class Commits:
             caller.version,
             is_transactional=True,
         )
-        code = self._check_commit(request.group_id, committer)
+        is_asked = names_any(request.topics, partition_count)
+        code = self._check_commit(request.group_id, committer) if is_asked else ErrorCode.NONE
         if not self.guards.give_back(request.producer_id, guard):
             code = ErrorCode.INVALID_TXN_STATE
-        if code is not ErrorCode.NONE:
-            response = transactional_response(refuse_commit(request.topics, code))
+        if not is_asked or code is not ErrorCode.NONE:
+            response = transactional_response(refuse_commit(request.topics, code, partition_count))
             return Effects([Reply(ticket, response)])
         self._groups.make(request.group_id)
         commit = Commit(request.group_id, request.topics)
@@ -190,6 +194,16 @@ class Commits:
         """Return what a group has on the stream, or will have when the writes under way are."""
         under_way = [name for name in self._under_way if name.group_id == group_id]
         return {*self.offsets.names(group_id), *self.pending.of_group(group_id), *under_way}
+
+    def find(self, wanted: WantedOffsets) -> FoundOffsets:
+        """Return what a group has committed. A group that is not there has committed nothing."""
+        group = self._groups.get(wanted.group_id)
+        code = ErrorCode.NONE
+        if group is not None:
+            code = group.check_fetch(wanted.member_id, wanted.member_epoch)
+        if code is not ErrorCode.NONE:
+            return FoundOffsets(code, [])
+        return FoundOffsets(code, find_offsets(wanted, self.offsets, self.pending))
 
     # What the runtime reports
 

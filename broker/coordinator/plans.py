@@ -87,9 +87,31 @@ def plan_commit(
     return updates, codes
 
 
-def refuse_commit(topics: Sequence[CommitTopic], code: ErrorCode) -> Codes:
-    """Return the answer that says `code` for every partition: there is no other place for it."""
-    return [(topic.name, [(p.partition_index, code) for p in topic.partitions]) for topic in topics]
+def refuse_commit(
+    topics: Sequence[CommitTopic], code: ErrorCode, partition_count: PartitionCount
+) -> Codes:
+    """Return the answer of a group that refuses: there is no other place than each partition.
+
+    What is not there says so whatever the group says.
+    """
+    codes: Codes = []
+    for topic in topics:
+        known = range(partition_count(topic.name))
+        indexes = [partition.partition_index for partition in topic.partitions]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        codes.append(
+            (topic.name, [(index, code if index in known else unknown) for index in indexes])
+        )
+    return codes
+
+
+def names_any(topics: Sequence[CommitTopic], partition_count: PartitionCount) -> bool:
+    """Return whether any partition is there: else the group is not even asked."""
+    return any(
+        partition.partition_index in range(partition_count(topic.name))
+        for topic in topics
+        for partition in topic.partitions
+    )
 
 
 def commit_response(codes: Codes) -> OffsetCommitResponse:

@@ -10,7 +10,7 @@ after a start, so that sessions of restored members run and offsets expire altho
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, Protocol, TypeAlias
 
@@ -25,7 +25,8 @@ from broker.coordinator.describing import described, listed, matches, not_found
 from broker.coordinator.effects import Caller
 from broker.coordinator.metrics import GroupMetrics
 from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
-from broker.coordinator.records import CommittedOffset, read_record
+from broker.coordinator.reading import FoundOffsets, WantedOffsets
+from broker.coordinator.records import read_record
 from broker.coordinator.shard import GroupShard
 from broker.errors import KafkaError
 from broker.replicated.alarms import Alarms
@@ -62,8 +63,6 @@ logger = logging.getLogger(__name__)
 
 Verify: TypeAlias = Callable[[TopicPartition], Awaitable[ErrorCode]]
 """Says whether a partition is in a transaction, or why not."""
-
-GroupOffsets: TypeAlias = Mapping[str, Mapping[int, CommittedOffset]]
 
 
 class GroupTopics(Topics, KnownTopics, Protocol):
@@ -177,7 +176,7 @@ class GroupCoordinator:
         return self._partitions.ask(
             request.group_id,
             lambda shard, ticket, now: shard.commit(
-                request, caller, self._partition_count, ticket, now
+                request, caller, self.partition_count, ticket, now
             ),
         )
 
@@ -206,7 +205,7 @@ class GroupCoordinator:
             answer: TxnOffsetCommitResponse | ErrorCode = await self._partitions.ask(
                 request.group_id,
                 lambda shard, ticket, now: shard.commit_in_transaction(
-                    request, caller, self._partition_count, guard, ticket, now
+                    request, caller, self.partition_count, guard, ticket, now
                 ),
             )
             return answer
@@ -244,9 +243,7 @@ class GroupCoordinator:
             return answer_now(ErrorCode.INVALID_GROUP_ID)
         return self._partitions.ask(
             request.group_id,
-            lambda shard, ticket, _now: shard.delete_offsets(
-                request, self._partition_count, ticket
-            ),
+            lambda shard, ticket, _now: shard.delete_offsets(request, self.partition_count, ticket),
         )
 
     def delete(self, group_id: str) -> Answer:
@@ -293,10 +290,19 @@ class GroupCoordinator:
         runner = self._partitions.runner(group_id)
         return answer_now(ErrorCode.NOT_COORDINATOR) if runner is None else runner.settle()
 
-    def offsets(self, group_id: str) -> GroupOffsets | ErrorCode:
-        """Return everything that a group has committed, by topic and partition."""
-        found = self._partitions.machine(group_id)
-        return found if isinstance(found, ErrorCode) else found.commits.offsets.of_group(group_id)
+    async def find_offsets(self, wanted: WantedOffsets) -> FoundOffsets:
+        """Return what a group has committed, by topic and partition.
+
+        If stable, what was asked of the group's shard so far is confirmed first.
+        """
+        if wanted.is_stable:
+            code = await self.settle(wanted.group_id)
+            if code is not ErrorCode.NONE:
+                return FoundOffsets(code, [])
+        shard = self._partitions.machine(wanted.group_id)
+        if isinstance(shard, ErrorCode):
+            return FoundOffsets(shard, [])
+        return shard.commits.find(wanted)
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group for DescribeGroups."""
@@ -346,7 +352,8 @@ class GroupCoordinator:
         for runner in self._partitions:
             runner.tell_loaded(name, lambda shard, _now: [shard.drop_topic(name)])
 
-    def _partition_count(self, topic: str) -> int:
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has, 0 if there is no such topic."""
         found = self._topics.get(topic)
         return 0 if found is None else found.partition_count
 

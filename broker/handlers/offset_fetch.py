@@ -1,17 +1,16 @@
 """OffsetFetch: how far groups have read."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Iterable, Sequence
 
 from broker.context import RequestContext
-from broker.coordinator.records import CommittedOffset
-from broker.coordinator.runtime import GroupCoordinator
+from broker.coordinator.reading import NOT_COMMITTED, FoundOffset, FoundOffsets, WantedOffsets
 from broker.handlers import handles
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import OFFSET_FETCH
 from protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
-    OffsetFetchRequestTopic,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -21,113 +20,133 @@ from protocol.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-BATCHED_SINCE = 8
 GROUP_ERROR_SINCE = 2
-NOT_COMMITTED = CommittedOffset(-1, -1, "", -1)
-
-
-class Wanted(NamedTuple):
-    """What is asked of one group; no topics means all that it committed."""
-
-    group_id: str
-    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None
-
-
-class Found(NamedTuple):
-    """What there is for one group."""
-
-    code: ErrorCode
-    topics: list[tuple[str, list[tuple[int, CommittedOffset]]]]
+BATCHED_SINCE = 8
+TOPIC_IDS_SINCE = 10
 
 
 @handles(OFFSET_FETCH)
 async def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """OffsetFetch v1-9: one group before v8, then any number.
+    """OffsetFetch v1-10: one group before v8, then any number; topics by id since v10.
 
     What was never committed is offset -1 without an error. `require_stable` first waits until the
-    commits that are under way are confirmed; there are no transactional ones that could be pending.
-    Errors: of the group: on top (v2+), at each partition (v1), in its group (v8+).
+    commits that are under way are confirmed, and says UNSTABLE_OFFSET_COMMIT for what an open
+    transaction may still change.
+    Errors: of the group: on top (v2+), at each partition (v1), in its group (v8+). Topic ids that
+    nothing has: UNKNOWN_TOPIC_ID at their partitions.
     Source: KafkaApis.handleOffsetFetchRequest; reference 6.5.
     """
-    groups = ctx.broker.groups
-    if ctx.header.api_version >= BATCHED_SINCE:
-        found = [
-            (group.group_id, await _find(groups, Wanted(group.group_id, group.topics), request))
+    if ctx.header.api_version < BATCHED_SINCE:
+        return await _single(ctx, request)
+    async with asyncio.TaskGroup() as tasks:
+        answers = [
+            tasks.create_task(_group(ctx, group, is_stable=request.require_stable))
             for group in request.groups
         ]
-        return OffsetFetchResponse(groups=[_group(group_id, each) for group_id, each in found])
-    wanted = Wanted(request.group_id, request.topics)
-    return _single(await _find(groups, wanted, request), wanted, ctx.header.api_version)
+    return OffsetFetchResponse(groups=[answer.result() for answer in answers])
 
 
-async def _find(groups: GroupCoordinator, wanted: Wanted, request: OffsetFetchRequest) -> Found:
-    if request.require_stable:
-        code = await groups.settle(wanted.group_id)
-        if code is not ErrorCode.NONE:
-            return Found(code, [])
-    committed = groups.offsets(wanted.group_id)
-    if isinstance(committed, ErrorCode):
-        return Found(committed, [])
-    return Found(ErrorCode.NONE, list(_select(committed, wanted)))
-
-
-def _select(
-    committed: Mapping[str, Mapping[int, CommittedOffset]], wanted: Wanted
-) -> Iterator[tuple[str, list[tuple[int, CommittedOffset]]]]:
-    if wanted.topics is None:
-        for name in sorted(committed):
-            yield name, sorted(committed[name].items())
-        return
-    for topic in wanted.topics:
-        known = committed.get(topic.name, {})
-        yield (
-            topic.name,
-            [(index, known.get(index, NOT_COMMITTED)) for index in topic.partition_indexes],
-        )
-
-
-def _group(group_id: str, found: Found) -> OffsetFetchResponseGroup:
-    return OffsetFetchResponseGroup(
-        group_id=group_id,
-        error_code=found.code,
-        topics=[
-            OffsetFetchResponseTopics(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=offset.offset,
-                        committed_leader_epoch=offset.leader_epoch,
-                        metadata=offset.metadata,
-                    )
-                    for index, offset in partitions
-                ],
-            )
-            for name, partitions in found.topics
-        ],
-    )
-
-
-def _single(found: Found, wanted: Wanted, version: int) -> OffsetFetchResponse:
-    topics = found.topics
-    if found.code is not ErrorCode.NONE and version < GROUP_ERROR_SINCE:
-        topics = list(_select({}, wanted))
+async def _single(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    topics = None
+    if request.topics is not None:
+        topics = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    wanted = WantedOffsets(request.group_id, topics, request.require_stable)
+    code, found = await ctx.broker.groups.find_offsets(wanted)
+    if code is not ErrorCode.NONE and ctx.header.api_version < GROUP_ERROR_SINCE:
+        found = _refused(topics or (), code)
     return OffsetFetchResponse(
-        error_code=found.code,
+        error_code=code,
         topics=[
             OffsetFetchResponseTopic(
                 name=name,
                 partitions=[
                     OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=offset.offset,
-                        committed_leader_epoch=offset.leader_epoch,
-                        metadata=offset.metadata,
-                        error_code=found.code,
+                        partition_index=each.partition,
+                        committed_offset=each.committed.offset,
+                        committed_leader_epoch=each.committed.leader_epoch,
+                        metadata=each.committed.metadata,
+                        error_code=each.code,
                     )
-                    for index, offset in partitions
+                    for each in offsets
                 ],
             )
-            for name, partitions in topics
+            for name, offsets in found
         ],
     )
+
+
+def _refused(
+    topics: Iterable[tuple[str, Sequence[int]]], code: ErrorCode
+) -> list[tuple[str, list[FoundOffset]]]:
+    return [
+        (name, [FoundOffset(index, NOT_COMMITTED, code) for index in indexes])
+        for name, indexes in topics
+    ]
+
+
+async def _group(
+    ctx: RequestContext, group: OffsetFetchRequestGroup, *, is_stable: bool
+) -> OffsetFetchResponseGroup:
+    by_id = ctx.header.api_version >= TOPIC_IDS_SINCE
+    topics, unknown = _named(ctx, group.topics) if by_id else (group.topics, [])
+    wanted = WantedOffsets(
+        group.group_id,
+        None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics],
+        is_stable,
+        group.member_id,
+        group.member_epoch,
+    )
+    found = await ctx.broker.groups.find_offsets(wanted)
+    answers = [*unknown, *_answers(found)] if found.code is ErrorCode.NONE else []
+    if by_id:
+        answers = [topic for topic in answers if _set_id(ctx, topic)]
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=found.code, topics=answers)
+
+
+def _named(
+    ctx: RequestContext, topics: Sequence[OffsetFetchRequestTopics] | None
+) -> tuple[Sequence[OffsetFetchRequestTopics] | None, list[OffsetFetchResponseTopics]]:
+    """Give topics their names; return those that have one, and the answers of the others."""
+    if topics is None:
+        return None, []
+    known, unknown = [], []
+    for topic in topics:
+        found = ctx.broker.topics.by_id(topic.topic_id)
+        if found is None:
+            refused = _refused([("", topic.partition_indexes)], ErrorCode.UNKNOWN_TOPIC_ID)
+            (answer,) = _answers(FoundOffsets(ErrorCode.NONE, refused))
+            answer.topic_id = topic.topic_id
+            unknown.append(answer)
+        else:
+            topic.name = found.name
+            known.append(topic)
+    return known, unknown
+
+
+def _set_id(ctx: RequestContext, topic: OffsetFetchResponseTopics) -> bool:
+    """Give an answer its topic's id; False for a topic that is gone, and cannot be named."""
+    if topic.name:
+        found = ctx.broker.topics.get(topic.name)
+        if found is None:
+            return False
+        topic.topic_id = found.topic_id
+    return True
+
+
+def _answers(found: FoundOffsets) -> list[OffsetFetchResponseTopics]:
+    return [
+        OffsetFetchResponseTopics(
+            name=name,
+            partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=each.partition,
+                    committed_offset=each.committed.offset,
+                    committed_leader_epoch=each.committed.leader_epoch,
+                    metadata=each.committed.metadata,
+                    error_code=each.code,
+                )
+                for each in offsets
+            ],
+        )
+        for name, offsets in found.topics
+    ]

@@ -14,6 +14,8 @@ from protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
+KNOWS_LOADING_SINCE = 2
+"""Clients of earlier versions crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 ABORTABLE_SINCE = 4
 """Versions whose clients know TRANSACTION_ABORTABLE."""
 ADDS_PARTITIONS_SINCE = 5
@@ -32,11 +34,16 @@ async def txn_offset_commit(
     Errors: per partition; what concerns the group or the transaction stands at every partition.
     Source: KafkaApis.handleTxnOffsetCommitRequest, CoordinatorPartitionWriter.
     """
+    version = ctx.header.api_version
     answer = await ctx.broker.groups.commit_in_transaction(
         request, caller_of(ctx), lambda partition: _verify(ctx, request, partition)
     )
     if isinstance(answer, ErrorCode):
-        return transactional_response(refuse_commit(request.topics, answer))
+        code = answer
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_SINCE:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        count = ctx.broker.groups.partition_count
+        return transactional_response(refuse_commit(request.topics, code, count))
     return answer
 
 

@@ -1,9 +1,9 @@
-"""OffsetCommit, Kafka API 8, v2-9: what is on the wire, by Kafka's own names."""
+"""OffsetCommit, Kafka API 8, v2-10: what is on the wire, by Kafka's own names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.kafka.primitives import INT16, INT32, INT64, STRING
+from protocol.kafka.primitives import INT16, INT32, INT64, STRING, UUID
 from protocol.kafka.wire import array, wire
 
 
@@ -21,13 +21,14 @@ class OffsetCommitRequestPartition:
 class OffsetCommitRequestTopic:
     """Part of OffsetCommitRequest."""
 
-    name: str = wire(STRING)
+    name: str = wire(STRING, until=9)
+    topic_id: bytes = wire(UUID, since=10)
     partitions: Sequence[OffsetCommitRequestPartition] = wire(array(OffsetCommitRequestPartition))
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitRequest:
-    """Source: Kafka OffsetCommitRequest.json, v2-9."""
+    """Source: Kafka OffsetCommitRequest.json, v2-10."""
 
     group_id: str = wire(STRING)
     generation_id_or_member_epoch: int = wire(INT32, since=1, default=-1)
@@ -49,13 +50,14 @@ class OffsetCommitResponsePartition:
 class OffsetCommitResponseTopic:
     """Part of OffsetCommitResponse."""
 
-    name: str = wire(STRING)
+    name: str = wire(STRING, until=9)
+    topic_id: bytes = wire(UUID, since=10)
     partitions: Sequence[OffsetCommitResponsePartition] = wire(array(OffsetCommitResponsePartition))
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitResponse:
-    """Source: Kafka OffsetCommitResponse.json, v2-9."""
+    """Source: Kafka OffsetCommitResponse.json, v2-10."""
 
     throttle_time_ms: int = wire(INT32, since=3)
     topics: Sequence[OffsetCommitResponseTopic] = wire(array(OffsetCommitResponseTopic))

@@ -1,9 +1,9 @@
-"""OffsetFetch, Kafka API 9, v1-9: what is on the wire, by Kafka's own names."""
+"""OffsetFetch, Kafka API 9, v1-10: what is on the wire, by Kafka's own names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.kafka.primitives import BOOL, INT16, INT32, INT64, STRING
+from protocol.kafka.primitives import BOOL, INT16, INT32, INT64, STRING, UUID
 from protocol.kafka.wire import array, wire
 
 
@@ -19,7 +19,8 @@ class OffsetFetchRequestTopic:
 class OffsetFetchRequestTopics:
     """Part of OffsetFetchRequest."""
 
-    name: str = wire(STRING, since=8)
+    name: str = wire(STRING, since=8, until=9)
+    topic_id: bytes = wire(UUID, since=10)
     partition_indexes: Sequence[int] = wire(array(INT32), since=8)
 
 
@@ -37,7 +38,7 @@ class OffsetFetchRequestGroup:
 
 @dataclass(slots=True, kw_only=True)
 class OffsetFetchRequest:
-    """Source: Kafka OffsetFetchRequest.json, v1-9."""
+    """Source: Kafka OffsetFetchRequest.json, v1-10."""
 
     group_id: str = wire(STRING, until=7)
     topics: Sequence[OffsetFetchRequestTopic] | None = wire(
@@ -83,7 +84,8 @@ class OffsetFetchResponsePartitions:
 class OffsetFetchResponseTopics:
     """Part of OffsetFetchResponse."""
 
-    name: str = wire(STRING, since=8)
+    name: str = wire(STRING, since=8, until=9)
+    topic_id: bytes = wire(UUID, since=10)
     partitions: Sequence[OffsetFetchResponsePartitions] = wire(
         array(OffsetFetchResponsePartitions), since=8
     )
@@ -100,7 +102,7 @@ class OffsetFetchResponseGroup:
 
 @dataclass(slots=True, kw_only=True)
 class OffsetFetchResponse:
-    """Source: Kafka OffsetFetchResponse.json, v1-9."""
+    """Source: Kafka OffsetFetchResponse.json, v1-10."""
 
     throttle_time_ms: int = wire(INT32, since=3)
     topics: Sequence[OffsetFetchResponseTopic] = wire(array(OffsetFetchResponseTopic), until=7)

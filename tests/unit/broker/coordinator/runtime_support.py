@@ -9,6 +9,7 @@ from typing import Any
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.effects import Caller
 from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
+from broker.coordinator.reading import WantedOffsets
 from broker.coordinator.runtime import GroupCoordinator
 from core.runtime.clock import ManualClock
 from protocol.errors import ErrorCode
@@ -121,12 +122,13 @@ class Groups:
         request = OffsetCommitRequest(group_id=group, topics=[topic])
         return self.coordinator.commit(request, CALLER)
 
-    def committed(self, partition: int = 0, group: str = GROUP) -> int | ErrorCode | None:
-        found = self.coordinator.offsets(group)
-        if isinstance(found, ErrorCode):
-            return found
-        offset = found.get("t", {}).get(partition)
-        return None if offset is None else offset.offset
+    async def committed(self, partition: int = 0, group: str = GROUP) -> int | ErrorCode | None:
+        wanted = WantedOffsets(group, [("t", [partition])])
+        found = await self.coordinator.find_offsets(wanted)
+        if found.code is not ErrorCode.NONE:
+            return found.code
+        ((_, (each,)),) = found.topics
+        return None if each.committed.offset < 0 else each.committed.offset
 
     async def stable(self) -> JoinGroupResponse:
         """Bring the group to Stable with one member."""

@@ -92,7 +92,7 @@ async def test_while_it_loads() -> None:
         groups.log.opening = asyncio.Event()
         assert groups.join("a").result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert groups.commit(1).result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         described = groups.coordinator.describe(GROUP, 5)
         assert described.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         groups.log.opening.set()
@@ -116,11 +116,11 @@ async def test_a_load_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture
         assert codes(await groups.commit(7)) == [NONE]
         await groups.restart()
         groups.log.open_error = BookieUnavailable("b1")
-        assert groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await turns(10)
         groups.log.open_error = None
         assert await groups.coordinator.prepare(GROUP) is NONE
-        assert groups.committed() == 7
+        assert await groups.committed() == 7
         assert "group_load_failed" in caplog.text
 
 
@@ -130,7 +130,7 @@ async def test_a_partition_that_is_gone_is_not_tried_for_ever() -> None:
         await groups.restart()
         groups.log.open_error = LogNotFound(GROUP)
         assert await groups.coordinator.prepare(GROUP) is NONE
-        assert groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert await groups.coordinator.list_groups((), ()) is (
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         )
@@ -149,7 +149,7 @@ async def test_bytes_that_are_no_record_do_not_take_the_others_along(
         await log.append(memoryview(build_batch(key_value_records(foreign, 0))))
         await groups.restart()
         await groups.coordinator.prepare(GROUP)
-        assert groups.committed() == 7
+        assert await groups.committed() == 7
         assert caplog.text.count("state_record_unreadable") == 2
 
 
@@ -169,7 +169,7 @@ async def test_members_go_on_after_a_restart() -> None:
         groups.coordinator.fire_due()
         assert groups.heartbeat(joined) is NONE
         assert (await groups.sync(joined)).assignment == b"mine"
-        assert groups.committed(group="simple") == 3
+        assert await groups.committed(group="simple") == 3
 
 
 @in_loop
@@ -215,10 +215,10 @@ async def test_a_deleted_topic_takes_its_offsets_along() -> None:
         assert topic is not None
         await groups.coordinator.on_topic_deleting(topic)
         assert await groups.coordinator.settle(GROUP) is NONE
-        assert groups.committed() is None
+        assert await groups.committed() is None
         await groups.restart()
         await groups.coordinator.prepare(GROUP)
-        assert groups.committed() is None
+        assert await groups.committed() is None
 
 
 @in_loop
@@ -229,12 +229,12 @@ async def test_a_topic_deleted_while_offsets_load_takes_them_along() -> None:
         assert topic is not None
         await groups.restart()
         groups.log.opening = asyncio.Event()
-        groups.committed()  # begins to load
+        await groups.committed()  # begins to load
         await groups.coordinator.on_topic_deleting(topic)
         groups.log.opening.set()
         await groups.coordinator.prepare(GROUP)
         assert await groups.coordinator.settle(GROUP) is NONE
-        assert groups.committed() is None
+        assert await groups.committed() is None
 
 
 @in_loop
@@ -247,7 +247,7 @@ async def test_a_topic_deleted_before_offsets_load_takes_them_along() -> None:
         await groups.coordinator.on_topic_deleting(topic)
         await groups.coordinator.prepare(GROUP)
         assert await groups.coordinator.settle(GROUP) is NONE
-        assert groups.committed() is None
+        assert await groups.committed() is None
 
 
 @in_loop
@@ -259,7 +259,7 @@ async def test_without_the_internal_topic_there_are_no_groups() -> None:
         parked = groups.join(version=3)
         await groups.coordinator.on_topic_deleting(topic)
         assert await parked is ErrorCode.NOT_COORDINATOR
-        assert groups.committed() is ErrorCode.NOT_COORDINATOR
+        assert await groups.committed() is ErrorCode.NOT_COORDINATOR
         assert await groups.coordinator.list_groups((), ()) == []
 
 
@@ -275,7 +275,7 @@ async def test_an_empty_group_id_is_only_good_for_offsets() -> None:
         assert coordinator.leave("", leaving).result() is ErrorCode.INVALID_GROUP_ID
         await coordinator.prepare("")
         assert codes(await groups.commit(1, group="")) == [NONE]
-        assert groups.committed(group="") == 1
+        assert await groups.committed(group="") == 1
 
 
 @in_loop
@@ -306,7 +306,7 @@ async def test_upkeep_deletes_what_has_lapsed() -> None:
         groups.clock.advance_ms(60_000)
         groups.coordinator.clean()
         assert await groups.coordinator.settle(GROUP) is NONE
-        assert groups.committed() is None
+        assert await groups.committed() is None
         assert await groups.coordinator.list_groups((), ()) == []
 
 

@@ -40,7 +40,7 @@ async def test_what_happens_in_one_turn_of_the_loop_is_one_batch() -> None:
         assert not any(commit.done() for commit in commits)
         groups.writer.confirm()
         assert [codes(await commit) for commit in commits] == [[NONE]] * 3
-        assert [groups.committed(n) for n in range(3)] == [0, 1, 2]
+        assert [await groups.committed(n) for n in range(3)] == [0, 1, 2]
         assert groups.coordinator.metrics.records_written_total == 3
 
 
@@ -56,7 +56,7 @@ async def test_a_large_turn_is_several_batches_none_too_large() -> None:
         sizes = [len(each.record.payload) for each in groups.log.all_records()]
         assert len(sizes) > 1
         assert max(sizes) <= BATCH_BYTES_MAX
-        assert groups.committed(19_999) == 1
+        assert await groups.committed(19_999) == 1
 
 
 @in_loop
@@ -66,8 +66,8 @@ async def test_a_commit_that_fits_into_no_batch_is_refused_alone() -> None:
         large, small = groups.commit(1, partitions=range(50_000)), groups.commit(2)
         assert set(codes(await large)) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
         assert codes(await small) == [NONE]
-        assert groups.committed(0) == 2
-        assert groups.committed(1) is None
+        assert await groups.committed(0) == 2
+        assert await groups.committed(1) is None
 
 
 @in_loop
@@ -82,7 +82,7 @@ async def test_settle_waits_for_what_was_asked_before_it() -> None:
         assert not in_flight.done()
         groups.writer.confirm()
         assert (await queued, await in_flight) == (NONE, NONE)
-        assert groups.committed() == 1
+        assert await groups.committed() == 1
 
 
 # Failing
@@ -104,7 +104,7 @@ async def test_a_failed_append_sends_everybody_away_and_reads_again() -> None:
         assert await lost is ErrorCode.NOT_COORDINATOR
         assert groups.coordinator.metrics.requests_waiting == 0
         assert await groups.coordinator.prepare(GROUP) is NONE
-        assert groups.committed(group=NEIGHBOUR) == 1  # what was not confirmed never happened
+        assert await groups.committed(group=NEIGHBOUR) == 1  # what was not confirmed never happened
         assert groups.heartbeat(joined) is NONE
         assert groups.coordinator.describe(GROUP, 5).group_state == "Stable"
         assert groups.coordinator.metrics.shard_failures_total == 1
@@ -118,4 +118,4 @@ async def test_an_append_after_the_log_died_sends_away_once() -> None:
         assert await groups.commit(2) is ErrorCode.NOT_COORDINATOR
         await groups.coordinator.prepare(GROUP)
         assert codes(await groups.commit(3)) == [NONE]
-        assert groups.committed() == 3
+        assert await groups.committed() == 3

@@ -29,7 +29,7 @@ def test_each_group_has_its_own_answer(version: int) -> None:
             ]
             await groups.restart()
             await groups.coordinator.prepare("simple")
-            assert groups.committed(group="simple") is None
+            assert await groups.committed(group="simple") is None
 
     body()
 

@@ -31,8 +31,8 @@ async def test_delete() -> None:
         assert await delete(groups, "simple", 0, 9) == (0, {0: 0, 9: 3})
         await groups.restart()
         await groups.coordinator.prepare("simple")
-        assert groups.committed(0, "simple") is None
-        assert groups.committed(1, "simple") == 1
+        assert await groups.committed(0, "simple") is None
+        assert await groups.committed(1, "simple") == 1
 
 
 @in_loop
