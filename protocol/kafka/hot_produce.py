@@ -1,4 +1,4 @@
-"""Produce by hand: request in, response out, v3-11 (see hot.py). Records stay in the frame."""
+"""Produce by hand: request in, response out, v3-13 (see hot.py). Records stay in the frame."""
 
 from functools import lru_cache
 from struct import Struct
@@ -33,6 +33,8 @@ _INDEX_SIZE: Final = Struct(">ii")
 _RESULT: Final = Struct(">ihqq")  # index, error, base offset, append time
 _RESULT_V5: Final = Struct(">ihqqq")  # and log start offset
 _ONE_HEAD: Final = Struct(">BhiBB")  # null id, acks, timeout, one topic, its name's length + 1
+_ONE_HEAD_V13: Final = Struct(">BhiB16s")  # the topic's id instead
+TOPIC_IDS_SINCE: Final = 13
 _ONE_PARTITION: Final = Struct(">BiBBB")  # one partition, index, first bytes of its size + 1
 _ONE_RESULT: Final = Struct(">ihqqqIiB")  # as v5, then _NO_ERRORS, throttle, no tags
 _NO_ERRORS: Final = 0x01000000  # no record errors, no message, no tags of partition and topic
@@ -44,18 +46,34 @@ def decode_request(version: int, body: memoryview) -> ProduceRequest | None:
     """Decode a plain request, or decline. Cost: no record byte is copied."""
     try:
         if version >= 9:
-            return _decode_one(body) or _decode_compact(body)
+            return _decode_one(version, body) or _decode_compact(version, body)
         return _decode_classic(body)
     except DECLINED:
         return None
 
 
-def _decode_one(body: memoryview) -> ProduceRequest | None:
+def _decode_one(version: int, body: memoryview) -> ProduceRequest | None:
     """Decode what most requests are: one partition, no transactional id, at most 2 MiB."""
-    transactional_id, acks, timeout_ms, topics, name_size = _ONE_HEAD.unpack_from(body)
-    if transactional_id or topics != 2 or not 0 < name_size < 0x80:
+    if version >= TOPIC_IDS_SINCE:
+        transactional_id, acks, timeout_ms, topics, topic_id = _ONE_HEAD_V13.unpack_from(body)
+        topic, at = TopicProduceData(topic_id=topic_id), _ONE_HEAD_V13.size
+    else:
+        transactional_id, acks, timeout_ms, topics, name_size = _ONE_HEAD.unpack_from(body)
+        if not 0 < name_size < 0x80:
+            return None
+        at = 8 + name_size
+        topic = TopicProduceData(name=str(body[9:at], "utf-8"))
+    if transactional_id or topics != 2:
         return None
-    at = 8 + name_size
+    data = _one_partition(body, at)
+    if data is None:
+        return None
+    topic.partition_data = (data,)
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=(topic,))
+
+
+def _one_partition(body: memoryview, at: int) -> PartitionProduceData | None:
+    """Read the only partition, and nothing but the ends of tags behind it."""
     partitions, index, size, middle, high = _ONE_PARTITION.unpack_from(body, at)
     if partitions != 2 or not size:
         return None
@@ -71,9 +89,7 @@ def _decode_one(body: memoryview) -> ProduceRequest | None:
     end = start + size - 1
     if body[end] or body[end + 1] or body[end + 2]:  # tags of partition, topic, request
         return None
-    data = PartitionProduceData(index=index, records=body[start:end])
-    topic = TopicProduceData(name=str(body[9:at], "utf-8"), partition_data=(data,))
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=(topic,))
+    return PartitionProduceData(index=index, records=body[start:end])
 
 
 def _decode_classic(body: memoryview) -> ProduceRequest:
@@ -105,14 +121,19 @@ def _decode_classic(body: memoryview) -> ProduceRequest:
     )
 
 
-def _decode_compact(body: memoryview) -> ProduceRequest:
+def _decode_compact(version: int, body: memoryview) -> ProduceRequest:
     transactional_id, at = compact_text(body, 0) if body[0] else (None, 1)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, at)
     topic_count, at = compact_count(body, at + 6)
     elements = topic_count
     topics = []
     for _ in range(topic_count):
-        name, at = compact_text(body, at)
+        topic = TopicProduceData()
+        if version >= TOPIC_IDS_SINCE:
+            topic.topic_id = bytes(body[at : at + 16])
+            at += 16
+        else:
+            topic.name, at = compact_text(body, at)
         partition_count, at = compact_count(body, at)
         elements += partition_count
         if elements > ELEMENTS_MAX:
@@ -127,7 +148,8 @@ def _decode_compact(body: memoryview) -> ProduceRequest:
             partitions.append(PartitionProduceData(index=index, records=body[start:at]))
             at += 1
         at = no_tags(body, at)
-        topics.append(TopicProduceData(name=name, partition_data=tuple(partitions)))
+        topic.partition_data = tuple(partitions)
+        topics.append(topic)
     no_tags(body, at)
     return ProduceRequest(
         transactional_id=transactional_id,
@@ -141,7 +163,7 @@ def encode_response(version: int, response: ProduceResponse) -> list[Buffer] | N
     """Encode a response in which nothing is tagged and no record has an error of its own."""
     try:
         if version >= 9:
-            return [_encode_one(response) or _encode_compact(version, response)]
+            return [_encode_one(version, response) or _encode_compact(version, response)]
         return [_encode_classic(version, response)]
     except DECLINED:
         return None
@@ -165,7 +187,7 @@ def _encode_classic(version: int, response: ProduceResponse) -> bytearray:
     return out
 
 
-def _encode_one(response: ProduceResponse) -> bytes | None:
+def _encode_one(version: int, response: ProduceResponse) -> bytes | None:
     """Encode what most responses are: one partition, nothing to say about its records."""
     topics = response.responses
     if len(topics) != 1 or len(topics[0].partition_responses) != 1 or response.node_endpoints:
@@ -177,7 +199,9 @@ def _encode_one(response: ProduceResponse) -> bytes | None:
         or result.current_leader is not _NO_LEADER
     ):
         return None
-    return _one_topic(topics[0].name) + _ONE_RESULT.pack(
+    topic = topics[0]
+    head = _one_topic(topic.name if version < TOPIC_IDS_SINCE else topic.topic_id)
+    return head + _ONE_RESULT.pack(
         result.index,
         result.error_code,
         result.base_offset,
@@ -190,12 +214,21 @@ def _encode_one(response: ProduceResponse) -> bytes | None:
 
 
 @lru_cache(_NAMES_KEPT)
-def _one_topic(name: str) -> bytes:
+def _one_topic(name: str | bytes) -> bytes:
     """Return what stands before the result of the only partition of the only topic."""
     out = bytearray(b"\2")
-    put_compact_text(out, name)
+    _put_topic(out, name)
     out.append(2)
     return bytes(out)
+
+
+def _put_topic(out: bytearray, name: str | bytes) -> None:
+    if isinstance(name, str):
+        put_compact_text(out, name)
+    elif len(name) == 16:
+        out += name
+    else:
+        raise UnusualError
 
 
 def _encode_compact(version: int, response: ProduceResponse) -> bytearray:
@@ -203,7 +236,7 @@ def _encode_compact(version: int, response: ProduceResponse) -> bytearray:
         raise UnusualError
     out = bytearray(pack_uvarint(len(response.responses) + 1))
     for topic in response.responses:
-        put_compact_text(out, topic.name)
+        _put_topic(out, topic.name if version < TOPIC_IDS_SINCE else topic.topic_id)
         out += pack_uvarint(len(topic.partition_responses) + 1)
         for result in topic.partition_responses:
             _put_result(out, version, result)

@@ -1,10 +1,10 @@
-"""Produce, Kafka API 0, v3-11: what is on the wire, by Kafka's own names."""
+"""Produce, Kafka API 0, v3-13: what is on the wire, by Kafka's own names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocol.ids import Buffer
-from protocol.kafka.primitives import INT16, INT32, INT64, RECORDS, STRING
+from protocol.kafka.primitives import INT16, INT32, INT64, RECORDS, STRING, UUID
 from protocol.kafka.wire import array, wire
 
 
@@ -20,13 +20,14 @@ class PartitionProduceData:
 class TopicProduceData:
     """Part of ProduceRequest."""
 
-    name: str = wire(STRING)
+    name: str = wire(STRING, until=12)
+    topic_id: bytes = wire(UUID, since=13)
     partition_data: Sequence[PartitionProduceData] = wire(array(PartitionProduceData))
 
 
 @dataclass(slots=True, kw_only=True)
 class ProduceRequest:
-    """Source: Kafka ProduceRequest.json, v3-11."""
+    """Source: Kafka ProduceRequest.json, v3-13."""
 
     transactional_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
     acks: int = wire(INT16)
@@ -70,7 +71,8 @@ class PartitionProduceResponse:
 class TopicProduceResponse:
     """Part of ProduceResponse."""
 
-    name: str = wire(STRING)
+    name: str = wire(STRING, until=12)
+    topic_id: bytes = wire(UUID, since=13)
     partition_responses: Sequence[PartitionProduceResponse] = wire(array(PartitionProduceResponse))
 
 
@@ -86,7 +88,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True, kw_only=True)
 class ProduceResponse:
-    """Source: Kafka ProduceResponse.json, v3-11."""
+    """Source: Kafka ProduceResponse.json, v3-13."""
 
     responses: Sequence[TopicProduceResponse] = wire(array(TopicProduceResponse))
     throttle_time_ms: int = wire(INT32, since=1)

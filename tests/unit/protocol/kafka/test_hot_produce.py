@@ -21,7 +21,13 @@ from protocol.kafka.messages.produce import (
 )
 from tests.unit.protocol.kafka.samples import damaged, sample, values
 
-every_version = pytest.mark.parametrize("version", PRODUCE.versions)
+ID = bytes(range(16))
+every_version = pytest.mark.parametrize("version", range(3, 14))
+
+
+def named(version: int, name: str) -> dict[str, Any]:
+    """Return how a version names a topic."""
+    return {"topic_id": ID} if version >= 13 else {"name": name}
 
 
 def by_construct(version: int, data: bytes) -> ProduceRequest | None:
@@ -66,7 +72,7 @@ def test_responses_encode_as_by_construct(version: int, data: st.DataObject) -> 
 @every_version
 def test_plain_ones_are_not_declined_and_not_copied(version: int) -> None:
     partition = PartitionProduceData(index=1, records=b"r" * 20_000)
-    topic = TopicProduceData(name="größer", partition_data=(partition,) * 3)
+    topic = TopicProduceData(**named(version, "größer"), partition_data=(partition,) * 3)
     for transactional_id in (None, "", "id"):
         request = ProduceRequest(
             transactional_id=transactional_id, acks=-1, timeout_ms=9, topic_data=(topic, topic)
@@ -81,24 +87,28 @@ def test_plain_ones_are_not_declined_and_not_copied(version: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 2_097_150, 2_097_151])
-@pytest.mark.parametrize("name", ["t", "n" * 126, "n" * 127, "ö"], ids=["t", "126", "127", "ö"])
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [(11, "t"), (11, "n" * 126), (12, "n" * 127), (11, "ö"), (13, "")],
+    ids=["t", "126", "127", "ö", "id"],
+)
 def test_one_partition_is_read_whatever_its_size_and_damaged_as_construct_does(
-    name: str, size: int
+    version: int, name: str, size: int
 ) -> None:
     topic = TopicProduceData(
-        name=name, partition_data=(PartitionProduceData(index=7, records=b"r" * size),)
+        **named(version, name), partition_data=(PartitionProduceData(index=7, records=b"r" * size),)
     )
     request = ProduceRequest(acks=1, timeout_ms=9, topic_data=(topic,))
-    whole = construct_encode(11, request)
-    assert hot_produce.decode_request(11, memoryview(whole)) == request
-    assert hot_produce.decode_request(11, memoryview(whole + b"more")) == request, "as Kafka"
+    whole = construct_encode(version, request)
+    assert hot_produce.decode_request(version, memoryview(whole)) == request
+    assert hot_produce.decode_request(version, memoryview(whole + b"more")) == request, "as Kafka"
     if size > 20_000:
         return  # damage is the same for all, and large frames are slow to damage
     frame = range(min(len(whole), len(name.encode()) + 20))
     for at in (*frame, len(whole) - 3, len(whole) - 2, len(whole) - 1):
         for bad in (whole[:at], *(whole[:at] + bytes([b]) + whole[at + 1 :] for b in (0, 2, 0xFF))):
-            ours = hot_produce.decode_request(11, memoryview(bad))
-            assert ours is None or ours == by_construct(11, bad)
+            ours = hot_produce.decode_request(version, memoryview(bad))
+            assert ours is None or ours == by_construct(version, bad)
 
 
 @every_version
@@ -114,7 +124,9 @@ def test_one_result_is_written_as_construct_does(version: int) -> None:
         result = PartitionProduceResponse(**{"index": 3, **change})
         for throttle in (0, 77):
             response = ProduceResponse(
-                responses=(TopicProduceResponse(name="größer", partition_responses=(result,)),),
+                responses=(
+                    TopicProduceResponse(**named(version, "größer"), partition_responses=(result,)),
+                ),
                 throttle_time_ms=throttle,
             )
             parts = hot_produce.encode_response(version, response)
@@ -145,7 +157,7 @@ def test_fields_that_a_version_does_not_have_do_not_matter() -> None:
 def test_what_cannot_be_encoded_is_left_to_construct() -> None:
     result = PartitionProduceResponse(index=1 << 40)
     topic = TopicProduceResponse(name="t", partition_responses=(result,))
-    long = TopicProduceResponse(name="n" * 40_000)
+    long = TopicProduceResponse(name="n" * 40_000, topic_id=b"short")
     for version in PRODUCE.versions:
         for bad in (topic, long):
             assert hot_produce.encode_response(version, ProduceResponse(responses=(bad,))) is None
