@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.cluster.admin import AvailableBookies
+    from broker.cluster.disk_room import AskedBookies
     from broker.cluster.dynamic_configs import DynamicConfigs
     from broker.cluster.topics import TopicRegistry
     from broker.config import BrokerConfig
@@ -63,10 +63,12 @@ class Broker:
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
     transactions: "TransactionCoordinator"
-    bookies: "AvailableBookies"
+    bookies: "AskedBookies"
     cluster_id: str
     advertised: Endpoint
     """Known for certain only when the server listens: it fills in a port that was left open."""
+    log_dir: str
+    """Where all partitions lie: the data directory, or the namespace of a cluster."""
     fetch_sessions: "FetchSessionCache"
     quotas: "QuotaRegistry"
     unsent: "Budget"

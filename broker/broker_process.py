@@ -79,6 +79,7 @@ async def broker_process(
             opened.logs,
             opened.bookies,
             paths,
+            config.namespace_uri,
             session_timeout_ms=config.session_timeout_ms,
             is_shared=True,
         )

@@ -12,9 +12,9 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from broker.broker import Broker, Endpoint
-from broker.cluster.admin import AvailableBookies
 from broker.cluster.child_watch import ChildWatch
 from broker.cluster.config_entities import ConfigEntities
+from broker.cluster.disk_room import AskedBookies
 from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.identity import cluster_id
 from broker.cluster.paths import ClusterPaths
@@ -45,8 +45,10 @@ class Storage(NamedTuple):
 
     store: MetadataStore
     namespace: LogNamespace
-    bookies: AvailableBookies
+    bookies: AskedBookies
     paths: ClusterPaths
+    place: str
+    """Where all of it lies, for people: a directory, or a namespace."""
     session_timeout_ms: int
     """After so long, the store forgets a process that was killed."""
     is_shared: bool
@@ -130,6 +132,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         bookies=bookies,
         cluster_id=await cluster_id(store, random, paths),
         advertised=Endpoint(host="", port=0),
+        log_dir=storage.place,
         fetch_sessions=FetchSessionCache(
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),

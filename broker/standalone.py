@@ -85,6 +85,7 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
             namespace,
             bookies,
             ClusterPaths(),
+            str(config.data.resolve()),
             session_timeout_ms=_SESSION_TIMEOUT_MS,
             is_shared=False,
         )

@@ -340,6 +340,7 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             LIST_PARTITION_REASSIGNMENTS,
             DESCRIBE_USER_SCRAM_CREDENTIALS,
             UPDATE_FEATURES,
+            DESCRIBE_LOG_DIRS,
             DESCRIBE_CLUSTER,
             DESCRIBE_CLIENT_QUOTAS,
             ALTER_CLIENT_QUOTAS,

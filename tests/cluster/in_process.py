@@ -99,6 +99,7 @@ async def running_broker(
             bookies=bookies,
             cluster_id=await cluster_id(store, random),
             advertised=Endpoint(host="", port=0),
+            log_dir=str(data),
             fetch_sessions=FetchSessionCache(
                 config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),

@@ -33,6 +33,7 @@ from core.metadata.segment_metadata import SegmentMetadata
 from core.metadata.segment_metadata import SegmentMetadata
 from core.runtime.budget import Budget
 from core.runtime.clock import ManualClock
+from protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse, StatusCode
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import LogRecord, RecordColumns, RecordParts
 from protocol.errors import ErrorCode
@@ -460,6 +461,27 @@ class Bookies:
     async def available(self) -> list[BookieId]:
         return self.ids
 
+    def client(self, bookie_id: BookieId) -> "RoomyBookie":
+        return RoomyBookie(bookie_id)
+
+
+class RoomyBookie:
+    """Tells its room, 1000 bytes of which 100 are free, and nothing else."""
+
+    reads_batches = False
+    losses = 0
+
+    def __init__(self, bookie_id: BookieId) -> None:
+        self.bookie_id = bookie_id
+
+    def submit(self, request: Any, reply: Any) -> None:
+        assert isinstance(request, BookieInfoRequest)
+        answer = BookieInfoResponse(StatusCode.EOK, 1000, 100)
+        asyncio.get_running_loop().call_soon(reply, answer)
+
+    async def close(self) -> None:
+        pass
+
 
 class World(NamedTuple):
     """A broker over fakes, and the fakes."""
@@ -512,6 +534,7 @@ def make_world(
         bookies=there,
         cluster_id="cluster-of-tests-00000",
         advertised=Endpoint(host="broker.test", port=9092),
+        log_dir="/data",
         fetch_sessions=FetchSessionCache(
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),

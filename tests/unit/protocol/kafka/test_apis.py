@@ -41,7 +41,7 @@ def test_the_versions_are_the_ones_promised() -> None:
         "DescribeGroups": (0, 6), "InitProducerId": (0, 5), "AddPartitionsToTxn": (0, 5),
         "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 5), "DescribeTransactions": (0, 0),
         "ListTransactions": (0, 2),
-        "CreateTopics": (2, 7),
+        "CreateTopics": (2, 7), "DescribeLogDirs": (1, 5),
         "DeleteTopics": (1, 6), "CreatePartitions": (0, 3), "DeleteRecords": (0, 2),
         "DescribeConfigs": (1, 4), "AlterConfigs": (0, 2), "ListConfigResources": (0, 1),
         "IncrementalAlterConfigs": (0, 1), "DescribeCluster": (0, 2), "UpdateFeatures": (0, 2),

@@ -1,0 +1,108 @@
+"""DescribeLogDirs, API 35, v1-5: one directory, where this broker's partitions lie.
+
+Kept: sizes of the partitions that exist, others are left out; null topics are all. The room (v4) is
+that of all bookies' disks, which hold every copy; a partition's size is that of one copy. Of a
+partition that nobody has open, the completed segments count: where one in progress ends, only its
+owner knows. Nothing is opened for this. Offset lag is 0 and nothing is ever moved between
+directories. Source: ReplicaManager.describeLogDirs.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from broker.cluster.disk_room import UNKNOWN, room_of
+from broker.context import RequestContext
+from broker.errors import error_code
+from broker.handlers import handles
+from broker.partition.trimming import segments_for_retention
+from core.errors import CoreError, LogNotFound, LogTruncated
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.kafka.apis import DESCRIBE_LOG_DIRS
+from protocol.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+AT_ONCE: Final = 64
+"""Partitions that are looked at side by side."""
+ROOM_SINCE: Final = 4
+
+
+@handles(DESCRIBE_LOG_DIRS, abandoned=True)
+async def describe_log_dirs(
+    ctx: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """Tell the size of each partition, and the room that is left."""
+    result = DescribeLogDirsResult(log_dir=ctx.broker.log_dir)
+    try:
+        sizes = await _sizes(ctx, sorted(set(_wanted(ctx, request))))
+        if ctx.header.api_version >= ROOM_SINCE:
+            result.total_bytes, result.usable_bytes = await room_of(ctx.broker.bookies)
+    except CoreError as error:
+        sizes = []
+        result.error_code = error_code(error)
+        result.total_bytes, result.usable_bytes = UNKNOWN
+    result.topics = list(_topics(sizes))
+    return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[result])
+
+
+def _wanted(ctx: RequestContext, request: DescribeLogDirsRequest) -> Iterator[TopicPartition]:
+    if request.topics is None:
+        for topic in ctx.broker.topics.all():
+            for index in range(topic.partition_count):
+                yield TopicPartition(topic.name, index)
+        return
+    for asked in request.topics:
+        for index in asked.partitions:
+            if ctx.broker.partitions.exists(asked.topic, index):
+                yield TopicPartition(asked.topic, index)
+
+
+async def _sizes(
+    ctx: RequestContext, partitions: Sequence[TopicPartition]
+) -> list[tuple[TopicPartition, int]]:
+    found: list[tuple[TopicPartition, int]] = []
+    for at in range(0, len(partitions), AT_ONCE):
+        some = partitions[at : at + AT_ONCE]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_size(ctx, partition)) for partition in some]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        sizes = [task.result() for task in tasks]
+        found += [(p, size) for p, size in zip(some, sizes, strict=True) if size is not None]
+    return found
+
+
+async def _size(ctx: RequestContext, partition: TopicPartition) -> int | None:
+    """Return the bytes of a partition's batches; None if it was deleted meanwhile."""
+    partitions = ctx.broker.partitions
+    try:
+        log = partitions.get(partition)
+        if log is None:
+            return (await partitions.stored.look(*partition)).size_bytes
+        return sum(segment.size_bytes for segment in await segments_for_retention(log))
+    except (LogNotFound, LogTruncated):
+        return None
+
+
+def _topics(sizes: Sequence[tuple[TopicPartition, int]]) -> Iterator[DescribeLogDirsTopic]:
+    for name, of_topic in groupby(sizes, key=lambda each: each[0].topic):
+        yield DescribeLogDirsTopic(
+            name=name,
+            partitions=[
+                DescribeLogDirsPartition(
+                    partition_index=partition.partition,
+                    partition_size=size,
+                    offset_lag=0,
+                    is_future_key=False,
+                )
+                for partition, size in of_topic
+            ],
+        )
