@@ -218,10 +218,10 @@ def _with_join(
     subscription: ConsumerProtocolSubscription,
     caller: Caller,
 ) -> ConsumerMember:
-    protocols = [
+    protocols = tuple(
         ClassicProtocol(name=protocol.name, metadata=bytes(protocol.metadata))
         for protocol in request.protocols
-    ]
+    )
     timeout_ms = request.rebalance_timeout_ms
     return replace(
         known,

@@ -112,9 +112,9 @@ def _to_consumer(member: Member, classic: ClassicGroup, around: Surroundings) ->
         assigned=assigned,
         classic=ClassicMemberMetadata(
             session_timeout_ms=member.session_timeout_ms,
-            supported_protocols=[
+            supported_protocols=tuple(
                 ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols
-            ],
+            ),
         ),
     )
 

@@ -145,6 +145,11 @@ class Driver:
         assert group is not None
         return group
 
+    def generation(self) -> int:
+        """Return the generation of the group, 1 if it is none or not a classic one."""
+        group = self.shard.groups.classic(GROUP)
+        return 1 if group is None else group.generation
+
     def ticket(self) -> Ticket:
         ticket = next(self._tickets)
         self.asked.add(ticket)
@@ -222,7 +227,7 @@ class Driver:
         request = SyncGroupRequest(
             **{
                 "group_id": GROUP,
-                "generation_id": self.group.generation if GROUP in self.shard.groups else 1,
+                "generation_id": self.generation(),
                 "member_id": member_id,
                 "assignments": [
                     SyncGroupRequestAssignment(member_id=m, assignment=a)
@@ -244,7 +249,7 @@ class Driver:
         request = HeartbeatRequest(
             **{
                 "group_id": GROUP,
-                "generation_id": self.group.generation if GROUP in self.shard.groups else 1,
+                "generation_id": self.generation(),
                 "member_id": member_id,
                 **fields,
             }
