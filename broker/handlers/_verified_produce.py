@@ -136,20 +136,9 @@ class VerifiedProduce:
         return _Ready(part, log, header, guard)
 
     async def _verify(self, unverified: list[_Ready]) -> Mapping[TopicPartition, ErrorCode]:
-        """Ask the coordinator; while it ends the transaction before, again for a while."""
+        """Ask the coordinator, which waits itself while it ends the producer's last transaction."""
         if not unverified:
             return {}
-        loop = asyncio.get_running_loop()
-        config = self._ctx.broker.config.partitions
-        until_s = loop.time() + config.add_partitions_retry_backoff_max_ms / 1000
-        while True:
-            codes = await self._ask(unverified)
-            is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
-            if not (self._adds and is_busy) or loop.time() >= until_s:
-                return codes
-            await asyncio.sleep(config.add_partitions_retry_backoff_ms / 1000)
-
-    async def _ask(self, unverified: list[_Ready]) -> Mapping[TopicPartition, ErrorCode]:
         coordinator = self._ctx.broker.transactions
         ask = coordinator.add_partitions if self._adds else coordinator.verify
         partitions = [each.part.partition for each in unverified]

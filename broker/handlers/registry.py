@@ -20,6 +20,7 @@ from broker.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -44,7 +45,9 @@ from broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 
 MODULES = (
@@ -66,6 +69,7 @@ MODULES = (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -90,7 +94,9 @@ MODULES = (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 
 assert len(HANDLERS) == len(MODULES), "a handler module without a handler, or with two"

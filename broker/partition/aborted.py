@@ -16,9 +16,6 @@ from broker.partition.columns import decode_columns, encode_columns
 from protocol.errors import BadValue, BufferUnderflow
 from protocol.ids import Buffer, Offset
 
-DECIDED = -1
-"""As `undecided`: no transaction is open."""
-
 _HEAD = Struct(">qI")
 
 
@@ -36,12 +33,13 @@ class AbortedTransaction(NamedTuple):
 class AbortedIndex:
     """Aborted transactions of one segment by the offsets of their markers, which only rise."""
 
-    __slots__ = ("_columns", "undecided")
+    __slots__ = ("_columns", "stable_end")
 
     def __init__(self) -> None:
         self._columns = tuple(array("q") for _ in AbortedTransaction._fields)
-        self.undecided: Offset = DECIDED
-        """First offset of the oldest transaction that was open when the segment ended."""
+        self.stable_end: Offset = 0
+        """What is decided when the segment ends: offsets up to the first of the oldest transaction
+        that is open then, or all of the segment's. 0 while it is written."""
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -68,11 +66,11 @@ class AbortedIndex:
                 found.append(aborted)
             if aborted.last_stable_offset > last:
                 return found, True
-        return found, self.undecided == DECIDED or self.undecided > last
+        return found, self.stable_end > last
 
     def encode(self) -> bytes:
-        """Return it as bytes: what is undecided, a count, then the columns."""
-        return _HEAD.pack(self.undecided, len(self)) + encode_columns(self._columns)
+        """Return it as bytes: the end of what is stable, a count, then the columns."""
+        return _HEAD.pack(self.stable_end, len(self)) + encode_columns(self._columns)
 
     @classmethod
     def decode(cls, data: Buffer, at: int = 0) -> tuple["AbortedIndex", int]:
@@ -82,7 +80,7 @@ class AbortedIndex:
         """
         index = cls()
         try:
-            index.undecided, count = _HEAD.unpack_from(data, at)
+            index.stable_end, count = _HEAD.unpack_from(data, at)
         except struct_error:
             raise BufferUnderflow("the bytes end before the aborted transactions") from None
         columns, at = decode_columns(data, at + _HEAD.size, len(index._columns), count)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from struct import Struct
 from struct import error as struct_error
 
-from broker.partition.aborted import DECIDED, AbortedIndex, AbortedTransaction
+from broker.partition.aborted import AbortedIndex, AbortedTransaction
 from broker.partition.leader_epochs import LeaderEpochs
 from broker.partition.offsets import SegmentIndex
 from broker.partition.producers import Producers
@@ -103,8 +103,8 @@ class PartitionState:
         self._take(dlsn.lssn, dlsn.entry_id, record.payload)
 
     def _end_index(self) -> None:
-        """Note what is left open by the segment; asked again, it is what is open by then."""
-        self._index.aborted.undecided = next(iter(self.producers.open), DECIDED)
+        """Note what the segment leaves open; asked again, it is what is open by then."""
+        self._index.aborted.stable_end = next(iter(self.producers.open), self.next_offset)
 
     def _take(self, lssn: int, entry_id: EntryId, batch: Buffer) -> None:
         try:
@@ -169,6 +169,8 @@ def decode_index(data: Buffer) -> SegmentIndex:
         index, end = SegmentIndex.decode(data, 1)
         if data[0] == VERSION:
             index.aborted, end = AbortedIndex.decode(data, end)
+        else:
+            index.aborted.stable_end = index.next_offset
         if end != len(data):
             raise BadValue(f"{len(data) - end} bytes too many")
     except ProtocolError as error:

@@ -7,40 +7,10 @@ is appended: when it was refused for the moment, no later batch may overtake it.
 Source: reference Kafka 4.6; VerificationStateEntry, VerificationGuard (Kafka 4.3.1).
 """
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
-
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
 from protocol.records.batch import BatchHeader
 
 VERIFICATIONS_MAX = 10_000
 """Of one partition; beyond it the oldest is forgotten, and its batch refused: INVALID_TXN_STATE."""
-
-
-class TransactionVerifier(Protocol):
-    """What is asked of the coordinator; a partition that it says nothing of is verified."""
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        /,
-    ) -> asyncio.Future[Mapping[TopicPartition, ErrorCode]]:
-        """Say whether partitions are in the producer's transaction."""
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        /,
-    ) -> asyncio.Future[Mapping[TopicPartition, ErrorCode]]:
-        """Add partitions to the producer's transaction."""
 
 
 class _Verification:

@@ -329,6 +329,8 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             ADD_OFFSETS_TO_TXN,
             END_TXN,
             DESCRIBE_TRANSACTIONS,
+            WRITE_TXN_MARKERS,
+            DESCRIBE_PRODUCERS,
             LIST_TRANSACTIONS,
             DESCRIBE_CONFIGS,
             CREATE_PARTITIONS,
@@ -347,6 +349,7 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             DESCRIBE_TOPIC_PARTITIONS,
             DELETE_GROUPS,
             OFFSET_DELETE,
+            TXN_OFFSET_COMMIT,
             CONSUMER_GROUP_HEARTBEAT,
             CONSUMER_GROUP_DESCRIBE,
         )

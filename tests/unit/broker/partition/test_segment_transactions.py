@@ -5,7 +5,6 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition.aborted import DECIDED, AbortedTransaction
 from broker.partition.partition_log import PartitionLog
 from broker.partition.segment_state import PartitionState, decode_index
 from core.errors import LedgerFenced
@@ -55,6 +54,18 @@ async def test_a_transaction_is_found_from_every_segment_that_it_spans() -> None
 
 
 @in_loop
+async def test_a_range_over_segments_finds_what_began_in_the_later_one() -> None:
+    world = make_world()
+    log = await opened(world)
+    await log.append(batch(1))
+    await log.roll()
+    await write(log, 7, 0)
+    await end(log, 7, commit=False)
+    for again in (log, await reopened(world)):
+        assert await again.aborted_between(0, 1) == [(7, 1, 2, 3)]
+
+
+@in_loop
 async def test_a_look_up_reads_no_further_than_the_transactions_of_its_range() -> None:
     world = make_world()
     log = await opened(world)
@@ -93,7 +104,7 @@ async def test_a_segment_that_a_crash_ended_is_read_with_what_was_open_before_it
     assert world.log("t").segments[1].index is None, "the case that is tested"
     assert await third.aborted_between(0, 1) == [(7, 0, 1, 2)]
     index = await third.segments.index(2)
-    assert (index.aborted.all(), index.aborted.undecided) == ([(7, 0, 1, 2)], 2)
+    assert (index.aborted.all(), index.aborted.stable_end) == ([(7, 0, 1, 2)], 2)
     assert (index.totals.batches, index.totals.first_offset, index.totals.next_offset) == (2, 1, 3)
 
 
@@ -106,12 +117,12 @@ async def test_what_version_1_wrote_is_read() -> None:
     segment = world.log("t").segments[0]
     assert segment.index is not None
     assert segment.end_snapshot is not None
-    segment.index = b"\1" + segment.index[1:-12]  # without undecided and count of none
+    segment.index = b"\1" + segment.index[1:-12]  # without stable end and count
     segment.end_snapshot = b"\1" + segment.end_snapshot[1:]  # no producers: they look alike
     again = await world.open("t")
     assert again.high_watermark == again.last_stable_offset == 2
     assert await again.aborted_between(0, 1) == []
-    assert decode_index(segment.index).aborted.undecided == DECIDED
+    assert decode_index(segment.index).aborted.stable_end == 2
 
 
 class Written(NamedTuple):
@@ -183,7 +194,7 @@ async def act(world: World, log: PartitionLog, oracle: Oracle, action: str, pid:
         kill(world)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(actions)
 def test_every_answer_is_the_oracles_over_rolls_restarts_and_kills(
     steps: list[tuple[str, int]],
@@ -237,9 +248,7 @@ def test_replay_from_any_snapshot_gives_the_state_that_was(
             late.replay(DLSN(1, number, 0), LogRecord(each.record.txid, each.record.payload))
         assert late.snapshot() == log.state.snapshot()
         assert late.producers.open == log.state.producers.open
-        whole: list[AbortedTransaction] = []
-        for index in log.state.indexes.values():
-            whole += index.aborted.all()
+        whole = [each for index in log.state.indexes.values() for each in index.aborted.all()]
         assert late.ended_index().aborted.all() == [a for a in whole if a.last_offset >= start]
         await world.broker.partitions.close()
 

@@ -1,0 +1,65 @@
+"""DescribeProducers v0: who writes to a partition, and where their open transactions begin.
+
+A producer without a batch in its epoch has last sequence -1, without a marker coordinator epoch -1,
+without a transaction start offset -1. The last timestamp is the broker's, of the last append.
+Source: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers; reference Kafka 7.3.
+"""
+
+from broker.cluster.names import name_fault
+from broker.context import RequestContext
+from broker.errors import KafkaError, error_code
+from broker.handlers import handles
+from broker.partition.producers import ActiveProducer
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.kafka.apis import DESCRIBE_PRODUCERS
+from protocol.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+@handles(DESCRIBE_PRODUCERS)
+async def describe_producers(
+    ctx: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """List the producers of each partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    await _describe(ctx, TopicPartition(topic.name, index))
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _describe(ctx: RequestContext, partition: TopicPartition) -> PartitionResponse:
+    index = partition.partition
+    if name_fault(partition.topic) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return PartitionResponse(partition_index=index, error_code=code)
+    try:
+        log = await ctx.broker.partitions.open(partition)
+    except KafkaError as error:
+        return PartitionResponse(partition_index=index, error_code=error_code(error))
+    producers = [_state(each) for each in log.producers()]
+    return PartitionResponse(partition_index=index, active_producers=producers)
+
+
+def _state(producer: ActiveProducer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.active_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.first_offset,
+    )
