@@ -46,6 +46,7 @@ from broker.handlers import (
     produce,
     sync_group,
     txn_offset_commit,
+    txn_offset_commit,
     update_features,
     write_txn_markers,
 )
@@ -94,6 +95,7 @@ MODULES = (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     txn_offset_commit,
     update_features,
     write_txn_markers,

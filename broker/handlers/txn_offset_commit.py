@@ -1,7 +1,5 @@
 """TxnOffsetCommit: offsets that become a group's when a transaction is committed."""
 
-import asyncio
-
 from broker.context import RequestContext
 from broker.coordinator.plans import refuse_commit, transactional_response
 from broker.handlers import handles
@@ -20,8 +18,6 @@ ABORTABLE_SINCE = 4
 """Versions whose clients know TRANSACTION_ABORTABLE."""
 ADDS_PARTITIONS_SINCE = 5
 """Versions that add the group's partition to the transaction themselves (KIP-890)."""
-VERIFY_S_MAX = 30.0
-"""How long the transaction's coordinator is waited for; then clients are told to try again."""
 
 
 @handles(TXN_OFFSET_COMMIT)
@@ -50,32 +46,15 @@ async def txn_offset_commit(
 async def _verify(
     ctx: RequestContext, request: TxnOffsetCommitRequest, partition: TopicPartition
 ) -> ErrorCode:
-    """Ask the coordinator; while it ends the transaction before, again for a while."""
-    adds = ctx.header.api_version >= ADDS_PARTITIONS_SINCE
-    loop = asyncio.get_running_loop()
-    config = ctx.broker.config.partitions
-    until_s = loop.time() + config.add_partitions_retry_backoff_max_ms / 1000
-    while True:
-        code = await _ask(ctx, request, partition, adds=adds)
-        is_busy = adds and code is ErrorCode.CONCURRENT_TRANSACTIONS
-        if not is_busy or loop.time() >= until_s:
-            return _shown(code, ctx.header.api_version)
-        await asyncio.sleep(config.add_partitions_retry_backoff_ms / 1000)
-
-
-async def _ask(
-    ctx: RequestContext, request: TxnOffsetCommitRequest, partition: TopicPartition, *, adds: bool
-) -> ErrorCode:
+    """Ask the transaction's coordinator whether the partition is in it, or to take it in."""
+    version = ctx.header.api_version
     coordinator = ctx.broker.transactions
+    adds = version >= ADDS_PARTITIONS_SINCE
     ask = coordinator.add_partitions if adds else coordinator.verify
-    try:
-        async with asyncio.timeout(VERIFY_S_MAX):
-            codes = await ask(
-                request.transactional_id, request.producer_id, request.producer_epoch, [partition]
-            )
-    except TimeoutError:
-        return ErrorCode.NETWORK_EXCEPTION
-    return codes.get(partition, ErrorCode.NONE)
+    codes = await ask(
+        request.transactional_id, request.producer_id, request.producer_epoch, [partition]
+    )
+    return _shown(codes.get(partition, ErrorCode.NONE), version)
 
 
 def _shown(code: ErrorCode, version: int) -> ErrorCode:
