@@ -46,7 +46,6 @@ from broker.handlers import (
     produce,
     sync_group,
     txn_offset_commit,
-    txn_offset_commit,
     update_features,
     write_txn_markers,
 )
@@ -95,7 +94,6 @@ MODULES = (
     offset_for_leader_epoch,
     produce,
     sync_group,
-    txn_offset_commit,
     txn_offset_commit,
     update_features,
     write_txn_markers,

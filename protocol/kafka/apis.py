@@ -350,7 +350,6 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             DELETE_GROUPS,
             OFFSET_DELETE,
             TXN_OFFSET_COMMIT,
-            TXN_OFFSET_COMMIT,
             CONSUMER_GROUP_HEARTBEAT,
             CONSUMER_GROUP_DESCRIBE,
         )

@@ -48,7 +48,7 @@ def test_the_versions_are_the_ones_promised() -> None:
         "ElectLeaders": (0, 2), "AlterPartitionReassignments": (0, 1),
         "ListPartitionReassignments": (0, 0), "DescribeUserScramCredentials": (0, 0),
         "DescribeTopicPartitions": (0, 0), "DeleteGroups": (0, 2), "OffsetDelete": (0, 0),
-        "TxnOffsetCommit": (0, 5), "TxnOffsetCommit": (0, 5),
+        "TxnOffsetCommit": (0, 5),
         "DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1),
         "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
     }  # fmt: skip
