@@ -269,6 +269,10 @@ class TransactionCoordinator:
 
     # Time
 
+    def fire_due(self) -> None:
+        """Act on every deadline that has passed."""
+        self._alarms.fire_due()
+
     def abort_timed_out(self) -> None:
         """Abort every transaction that is open for longer than its producer allowed."""
 

@@ -115,6 +115,13 @@ class Transactions:
     ) -> Producer | ErrorCode:
         return await self.coordinator.end(ID, producer, version, committed=committed)
 
+    def log_epoch(self) -> int:
+        """Return the epoch of the coordinator's own partition."""
+        tp = TopicPartition(TRANSACTIONS_TOPIC, partition_for(ID, PARTITIONS))
+        log = self.world.broker.partitions.get(tp)
+        assert log is not None
+        return log.leader_epoch
+
     def described(self) -> Described:
         return self.coordinator.describe(ID)
 
