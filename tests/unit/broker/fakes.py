@@ -30,7 +30,6 @@ from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.rolling import RollingPolicy
 from core.log.trimmer import SegmentTier
 from core.metadata.segment_metadata import SegmentMetadata
-from core.metadata.segment_metadata import SegmentMetadata
 from core.runtime.budget import Budget
 from core.runtime.clock import ManualClock
 from protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse, StatusCode
@@ -320,42 +319,6 @@ class FakeStoredLog:
         return found.index, sum(len(each.record.payload) for each in found.records)
 
 
-class FakeStoredLog:
-    """A look at a `FakeLog`; each segment's ledger has the segment's number."""
-
-    def __init__(self, log: FakeLog) -> None:
-        self._log = log
-
-    @property
-    def name(self) -> str:
-        return self._log.name
-
-    async def segments(self) -> list[Any]:
-        return [
-            SegmentMetadata(
-                lssn=each.lssn,
-                ledger_id=LedgerId(each.lssn),
-                first_txid=each.records[0].record.txid if each.records else 0,
-                in_progress=each.in_progress,
-            )
-            for each in self._log.segments
-        ]
-
-    async def get_data(self) -> bytes:
-        return self._log.data
-
-    async def has_owner(self) -> bool:
-        return self._log.writer is not None and not self._log.writer.is_closed
-
-    async def is_being_purged(self) -> bool:
-        return False
-
-    async def index_of(self, segment: SegmentMetadata) -> tuple[bytes | None, int]:
-        (found,) = (each for each in self._log.segments if each.lssn == segment.lssn)
-        self._log.indexes_read += 1
-        return found.index, sum(len(each.record.payload) for each in found.records)
-
-
 class FakeNamespace:
     """Logs by name."""
 
@@ -373,9 +336,6 @@ class FakeNamespace:
 
     async def close_log(self, name: str) -> None:
         pass
-
-    def stored_log(self, name: str) -> FakeStoredLog:
-        return FakeStoredLog(self.logs[name])
 
     def stored_log(self, name: str) -> FakeStoredLog:
         return FakeStoredLog(self.logs[name])
