@@ -9,31 +9,22 @@ Flow: Produce -> check -> append -> LogWriter -> on_confirmed -> tail cache, wai
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.cluster.settings import TopicSettings
 from broker.errors import error_code
-from broker.partition.aborted import AbortedTransaction
 from broker.partition.appends import Append, AppendResult
-from broker.partition.found import NOTHING, Found
 from broker.partition.leader_epochs import LeaderEpochs
 from broker.partition.producers import ActiveProducer, SeenBatch
-from broker.partition.reads import OpenReaders, ReadRange
-from broker.partition.segment_state import PartitionState
-from broker.partition.segments import SegmentCatalog
-from broker.partition.tail_cache import TailCache
+from broker.partition.readable import ReadablePartition, SharedParts
 from broker.partition.unstable import UnstableOffsets
 from broker.partition.verifications import Verifications
-from broker.partition.waiters import Waiters
-from core.errors import CoreError, LogTruncated
+from core.errors import CoreError
 from core.log.log import Log
 from core.log.rolling import RollingPolicy
 from core.log.writer import LogWriter
-from core.runtime.clock import Clock
-from protocol.distributedlog.dlsn import DLSN
 from protocol.errors import ErrorCode
-from protocol.ids import Buffer, Offset, TopicPartition, TxId
+from protocol.ids import Offset, TopicPartition, TxId
 from protocol.records.batch import (
     CONTROL,
     TRANSACTIONAL,
@@ -46,38 +37,22 @@ from protocol.records.control import EndTransaction, build_marker
 from protocol.records.recompress import recompress
 from protocol.records.validate import ProduceRules, check_batch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 logger = logging.getLogger(__name__)
 
 
-class SharedParts(NamedTuple):
-    """What all partitions of a broker share."""
-
-    clock: Clock
-    cache: TailCache
-    readers: OpenReaders
-
-
-class PartitionLog:
+class PartitionLog(ReadablePartition):
     """An open, owned partition.
 
-    `leader_epoch`: the log segment sequence number at which this owner took over.
-    `log_start_offset`: first offset that is kept. `high_watermark`: first that is not readable.
-    `log_end_offset`: the next to be written. All three only rise.
+    `log_end_offset`: the next to be written. It rises only, as log start and high watermark do.
     """
 
     def __init__(
-        self, partition: TopicPartition, log: Log, settings: TopicSettings, shared: "SharedParts"
+        self, partition: TopicPartition, log: Log, settings: TopicSettings, shared: SharedParts
     ) -> None:
-        self.partition = partition
-        self.log = log
-        self.state = PartitionState(shared.clock.now_ms())
-        self.tail = shared.cache.partition()
-        self.waiters = Waiters()
-        self.segments = SegmentCatalog(log, self.state)
-        self.epochs = LeaderEpochs()
-        self.leader_epoch = -1
-        self.log_start_offset: Offset = 0
-        self.high_watermark: Offset = 0
+        super().__init__(partition, log, shared)
         self.log_end_offset: Offset = 0
         self.topic_id: bytes = b""
         """Of the topic that it was opened for; a topic made again has another."""
@@ -86,12 +61,10 @@ class PartitionLog:
         self.on_dead: Callable[[PartitionLog], None] = _nobody
         """Called once, when `failure` is set for good."""
         self._clock = shared.clock
-        self._readers = shared.readers
         self._writer: LogWriter | None = None
         self._pending: deque[Append] = deque()
         self._start_claimed: Offset = 0
         self._producers = self.state.producers
-        self._unstable = UnstableOffsets()
         self._verifications = Verifications()
         self.use_settings(settings)
 
@@ -289,66 +262,6 @@ class PartitionLog:
                 logger.warning("close failed partition=%s error=%r", self.partition, error)
         self._end(self.failure)
 
-    # -- reading ----------------------------------------------------------------------------------
-
-    def read_tail(
-        self, offset: Offset, max_bytes: int, *, at_least_one: bool, committed: bool = False
-    ) -> Found | None:
-        """Return whole batches from the one that holds `offset` on, from memory.
-
-        Shape: nothing at the high watermark, or at the last stable offset if `committed`; the first
-        batch even above `max_bytes` if `at_least_one`. None if the tail cache does not have them:
-        then `read_log` does.
-        """
-        end = self.end_for(committed=committed)
-        if offset >= end:
-            return NOTHING
-        return self.tail.read(offset, max_bytes, at_least_one=at_least_one, end=end)
-
-    async def read_log(
-        self, offset: Offset, max_bytes: int, *, at_least_one: bool, committed: bool = False
-    ) -> Found:
-        """Return the same from the bookies. Errors: CoreError."""
-        end = self.end_for(committed=committed)
-        if offset >= end:
-            return NOTHING
-        span = ReadRange(offset, end, max_bytes, at_least_one)
-        return await self._readers.read(self.log, span, lambda: self.locate(offset))
-
-    async def read(self, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
-        """Return whole batches from the one that holds `offset`: at least one if there is any.
-
-        Shape: empty at the high watermark. Errors: CoreError, LogTruncated below the log start.
-        """
-        if offset < self.log_start_offset:
-            raise LogTruncated(f"offset {offset}, log start {self.log_start_offset}")
-        found = self.read_tail(offset, max_bytes, at_least_one=True)
-        if found is None:
-            found = await self.read_log(offset, max_bytes, at_least_one=True)
-        return found.parts
-
-    async def locate(self, offset: Offset) -> DLSN | None:
-        """Return a position from which on a reader meets `offset`. Errors: CoreError."""
-        return self.segments.position(offset) or await self.log.locate(offset)
-
-    # -- what readers ask -------------------------------------------------------------------------
-
-    def end_for(self, *, committed: bool) -> Offset:
-        """Return the first offset that a reader may not see."""
-        return self.last_stable_offset if committed else self.high_watermark
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """First offset that a reader of committed records may not see.
-
-        The oldest open transaction begins there, or one whose marker is not confirmed; never below
-        the log start, which DeleteRecords may move beyond either.
-        """
-        unstable = self._unstable.first
-        if unstable is None or unstable >= self.high_watermark:
-            return self.high_watermark
-        return max(unstable, self.log_start_offset)
-
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether a producer has a transaction open here; its next batch needs no verification."""
         return self._producers.is_in_transaction(producer_id, producer_epoch)
@@ -356,30 +269,6 @@ class PartitionLog:
     def producers(self) -> list[ActiveProducer]:
         """Return the producers that are known, with their open transactions."""
         return self._producers.active()
-
-    def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
-        """Return the same as `aborted_between`, or None if that would have to read."""
-        return self.segments.aborted_in_memory(first, last)
-
-    async def aborted_between(self, first: Offset, last: Offset) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records among offsets `first` to `last`.
-
-        Shape: both inclusive, `last` below the last stable offset. Errors: CoreError. Cost: none
-        outside memory unless `first` lies in a segment that a former owner completed.
-        """
-        return await self.segments.aborted_between(first, last)
-
-    def check_epoch(self, epoch: int) -> ErrorCode:
-        """Compare a client's leader epoch with ours; -1 is not compared."""
-        if epoch in (-1, self.leader_epoch):
-            return ErrorCode.NONE
-        if epoch < self.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
-        """Return the largest epoch up to `epoch` and where it ends; (-1, -1) if unknown."""
-        return self.epochs.end_of(epoch, self.high_watermark)
 
     # -- upkeep -----------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from broker.cluster.names import stream_name
 from broker.cluster.topics import Topic, TopicRegistry
 from broker.errors import KafkaError, error_code
 from broker.partition.config import PartitionConfig
-from broker.partition.partition_log import PartitionLog, SharedParts
+from broker.partition.partition_log import PartitionLog
+from broker.partition.readable import SharedParts
 from broker.partition.reads import OpenReaders
 from broker.partition.stored import StoredPartitions
 from broker.partition.tail_cache import TailCache

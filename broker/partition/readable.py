@@ -1,0 +1,133 @@
+"""What readers see of an open partition: batches, watermarks, epochs, what was aborted.
+
+The state that readers see is changed by the one who writes (`PartitionLog`); nothing here does.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.partition.aborted import AbortedTransaction
+from broker.partition.found import NOTHING, Found
+from broker.partition.leader_epochs import LeaderEpochs
+from broker.partition.reads import OpenReaders, ReadRange
+from broker.partition.segment_state import PartitionState
+from broker.partition.segments import SegmentCatalog
+from broker.partition.tail_cache import TailCache
+from broker.partition.unstable import UnstableOffsets
+from broker.partition.waiters import Waiters
+from core.errors import LogTruncated
+from core.log.log import Log
+from core.runtime.clock import Clock
+from protocol.distributedlog.dlsn import DLSN
+from protocol.errors import ErrorCode
+from protocol.ids import Buffer, Offset, TopicPartition
+
+
+class SharedParts(NamedTuple):
+    """What all partitions of a broker share."""
+
+    clock: Clock
+    cache: TailCache
+    readers: OpenReaders
+
+
+class ReadablePartition:
+    """An open partition, as readers see it.
+
+    `leader_epoch`: the log segment sequence number at which this owner took over.
+    `log_start_offset`: first offset that is kept. `high_watermark`: first that is not readable.
+    """
+
+    def __init__(self, partition: TopicPartition, log: Log, shared: SharedParts) -> None:
+        self.partition = partition
+        self.log = log
+        self.state = PartitionState(shared.clock.now_ms())
+        self.tail = shared.cache.partition()
+        self.waiters = Waiters()
+        self.segments = SegmentCatalog(log, self.state)
+        self.epochs = LeaderEpochs()
+        self.leader_epoch = -1
+        self.log_start_offset: Offset = 0
+        self.high_watermark: Offset = 0
+        self._readers = shared.readers
+        self._unstable = UnstableOffsets()
+
+    def read_tail(
+        self, offset: Offset, max_bytes: int, *, at_least_one: bool, committed: bool = False
+    ) -> Found | None:
+        """Return whole batches from the one that holds `offset` on, from memory.
+
+        Shape: nothing at the high watermark, or at the last stable offset if `committed`; the first
+        batch even above `max_bytes` if `at_least_one`. None if the tail cache does not have them:
+        then `read_log` does.
+        """
+        end = self.end_for(committed=committed)
+        if offset >= end:
+            return NOTHING
+        return self.tail.read(offset, max_bytes, at_least_one=at_least_one, end=end)
+
+    async def read_log(
+        self, offset: Offset, max_bytes: int, *, at_least_one: bool, committed: bool = False
+    ) -> Found:
+        """Return the same from the bookies. Errors: CoreError."""
+        end = self.end_for(committed=committed)
+        if offset >= end:
+            return NOTHING
+        span = ReadRange(offset, end, max_bytes, at_least_one)
+        return await self._readers.read(self.log, span, lambda: self.locate(offset))
+
+    async def read(self, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
+        """Return whole batches from the one that holds `offset`: at least one if there is any.
+
+        Shape: empty at the high watermark. Errors: CoreError, LogTruncated below the log start.
+        """
+        if offset < self.log_start_offset:
+            raise LogTruncated(f"offset {offset}, log start {self.log_start_offset}")
+        found = self.read_tail(offset, max_bytes, at_least_one=True)
+        if found is None:
+            found = await self.read_log(offset, max_bytes, at_least_one=True)
+        return found.parts
+
+    async def locate(self, offset: Offset) -> DLSN | None:
+        """Return a position from which on a reader meets `offset`. Errors: CoreError."""
+        return self.segments.position(offset) or await self.log.locate(offset)
+
+    def end_for(self, *, committed: bool) -> Offset:
+        """Return the first offset that a reader may not see."""
+        return self.last_stable_offset if committed else self.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """First offset that a reader of committed records may not see.
+
+        The oldest open transaction begins there, or one whose marker is not confirmed; never below
+        the log start, which DeleteRecords may move beyond either.
+        """
+        unstable = self._unstable.first
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
+        """Return the same as `aborted_between`, or None if that would have to read."""
+        return self.segments.aborted_in_memory(first, last)
+
+    async def aborted_between(self, first: Offset, last: Offset) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records among offsets `first` to `last`.
+
+        Shape: both inclusive, `last` below the last stable offset. Errors: CoreError. Cost: none
+        outside memory unless `first` lies in a segment that a former owner completed.
+        """
+        return await self.segments.aborted_between(first, last)
+
+    def check_epoch(self, epoch: int) -> ErrorCode:
+        """Compare a client's leader epoch with ours; -1 is not compared."""
+        if epoch in (-1, self.leader_epoch):
+            return ErrorCode.NONE
+        if epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
+        """Return the largest epoch up to `epoch` and where it ends; (-1, -1) if unknown."""
+        return self.epochs.end_of(epoch, self.high_watermark)
