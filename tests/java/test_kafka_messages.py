@@ -14,8 +14,9 @@ from protocol.kafka import wire
 from protocol.kafka.api import Api
 from protocol.kafka.apis import APIS
 from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
+from protocol.kafka.messages import consumer_group_records as group_records
+from protocol.kafka.messages import consumer_protocol, headers
 from protocol.kafka.messages import coordinator_records as records
-from protocol.kafka.messages import headers
 from protocol.kafka.primitives import RECORDS, UUID, Kind
 from protocol.kafka.wire import Array, Wire
 from tests.java.jars import main_class
@@ -32,6 +33,15 @@ COORDINATOR_CASES = [
     (records.GroupMetadataKey, 0),
     *((records.OffsetCommitValue, version) for version in range(5)),
     *((records.GroupMetadataValue, version) for version in range(5)),
+]
+GROUP_RECORDS = list(group_records.RECORD_TYPES.values())
+EMBEDDED = [
+    (message, version)
+    for message in (
+        consumer_protocol.ConsumerProtocolSubscription,
+        consumer_protocol.ConsumerProtocolAssignment,
+    )
+    for version in range(consumer_protocol.VERSION_MAX + 1)
 ]
 HEADERS = [
     (headers.RequestHeader, 1, False),
@@ -119,6 +129,34 @@ def test_coordinator_record_is_javas(peer: MessagePeer, record: type[Any], versi
         else:
             ours = records.encode_value(value, version)
         peer.check(name, version, ours[2:], value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), GROUP_RECORDS, ids=[k.__name__ for k, _ in GROUP_RECORDS]
+)
+def test_consumer_group_record_is_javas(
+    peer: MessagePeer, key: type[Any], value: type[Any]
+) -> None:
+    for seed in range(SAMPLES):
+        name = sample(key, 0, Random(seed))
+        content = sample(value, 0, Random(seed))
+        ours = group_records.encode_group_key(name), group_records.encode_group_value(content)
+        assert group_records.decode_group_key(ours[0]) == name
+        assert group_records.decode_group_value(name, ours[1]) == content
+        peer.check(f"{COORDINATOR}.{key.__name__}", 0, ours[0][2:], name)
+        peer.check(f"{COORDINATOR}.{value.__name__}", 0, ours[1][2:], content)
+
+
+@pytest.mark.parametrize(
+    ("message", "version"), EMBEDDED, ids=[f"{m.__name__}-{v}" for m, v in EMBEDDED]
+)
+def test_embedded_consumer_protocol_is_javas(
+    peer: MessagePeer, message: type[Any], version: int
+) -> None:
+    for seed in range(SAMPLES):
+        value = sample(message, version, Random(seed))
+        ours = wire.join(wire.encode(value, version, flexible=False))
+        peer.check(f"{CLIENTS}.{message.__name__}", version, ours, value)
 
 
 @pytest.mark.parametrize(

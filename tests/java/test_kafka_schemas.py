@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from protocol.kafka.apis import APIS, NEVER
+from protocol.kafka.messages import consumer_group_records as group_records
+from protocol.kafka.messages import consumer_protocol, headers
 from protocol.kafka.messages import coordinator_records as records
-from protocol.kafka.messages import headers
 from protocol.kafka.primitives import NO_UUID, Kind
 from protocol.kafka.wire import Array, Wire
 from tests.java.jars import jars
@@ -33,7 +34,16 @@ COORDINATOR = [
     (records.GroupMetadataKey, range(1), NEVER, records.GROUP_METADATA_TYPE),
     (records.GroupMetadataValue, range(5), 4, records.GROUP_METADATA_TYPE),
 ]
-CASES = [*MESSAGES, *HEADERS, *COORDINATOR]
+CONSUMER_GROUPS = [
+    case
+    for kind, (key, value) in group_records.RECORD_TYPES.items()
+    for case in ((key, range(1), NEVER, kind), (value, range(1), 0, kind))
+]
+EMBEDDED = [
+    (consumer_protocol.ConsumerProtocolSubscription, range(1, 4), NEVER, None),  # 0: a part of 1
+    (consumer_protocol.ConsumerProtocolAssignment, range(4), NEVER, None),
+]
+CASES = [*MESSAGES, *HEADERS, *COORDINATOR, *CONSUMER_GROUPS, *EMBEDDED]
 
 
 @pytest.fixture(scope="module")
