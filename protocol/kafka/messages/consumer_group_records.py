@@ -157,9 +157,7 @@ class TopicPartitions:
 
     topic_id: bytes = wire(UUID)
     partitions: Sequence[int] = wire(array(INT32))
-    assignment_epochs: Sequence[int] | None = wire(
-        array(INT32), nullable_since=0, tag=0, default=None
-    )
+    assignment_epochs: Sequence[int] | None = wire(array(INT32), nullable_since=0, tag=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
