@@ -20,7 +20,7 @@ from core.runtime.budget import Budget
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from broker.fetching.sessions import FetchSession
 
@@ -48,6 +48,7 @@ class Collection:
 
     __slots__ = (
         "_counted",
+        "_is_full",
         "_logs",
         "_unsent",
         "epoch",
@@ -65,50 +66,32 @@ class Collection:
         self.session: FetchSession | None = None
         self.epoch = 0
         """Of the session while this fetch is its latest."""
-        self.news: Callable[[], Iterable[Target]] = tuple
-        """Partitions that have changed since it was called last, of a fetch within a session."""
+        self.news: Callable[[], Target | None] = _nothing
+        """Gives the next partition of a session that may have changed."""
         self._logs = logs
         self._unsent = unsent
         self._counted = 0
-
-    def look_up(self) -> bool:
-        """Find the partitions that are open; return whether none is missing."""
-        whole = True
-        for target in self.targets:
-            if target.log is None and not target.error and target.topic is not None:
-                target.log = self._logs.get((target.topic.name, target.asked.partition))
-                whole = whole and target.log is not None
-        return whole
-
-    async def open(self) -> None:
-        """Open the partitions that are not, side by side. Errors: none, each keeps its own."""
-        opening = [
-            (target, self._logs.opening(target.topic.name, target.asked.partition))
-            for target in self.targets
-            if target.log is None and not target.error and target.topic is not None
-        ]
-        for target, future in opening:
-            outcome = await future
-            if isinstance(outcome, ErrorCode):
-                target.error = outcome
-            else:
-                target.log = outcome
+        self._is_full = False
 
     def collect_tail(self) -> bool:
         """Take what is in memory, in order; return whether that was all there is to take."""
-        committed = self.limits.committed
         for target in self.targets:
-            target.check()
-            log = target.open_log
-            if log is not None and target.next_offset < log.end_for(committed=committed):
-                if self._is_starved():
-                    return False
-                found = self._read_tail(target, log)
-                if found is None:
-                    return False
-                target.take(found)
-                self.size += found.size
+            if not self._take_tail(target):
+                return False
+        while (target_ := self._next()) is not None:
+            if not self._take_tail(target_):
+                return False
         return True
+
+    async def collect(self) -> None:
+        """Take what is in memory or on the bookies, in order. Errors: none, each keeps its own."""
+        for target in self.targets:  # begin to open them all; each is awaited where it is read
+            if target.log is None and target.topic is not None and not target.error:
+                self._logs.begin_open(target.topic.name, target.asked.partition)
+        for target in self.targets:
+            await self._take(target)
+        while (target_ := self._next()) is not None:
+            await self._take(target_)
 
     def find_aborted(self) -> bool:
         """Find aborted transactions in memory, if somebody asks; return whether all are known."""
@@ -123,20 +106,6 @@ class Collection:
                 await target.read_aborted()
             except CoreError as error:
                 self.size -= target.give_up(error_code(error))
-
-    async def collect(self) -> None:
-        """Take what is in memory or on the bookies, in order. Errors: none, each keeps its own."""
-        self.targets += self.news()
-        if not self.look_up():
-            await self.open()
-        for target in self.targets:
-            target.check()
-            log = target.open_log
-            if log is not None and not self._is_starved():
-                found = await self._read(target, log)
-                target.take(found)
-                self.size += found.size
-                self._count(found.size)
 
     def give_back(self) -> None:
         """Count the answer out: from here on its connection does, if it has to keep it."""
@@ -189,6 +158,59 @@ class Collection:
             return False
         return target.asked.fetch_offset >= log.end_for(committed=self.limits.committed)
 
+    def _next(self) -> Target | None:
+        """Return a further partition of the session, unless the answer is full."""
+        if self._is_full:
+            return None
+        target = self.news()
+        if target is not None:
+            self.targets.append(target)
+        return target
+
+    def _take_tail(self, target: Target) -> bool:
+        """Take what is in memory of one partition; return whether that was all of it."""
+        if target.log is None and target.topic is not None and not target.error:
+            target.log = self._logs.get((target.topic.name, target.asked.partition))
+            if target.log is None:
+                return False
+        target.check()
+        log = target.open_log
+        if log is None or target.next_offset >= log.end_for(committed=self.limits.committed):
+            return True
+        if self._is_starved():
+            return False
+        found = self._read_tail(target, log)
+        if found is None:
+            return False
+        self._add(target, found)
+        return True
+
+    async def _take(self, target: Target) -> None:
+        if target.log is None and target.topic is not None and not target.error:
+            await self._open(target, target.topic.name)
+        target.check()
+        log = target.open_log
+        if log is not None and not self._is_starved():
+            found = await self._read(target, log)
+            self._add(target, found)
+            self._count(found.size)
+
+    def _add(self, target: Target, found: Found) -> None:
+        left = self.limits.max_bytes - self.size
+        if found.limited and not found.parts and left < target.asked.partition_max_bytes:
+            self._is_full = True  # a batch was too large for what is left of this answer
+        target.take(found)
+        self.size += found.size
+        if self.size >= self.limits.max_bytes:
+            self._is_full = True
+
+    async def _open(self, target: Target, topic: str) -> None:
+        outcome = await self._logs.opening(topic, target.asked.partition)
+        if isinstance(outcome, ErrorCode):
+            target.error = outcome
+        else:
+            target.log = outcome
+
     def _read_tail(self, target: Target, log: PartitionLog) -> Found | None:
         return log.read_tail(
             target.next_offset,
@@ -238,3 +260,7 @@ class Collection:
         That is no limit of the request: what it did not get now, it looks for again.
         """
         return self._unsent.used >= 2 * self._unsent.limit
+
+
+def _nothing() -> None:
+    """Give no further partition."""

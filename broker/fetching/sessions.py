@@ -1,13 +1,15 @@
 """What a fetch session remembers: the partitions a consumer reads, and which of them may have news.
 
-Invariant: a partition of a session is either *active* (the next poll looks at it) or it stands at
-its log, which tells it once anything changes. So a poll costs what changed, not what is read: one
-that finds nothing new touches no partition. Whoever takes the active ones gives back those that are
-not idle; those of a poll that never ended are taken again by the next.
-Order: polls look at partitions in the order of their turns; one that gave records goes last.
+Invariant: a partition of a session is *active* (it is in the queue of those that a poll has to look
+at), or a poll looks at it, or it stands at its log, which tells it once anything changes. So a poll
+costs what changed, not what is read: one that finds nothing new touches no partition, and one whose
+answer is full leaves the rest of the queue to the next.
+Order: what gave records goes to the end of the queue, as in Kafka; what a poll looked at that never
+ended, or that gave none and is not idle, keeps its place at the front.
 Pure. Source: FetchSession.scala (CachedPartition, FetchSession); reference Kafka 5.6.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -54,7 +56,17 @@ class Place(Protocol):
 class CachedPartition:
     """One partition of a session: what the client asked last, and what it was told last."""
 
-    __slots__ = ("asked", "high_watermark", "key", "log_start_offset", "place", "session", "turn")
+    __slots__ = (
+        "asked",
+        "gave",
+        "high_watermark",
+        "is_active",
+        "is_gone",
+        "key",
+        "log_start_offset",
+        "place",
+        "session",
+    )
 
     def __init__(self, session: "FetchSession", key: PartitionKey, asked: FetchPartition) -> None:
         self.session = session
@@ -64,7 +76,11 @@ class CachedPartition:
         self.log_start_offset: Offset = -1
         self.place: Place | None = None
         """Where it stands; None while it does not."""
-        self.turn = session.next_turn()
+        self.is_active = False
+        self.is_gone = False
+        """Forgotten by the client; it may still be in the queue."""
+        self.gave = False
+        """Whether the last answer had records of it."""
 
     def on_bytes(self, readable: int, stable: int) -> None:
         """Become active, and tell the poll that waits; without one, hear no more of it."""
@@ -103,8 +119,7 @@ class CachedPartition:
         changed = data.high_watermark != self.high_watermark or start != self.log_start_offset
         self.high_watermark = data.high_watermark
         self.log_start_offset = start
-        if size:
-            self.turn = self.session.next_turn()
+        self.gave = size > 0
         if data.error_code:
             self.high_watermark = -1  # told again once the error is gone
         return bool(changed or size or data.error_code or data.diverging_epoch.epoch >= 0)
@@ -133,7 +148,6 @@ class FetchSession:
     __slots__ = (
         "_active",
         "_examined",
-        "_turns",
         "created_ms",
         "epoch",
         "id",
@@ -153,19 +167,16 @@ class FetchSession:
         self.partitions: dict[PartitionKey, CachedPartition] = {}
         self.parked: Parked | None = None
         """The poll that waits, if one does."""
-        self._turns = 0
-        self._active: dict[CachedPartition, None] = {}
-        self._examined: dict[CachedPartition, None] = {}  # by a poll that has not ended
+        self._active: deque[CachedPartition] = deque()
+        self._examined: list[CachedPartition] = []  # by a poll that has not ended
 
     @property
     def has_news(self) -> bool:
-        """Whether a partition is active."""
-        return bool(self._active)
-
-    def next_turn(self) -> int:
-        """Return a place behind all partitions."""
-        self._turns += 1
-        return self._turns
+        """Whether a partition waits to be looked at."""
+        active = self._active
+        while active and active[0].is_gone:
+            active.popleft()
+        return bool(active)
 
     def begin(self, *, reads_committed: bool) -> int:
         """Begin a poll; return the epoch that the session has until the next one.
@@ -173,11 +184,12 @@ class FetchSession:
         An earlier one that is still under way is outdated: it is woken, and finds another epoch.
         """
         self.epoch = next_epoch(self.epoch)
-        self._active.update(self._examined)
-        self._examined.clear()
+        self._put_back(self._examined)
+        self._examined = []
         if reads_committed != self.reads_committed:  # another bound: nothing is known to be idle
             self.reads_committed = reads_committed
-            self._active.update(dict.fromkeys(self.partitions.values()))
+            for cached in self.partitions.values():
+                self.activate(cached)
         parked, self.parked = self.parked, None
         if parked is not None:
             parked.wake()
@@ -201,33 +213,40 @@ class FetchSession:
             cached = self.partitions[key] = CachedPartition(self, key, asked)
         else:
             cached.asked = asked
-        self._active[cached] = None
+        self.activate(cached)
         return cached
 
     def activate(self, cached: CachedPartition) -> None:
-        """Have the next poll, or the one that waits, look at a partition."""
-        self._active[cached] = None
+        """Have a poll look at a partition."""
+        if not cached.is_active:
+            cached.is_active = True
+            self._active.append(cached)
 
-    def take_active(self) -> list[CachedPartition]:
-        """Return the active partitions in order; they are examined until `settle`."""
-        active = self._active
-        if not active:
-            return []
-        self._active = {}
-        self._examined.update(active)
-        for cached in active:
-            cached.leave()
-        return sorted(active, key=_turn)
+    def take(self) -> CachedPartition | None:
+        """Return the next active partition, None if there is none; `settle` gives it back."""
+        if not self.has_news:
+            return None
+        cached = self._active.popleft()
+        cached.is_active = False
+        cached.leave()
+        self._examined.append(cached)
+        return cached
 
     def settle(self, idle: Mapping[CachedPartition, Place]) -> None:
-        """End a poll: what it examined is active again, save what stands at a log from now on."""
+        """End a poll: what it looked at is active again, save what stands at a log from now on."""
+        waiting = []
         for cached in self._examined:
             place = idle.get(cached)
-            if place is None:
-                self._active[cached] = None
-            else:
+            if cached.is_gone:
+                continue
+            if place is not None:
                 cached.stand(place)
-        self._examined.clear()
+            elif cached.gave:
+                self.activate(cached)
+            else:
+                waiting.append(cached)
+        self._put_back(waiting)
+        self._examined = []
 
     def close(self) -> None:
         """Let go of all logs; a poll that waits ends now, outdated."""
@@ -238,13 +257,14 @@ class FetchSession:
         if parked is not None:
             parked.wake()
 
+    def _put_back(self, examined: list[CachedPartition]) -> None:
+        for cached in reversed(examined):
+            if not cached.is_active and not cached.is_gone:
+                cached.is_active = True
+                self._active.appendleft(cached)
+
     def _forget(self, key: PartitionKey) -> None:
         cached = self.partitions.pop(key, None)
         if cached is not None:
             cached.leave()
-            self._active.pop(cached, None)
-            self._examined.pop(cached, None)
-
-
-def _turn(cached: CachedPartition) -> int:
-    return cached.turn
+            cached.is_gone = True

@@ -9,6 +9,7 @@ Source: KafkaApis.handleFetchRequest, FetchManager; reference Kafka 5.1-5.6.
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from broker.cluster.topics import Topic, TopicRegistry
@@ -51,12 +52,7 @@ def fetch(
     code = _begin(ctx, request, collection)
     if code is not ErrorCode.NONE:
         return FetchResponse(error_code=code)
-    if (
-        collection.look_up()
-        and collection.collect_tail()
-        and collection.is_due()
-        and collection.find_aborted()
-    ):
+    if collection.collect_tail() and collection.is_due() and collection.find_aborted():
         return _response(ctx, request, collection)
     return _serve(ctx, request, collection)
 
@@ -110,8 +106,12 @@ def _begin(ctx: RequestContext, request: FetchRequest, collection: Collection) -
         return ErrorCode.NONE
     collection.session = session
     collection.epoch = session.begin(reads_committed=collection.limits.committed)
-    collection.news = lambda: _cached(broker.topics, session)
-    collection.targets += collection.news()
+    collection.news = partial(_next_cached, broker.topics, session)
+    for named in request.topics:  # what is new may have to be opened
+        topic = _topic(broker.topics, named.topic_id if by_id else named.topic)
+        for asked in named.partitions:
+            if topic is not None and broker.partitions.get((topic.name, asked.partition)) is None:
+                broker.partitions.begin_open(topic.name, asked.partition)
     return ErrorCode.NONE
 
 
@@ -123,9 +123,11 @@ def _named(topics: TopicRegistry, request: FetchRequest, *, by_id: bool) -> Iter
             yield Target((name, asked.partition), asked, topic)
 
 
-def _cached(topics: TopicRegistry, session: FetchSession) -> Iterator[Target]:
-    for cached in session.take_active():
-        yield Target(cached.key, cached.asked, _topic(topics, cached.key[0]), cached)
+def _next_cached(topics: TopicRegistry, session: FetchSession) -> Target | None:
+    cached = session.take()
+    if cached is None:
+        return None
+    return Target(cached.key, cached.asked, _topic(topics, cached.key[0]), cached)
 
 
 def _topic(topics: TopicRegistry, name: str | bytes) -> Topic | None:
@@ -147,7 +149,8 @@ def _create_session(
     for target, data in zip(collection.targets, answers, strict=True):
         target.cached = session.add(target.key, target.asked)
         target.cached.tell(data, target.size)
-    session.take_active()
+    while session.take() is not None:
+        pass
     ctx.broker.fetch_sessions.touch(session, now_ms)
     _settle(session, collection)
     return session.id

@@ -113,8 +113,8 @@ async def test_after_the_first_answer_only_news_are_told(version: int) -> None:
 async def test_a_poll_that_finds_nothing_new_asks_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     world, client = await session_at_the_end()
     for each in world.broker.partitions.all():
-        monkeypatch.delattr(type(each), "read_tail", raising=False)
-        monkeypatch.delattr(type(each), "end_for", raising=False)
+        monkeypatch.setattr(each, "read_tail", None)
+        monkeypatch.setattr(each, "end_for", None)
     assert await client.poll() == []
 
 
@@ -158,12 +158,29 @@ async def test_partitions_that_gave_records_go_last() -> None:
     world = await filled(3)
     client = Client(world)
     size = len(batch(2))
-    assert partitions_of(await client.poll((0, 0), (1, 0), (2, 0), max_bytes=size)) == [0, 1, 2]
+    first = await client.poll((0, 0), (1, 0), (2, 0), max_bytes=size)
+    assert [bool(each.records) for each in first] == [True, False, False]
     orders = []
     for _ in range(3):
         answers = await client.poll(max_bytes=size)
         orders.append([each.partition_index for each in answers if each.records])
-    assert orders == [[0], [1], [2]]  # the first answer moves none, as in Kafka
+    assert orders == [[1], [2], [0]]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@in_loop
+async def test_a_full_answer_leaves_the_rest_to_the_next_poll(cached: bool) -> None:
+    """Partitions that do not fit are not even looked at: their errors and marks wait, too."""
+    world, client = await session_at_the_end(5)
+    size = len(batch(4))
+    for each in range(5):
+        log = await world.open("t", each)
+        await log.append(batch(4))
+        if not cached:
+            log.tail.clear()
+    seen = [partitions_of(await client.poll(max_bytes=2 * size + 9)) for _ in range(3)]
+    assert seen == [[0, 1, 2], [2, 3, 4], [4, 0]]
+    assert partitions_of(await client.poll(max_bytes=10 * size)) == [1, 2, 3, 4, 0]
 
 
 @in_loop
