@@ -17,6 +17,7 @@ from protocol.kafka.codec import decode_request, decode_response, encode_request
 from protocol.kafka.messages import consumer_group_records as group_records
 from protocol.kafka.messages import consumer_protocol, headers
 from protocol.kafka.messages import coordinator_records as records
+from protocol.kafka.messages import transaction_records as transactions
 from protocol.kafka.primitives import RECORDS, UUID, Kind
 from protocol.kafka.wire import Array, Wire
 from tests.java.jars import main_class
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.java
 SAMPLES = 8
 CLIENTS = "org.apache.kafka.common.message"
 COORDINATOR = "org.apache.kafka.coordinator.group.generated"
+TRANSACTIONS = "org.apache.kafka.coordinator.transaction.generated"
 VERSIONS = [(api, version) for api in APIS.values() for version in api.versions]
 COORDINATOR_CASES = [
     (records.OffsetCommitKey, 0),
@@ -129,6 +131,19 @@ def test_coordinator_record_is_javas(peer: MessagePeer, record: type[Any], versi
         else:
             ours = records.encode_value(value, version)
         peer.check(name, version, ours[2:], value)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_transaction_record_is_javas(peer: MessagePeer, version: int) -> None:
+    for seed in range(SAMPLES):
+        key = sample(transactions.TransactionLogKey, 0, Random(seed))
+        ours = transactions.encode_key(key)
+        assert transactions.decode_key(ours) == key
+        peer.check(f"{TRANSACTIONS}.TransactionLogKey", 0, ours[2:], key)
+        value = sample(transactions.TransactionLogValue, version, Random(seed))
+        ours = transactions.encode_value(value, version)
+        assert transactions.decode_value(ours) == value
+        peer.check(f"{TRANSACTIONS}.TransactionLogValue", version, ours[2:], value)
 
 
 @pytest.mark.parametrize(

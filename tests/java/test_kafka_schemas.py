@@ -12,6 +12,7 @@ from protocol.kafka.apis import APIS, NEVER
 from protocol.kafka.messages import consumer_group_records as group_records
 from protocol.kafka.messages import consumer_protocol, headers
 from protocol.kafka.messages import coordinator_records as records
+from protocol.kafka.messages import transaction_records as transactions
 from protocol.kafka.primitives import NO_UUID, Kind
 from protocol.kafka.wire import Array, Wire
 from tests.java.jars import jars
@@ -33,6 +34,8 @@ COORDINATOR = [
     (records.OffsetCommitValue, range(5), 4, records.OFFSET_COMMIT_TYPE),
     (records.GroupMetadataKey, range(1), NEVER, records.GROUP_METADATA_TYPE),
     (records.GroupMetadataValue, range(5), 4, records.GROUP_METADATA_TYPE),
+    (transactions.TransactionLogKey, range(1), NEVER, transactions.TRANSACTION_TYPE),
+    (transactions.TransactionLogValue, range(2), 1, transactions.TRANSACTION_TYPE),
 ]
 CONSUMER_GROUPS = [
     case
@@ -46,12 +49,15 @@ EMBEDDED = [
 CASES = [*MESSAGES, *HEADERS, *COORDINATOR, *CONSUMER_GROUPS, *EMBEDDED]
 
 
+_WITH_SCHEMAS = ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator")
+
+
 @pytest.fixture(scope="module")
 def schemas() -> dict[str, Any]:
     """Kafka's schemas by message name."""
     found = {}
     for jar in jars("clients"):
-        if not jar.name.startswith(("kafka-clients", "kafka-group-coordinator")):
+        if not jar.name.startswith(_WITH_SCHEMAS):
             continue
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
@@ -91,6 +97,7 @@ def _compare(
     message: type[Any], fields: list[Any], structs: dict[str, Any], versions: range
 ) -> None:
     """Compare one struct and what it holds; fields outside our versions are not declared."""
+    fields = [{"versions": field.get("taggedVersions"), **field} for field in fields]
     wanted = [f for f in fields if any(v in _versions(f["versions"]) for v in versions)]
     ours = dataclasses.fields(message)
     assert [f.name for f in ours] == [_snake(f["name"]) for f in wanted]
