@@ -122,20 +122,23 @@ class PartitionLog(ReadablePartition):
         if header is None:
             header = read_header(batch)
             assert not header.attributes & CONTROL, "markers are append_marker's"
-            batch = memoryview(bytearray(batch)) if batch.readonly else batch
+            batch = _writable(batch)
             verdict = self._producers.check_own(header)
         elif header.producer_id >= 0:
             verdict = self._producers.check(header, verified)
         if verdict is not None:
             return self._repeated(verdict)
-        stored = self._as_stored(batch, header)
-        if stored is None:
-            return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
-        append = self._enqueue(stored, self.log_end_offset + header.last_offset_delta)
-        if not append.done():  # else the log refused it
-            if header.producer_id >= 0:
-                self._record(header, append)
-            self._unstable.appended += len(stored)
+        if self._stored_as is not None and self._stored_as.codec != header.codec:
+            changed = recompress(batch, header, self._stored_as)
+            if len(changed) > self.settings.max_message_bytes:
+                return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
+            batch = changed
+        append = self._enqueue(batch, self.log_end_offset + header.last_offset_delta)
+        if header.producer_id >= 0 and append.base_offset >= 0:  # else the log refused it
+            base = append.base_offset
+            self._producers.record(header, base, self.state.now_ms, append.log_append_time)
+            if header.attributes & TRANSACTIONAL:
+                self._on_transactional(header.producer_id, append)
         return append
 
     def begin_verification(self, header: BatchHeader, *, bumps_epoch: bool) -> int | ErrorCode:
@@ -181,31 +184,19 @@ class PartitionLog(ReadablePartition):
         batch = memoryview(build_marker(producer_id, producer_epoch, marker, now_ms))
         offset = self.log_end_offset
         append = self._enqueue(batch, offset)
-        if append.done():
-            return append
+        if append.base_offset < 0:
+            return append  # the log refused it
         ended = self._producers.end_transaction(producer_id, producer_epoch, marker, offset, now_ms)
         self._verifications.forget(producer_id)
         if ended is not None:
             self._unstable.end(ended.first_offset, offset)
-        self._unstable.appended += len(batch)
         return append
 
-    def _record(self, header: BatchHeader, append: Append) -> None:
-        """Count a producer's batch that is on its way, and a transaction that begins with it."""
-        base, producers = append.base_offset, self._producers
-        producers.record(header, base, self.state.now_ms, append.log_append_time)
-        if header.attributes & TRANSACTIONAL:
-            self._verifications.forget(header.producer_id)
-            if base in producers.open:
-                self._unstable.begin(base)
-
-    def _as_stored(self, batch: memoryview, header: BatchHeader) -> memoryview | None:
-        """Return a batch in the topic's codec; None if it is too large then."""
-        wanted = self._stored_as
-        if wanted is None or header.codec == wanted.codec:
-            return batch
-        changed = recompress(batch, header, wanted)
-        return changed if len(changed) <= self.settings.max_message_bytes else None
+    def _on_transactional(self, producer_id: int, append: Append) -> None:
+        """Count a batch of a transaction, which may begin with it."""
+        self._verifications.forget(producer_id)
+        if append.base_offset in self._producers.open:
+            self._unstable.begin(append.base_offset, len(append.batch))
 
     def _enqueue(self, batch: memoryview, last: Offset) -> Append:
         """Stamp a batch that takes offsets up to `last`, and give it to the log."""
@@ -224,6 +215,7 @@ class PartitionLog(ReadablePartition):
             return Append.answered(error_code(error))
         append = Append(batch, base, last, time_ms)
         self._pending.append(append)
+        self._unstable.appended += len(batch)
         self.log_end_offset = last + 1
         return append
 
@@ -319,6 +311,10 @@ class PartitionLog(ReadablePartition):
         on_dead(self)
         for append in pending:
             append.settle(code)
+
+
+def _writable(batch: memoryview) -> memoryview:
+    return memoryview(bytearray(batch)) if batch.readonly else batch
 
 
 def _nobody(_log: PartitionLog) -> None:

@@ -33,9 +33,9 @@ class UnstableOffsets:
         """First offset that is not stable; None if all are."""
         return next(iter(self._positions), None)
 
-    def begin(self, first_offset: Offset) -> None:
-        """Note a transaction whose first batch follows what is counted as appended."""
-        self._positions[first_offset] = self.appended
+    def begin(self, first_offset: Offset, size: int) -> None:
+        """Note a transaction that begins with the batch of `size` bytes that was counted last."""
+        self._positions[first_offset] = self.appended - size
 
     def end(self, first_offset: Offset, marker_offset: Offset) -> None:
         """Note the marker of a transaction, which is appended but not confirmed."""

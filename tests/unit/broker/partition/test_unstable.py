@@ -9,8 +9,8 @@ from broker.partition.unstable import UnstableOffsets
 def test_a_transaction_is_unstable_until_its_marker_is_confirmed() -> None:
     unstable = UnstableOffsets()
     unstable.appended += 100
-    unstable.begin(1)
     unstable.appended += 50
+    unstable.begin(1, 50)
     assert unstable.first == 1
     assert unstable.confirm(1, 150) == 100
     unstable.end(1, 2)
@@ -53,8 +53,8 @@ def test_stable_bytes_and_offset_are_the_oracles(steps: list[tuple[str, int]]) -
         open_ones = [first for first, marker in transactions.items() if marker is None]
         if action == "begin":
             transactions[len(batches)] = None
-            unstable.begin(len(batches))
             append()
+            unstable.begin(len(batches) - 1, batches[-1])
         elif action == "end" and open_ones:
             first = open_ones[pick % len(open_ones)]
             transactions[first] = len(batches)
