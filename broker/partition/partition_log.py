@@ -105,7 +105,7 @@ class PartitionLog(ReadablePartition):
         rules = self._rules if zstd_allowed else self._rules_before_zstd
         return check_batch(batch, rules, self._clock.now_ms())
 
-    def append(
+    def append(  # noqa: C901 - hot: its parts are here and not behind calls
         self, batch: memoryview, header: BatchHeader | None = None, *, verified: bool = False
     ) -> Append:
         """Put a batch at the end of the log: order is decided by the order of calls.
