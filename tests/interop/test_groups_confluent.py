@@ -29,16 +29,15 @@ class Member:
         self.revoked = 0
         self.lost = 0
         self.errors: list[str] = []
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": broker.bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "heartbeat.interval.ms": 300,
-                **options,
-            }
-        )
+        config = {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "heartbeat.interval.ms": 300,
+            **options,
+        }
+        self.consumer = Consumer({key: value for key, value in config.items() if value is not None})
         self.consumer.subscribe(
             [topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
