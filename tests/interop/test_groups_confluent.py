@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Producer,
+)
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -257,6 +264,47 @@ def test_groups_are_listed_and_described(broker: TailraceProcess, topic: str) ->
         wanted = [ConsumerGroupTopicPartitions(topic)]
         offsets = admin.list_consumer_group_offsets(wanted)[topic].result()
         assert [(p.partition, p.offset) for p in offsets.topic_partitions] == [(0, 4)]
+
+
+def test_groups_are_deleted_once_nobody_is_in_them(broker: TailraceProcess, topic: str) -> None:
+    create(broker, topic)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def deleted() -> int:
+        future = admin.delete_consumer_groups([topic], request_timeout=20)[topic]
+        error = future.exception()
+        return 0 if error is None else error.args[0].code()
+
+    with members(broker, topic, topic, 1) as made:
+        poll_until(made, lambda: shared_out(made))
+        made[0].consumer.commit(offsets=[Position(topic, 0, 4)], asynchronous=False)
+        assert deleted() == KafkaError.NON_EMPTY_GROUP
+    assert deleted() == 0
+    assert deleted() == KafkaError.GROUP_ID_NOT_FOUND
+    wanted = [ConsumerGroupTopicPartitions(topic)]
+    offsets = admin.list_consumer_group_offsets(wanted)[topic].result()
+    assert offsets.topic_partitions == []
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_offsets_are_committed_with_a_transaction(
+    broker: TailraceProcess, topic: str, committed: bool
+) -> None:
+    create(broker, topic)
+    with members(broker, topic, topic, 1, **{"isolation.level": "read_committed"}) as made:
+        poll_until(made, lambda: shared_out(made))
+        consumer = made[0].consumer
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        offsets = [Position(topic, 0, 4), Position(topic, 1, 5)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 20)
+        if committed:
+            producer.commit_transaction(20)
+        else:
+            producer.abort_transaction(20)
+        found = consumer.committed(offsets, timeout=20)
+        assert [p.offset for p in found] == ([4, 5] if committed else [OFFSET_INVALID] * 2)
 
 
 def test_a_stopping_broker_does_not_wait_for_a_rebalance(
