@@ -19,7 +19,8 @@ UNSET = -1
 
 
 NEW_PARTITIONS_MAX = 10_000
-"""Partitions that one request may add to a topic."""
+"""Partitions that one request may make."""
+_TOO_MANY = "Excessively large number of partitions per request."
 
 
 class Shape(NamedTuple):
@@ -81,8 +82,16 @@ def check_new_partitions(count: int) -> None:
         message = "Number of partitions was set to an invalid non-positive value."
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
     if count > NEW_PARTITIONS_MAX:
-        message = "Excessively large number of partitions per request."
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+
+
+def check_total(counts: Iterable[int], default: int) -> None:
+    """Check how many partitions the topics of one request have together. Errors: KafkaError.
+
+    `counts`: as they were asked for; `default`: for those that leave it to the broker.
+    """
+    if sum(max(_or_default(count, default), 0) for count in counts) > NEW_PARTITIONS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
 
 
 def check_assignment(replicas: Sequence[int], width: int, brokers: Sequence[int]) -> None:

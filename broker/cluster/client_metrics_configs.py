@@ -11,10 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from broker.cluster.alterations import Changes, altered
 from broker.cluster.config_def import ConfigType, InvalidConfig, between, parse, text_of
+from broker.errors import KafkaError
+from protocol.errors import ErrorCode
 
 _INTERVAL: Final = "interval.ms"
 _MATCH: Final = "match"
 _INTERVAL_MS: Final = (100, 3_600_000)
+_RANGE: Final = "100 and 3600000 (1 hour)"
 _SELECTORS: Final = frozenset(
     {
         "client_instance_id",
@@ -51,28 +54,23 @@ def shown_metrics(overrides: Mapping[str, str]) -> Iterator[tuple[str, str, Metr
 
 
 def altered_metrics(overrides: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """Return a subscription after the changes, in canonical text. Errors: InvalidConfig."""
-    result = altered(overrides, changes, lambda name: _items(name, overrides))
+    """Return a subscription after the changes, in canonical text.
+
+    Lists are set as a whole, as in Kafka. Errors: InvalidConfig; KafkaError (INVALID_REQUEST).
+    """
+    result = altered(overrides, changes, lambda _name: None)
     for name in sorted(result):
         if name not in CLIENT_METRICS_CONFIGS:
-            raise InvalidConfig(f"Unknown client metrics configuration: {name}")
+            message = f"Unknown client metrics configuration: {name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     return {name: _canonical(name, text or "") for name, text in sorted(result.items())}
-
-
-def _items(name: str, overrides: Mapping[str, str]) -> tuple[str, ...] | None:
-    config = CLIENT_METRICS_CONFIGS.get(name)
-    if config is None or config.kind is not ConfigType.LIST:
-        return None
-    found: tuple[str, ...] = parse(name, config.kind, overrides.get(name, ""))
-    return found
 
 
 def _canonical(name: str, text: str) -> str:
     value = parse(name, CLIENT_METRICS_CONFIGS[name].kind, text)
     if name == _INTERVAL and between(*_INTERVAL_MS)(value):
-        raise InvalidConfig(
-            f"Invalid value {value} for {name}, interval must be between 100 and 3600000 (1 hour)"
-        )
+        message = f"Invalid value {value} for {name}, interval must be between {_RANGE}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     if name == _MATCH:
         for pattern in value:
             _check_pattern(pattern)

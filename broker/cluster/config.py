@@ -25,9 +25,7 @@ class TopicDefaultsConfig:
     cleanup_policy: tuple[str, ...] | None = setting(
         "log.cleanup.policy", None, "Default of cleanup.policy."
     )
-    compression_type: str | None = setting(
-        "compression.type", None, "Default of compression.type."
-    )
+    compression_type: str | None = setting("compression.type", None, "Default of compression.type.")
     max_message_bytes: int | None = setting(
         "message.max.bytes", None, "Default of max.message.bytes. Unit: bytes of a whole batch."
     )

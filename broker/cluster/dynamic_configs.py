@@ -78,16 +78,13 @@ class DynamicConfigs(Generic[Tree]):
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
         change = partial(altered_group, changes=changes, broker=self._values)
-        refusal = ErrorCode.INVALID_CONFIG
-        await self._change(
-            EntityKind.GROUP, name, _refusing(refusal, change), validate_only=validate_only
-        )
+        await self._change(EntityKind.GROUP, name, _refusing(change), validate_only=validate_only)
 
     async def alter_metrics(self, name: str, changes: Changes, *, validate_only: bool) -> None:
         """Change a metrics subscription. Errors: KafkaError, CoreError."""
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-        change = _refusing(ErrorCode.INVALID_REQUEST, partial(altered_metrics, changes=changes))
+        change = _refusing(partial(altered_metrics, changes=changes))
         await self._change(EntityKind.CLIENT_METRICS, name, change, validate_only=validate_only)
 
     async def _change(
@@ -159,12 +156,12 @@ def _replaced(config: Tree, given: Mapping[str, str]) -> Tree:
 
 
 def _refusing(
-    code: ErrorCode, change: Callable[[Mapping[str, str]], dict[str, str]]
+    change: Callable[[Mapping[str, str]], dict[str, str]],
 ) -> Callable[[Mapping[str, str]], dict[str, str]]:
     def refusing(before: Mapping[str, str]) -> dict[str, str]:
         try:
             return change(before)
         except InvalidConfig as error:
-            raise KafkaError(code, str(error)) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     return refusing

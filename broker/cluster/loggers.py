@@ -42,7 +42,7 @@ def alter_levels(changes: Sequence[Alteration], *, validate_only: bool) -> None:
     if validate_only:
         return
     for change in changes:
-        level = LEVELS[_level(change)] if change.op is ConfigOp.SET else logging.NOTSET
+        level = LEVELS[change.value or ""] if change.op is ConfigOp.SET else logging.NOTSET
         logging.getLogger(None if change.name == ROOT else change.name).setLevel(level)
 
 
@@ -55,16 +55,12 @@ def _check(change: Alteration) -> None:
     if change.op is ConfigOp.DELETE and change.name == ROOT:
         message = "Removing the log level of the root logger is not allowed"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    if change.op is ConfigOp.SET and _level(change) not in LEVELS:
+    if change.op is ConfigOp.SET and change.value not in LEVELS:
         message = (
             f"Cannot set the log level of {change.name} to {change.value} as it is not a supported "
             f"log level. Valid log levels are {', '.join(LEVELS)}"
         )
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
-
-
-def _level(change: Alteration) -> str:
-    return (change.value or "").upper()
 
 
 def _names() -> set[str]:

@@ -6,9 +6,18 @@ Not kept: `timeout_ms`. A topic is there, on disk, before the answer, so no clie
 REQUEST_TIMED_OUT for a topic that comes into being a moment later. No policy class.
 """
 
+import logging
 from collections.abc import Mapping
 
-from broker.cluster.admin import Asked, Nodes, Shape, check_ensemble, repeated, shape_of
+from broker.cluster.admin import (
+    Asked,
+    Nodes,
+    Shape,
+    check_ensemble,
+    check_total,
+    repeated,
+    shape_of,
+)
 from broker.cluster.config_def import text_of
 from broker.cluster.quorums import quorums_of
 from broker.cluster.settings import ConfigSource, TopicDefaults
@@ -27,6 +36,8 @@ from protocol.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+logger = logging.getLogger(__name__)
+
 QUOTA_STRICT_SINCE = 6
 """From this version on a client hears that its quota is exhausted; before, it only waits."""
 
@@ -34,6 +45,13 @@ QUOTA_STRICT_SINCE = 6
 @handles(CREATE_TOPICS)
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create each topic, or say why not; one topic's failure touches no other."""
+    counts = (len(topic.assignments) or topic.num_partitions for topic in request.topics)
+    try:
+        check_total(counts, ctx.broker.config.num_partitions)
+    except KafkaError as error:
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        refusals = [_failed(name, error.code, error.detail) for name in names]
+        return CreateTopicsResponse(topics=refusals)
     twice = repeated(topic.name for topic in request.topics)
     results = [
         _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)
@@ -68,6 +86,11 @@ async def _create(
     nodes = Nodes((ctx.broker.node_id,), len(await ctx.broker.bookies.available()))
     shape = shape_of(asked, defaults, config.topics, nodes)
     partitions, replication_factor = shape
+    if replication_factor < asked.replication_factor:
+        logger.warning(
+            "replication factor clamped topic=%s asked=%d bookies=%d",
+            topic.name, asked.replication_factor, nodes.bookies,
+        )  # fmt: skip
     overrides = topics.check_create(topic.name, configs, replication_factor)
     quorums = quorums_of(replication_factor, topics.defaults.resolve(overrides))
     check_ensemble(quorums.ensemble_size, nodes.bookies)

@@ -28,6 +28,15 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Describe the named topics, or all, from the cursor on; `next_cursor`: where to go on."""
     topics = ctx.broker.topics
+    if not _is_sound(request):
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST, name=each.name
+                )
+                for each in request.topics
+            ]
+        )
     names = {each.name for each in request.topics} or {topic.name for topic in topics.all()}
     cursor = request.cursor
     room = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
@@ -44,14 +53,23 @@ def describe_topic_partitions(
         if topic is None:
             answers.append(_missing(name))
             continue
-        end = min(topic.partition_count, max(first, 0) + room)
-        answers.append(_describe(ctx, topic, range(max(first, 0), end)))
+        end = min(topic.partition_count, first + room)
+        answers.append(_describe(ctx, topic, range(first, end)))
         room -= len(answers[-1].partitions)
         if end < topic.partition_count:
             return DescribeTopicPartitionsResponse(
                 topics=answers, next_cursor=Cursor(topic_name=name, partition_index=end)
             )
     return DescribeTopicPartitionsResponse(topics=answers)
+
+
+def _is_sound(request: DescribeTopicPartitionsRequest) -> bool:
+    """Check the cursor: a partition that can be, and one of the topics that are asked for."""
+    cursor = request.cursor
+    if cursor is None:
+        return True
+    names = {each.name for each in request.topics}
+    return cursor.partition_index >= 0 and (not names or cursor.topic_name in names)
 
 
 def _describe(
@@ -85,4 +103,6 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if name_fault(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=bytes(16))
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )

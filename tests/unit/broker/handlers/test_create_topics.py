@@ -189,10 +189,26 @@ def test_assignments(tmp_path: Path) -> None:
     run(story)
 
 
-def test_a_replication_factor_above_one_can_be_clamped(tmp_path: Path) -> None:
+def test_a_replication_factor_above_one_can_be_clamped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story() -> None:
         async with admin(tmp_path, above_brokers="clamp") as to:
             (made,) = await create(to, topic("connect-offsets", 25, 3, cleanup_policy="compact"))
             assert (made.error_code, made.replication_factor) == (0, 1)
+
+    run(story)
+    assert "clamped topic=connect-offsets asked=3 bookies=1" in caplog.text
+
+
+@pytest.mark.parametrize(("counts", "code"), [((5_000, 5_000), 0), ((9_999, 1, -1), 44)])
+def test_a_request_makes_so_many_partitions_and_no_more(
+    tmp_path: Path, counts: tuple[int, ...], code: int
+) -> None:
+    async def story() -> None:
+        async with admin(tmp_path) as to:
+            asked = [topic(f"t{number}", count, 1) for number, count in enumerate(counts)]
+            told = await create(to, *asked, validate_only=True)
+            assert [each.error_code for each in told] == [code] * len(counts)
 
     run(story)

@@ -85,6 +85,9 @@ async def test_the_cluster_is_this_broker(version: int) -> None:
     assert response.cluster_authorized_operations == 8096
 
 
+CURSOR_B = Cursor(topic_name="b", partition_index=0)
+
+
 @pytest.mark.parametrize(
     ("kind", "code"), [(2, E.MISMATCHED_ENDPOINT_TYPE), (3, E.UNSUPPORTED_ENDPOINT_TYPE)]
 )
@@ -191,3 +194,24 @@ async def test_deleting_records(topic: str, offset: int, expected: tuple[ErrorCo
     response = await ask(await filled(), DELETE_RECORDS, 2, request)
     answer = response.topics[0].partitions[0]
     assert (answer.error_code, answer.low_watermark) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "cursor"),
+    [
+        (["a"], Cursor(topic_name="a", partition_index=-1)),
+        (["a", "c"], CURSOR_B),
+        (["c"], CURSOR_B),
+    ],
+)
+@in_loop
+async def test_a_cursor_is_one_of_the_topics_asked_for(names: list[str], cursor: Cursor) -> None:
+    world = make_world()
+    for name in "abc":
+        world.topics.add(name)
+    topics = [TopicRequest(name=name) for name in names]
+    request = DescribeTopicPartitionsRequest(topics=topics, cursor=cursor)
+    response = await ask(world, DESCRIBE_TOPIC_PARTITIONS, 0, request)
+    assert [(t.name, t.error_code) for t in response.topics] == [
+        (name, E.INVALID_REQUEST) for name in names
+    ]
