@@ -68,7 +68,7 @@ final class Clients {
         return Json.object();
     }
 
-    ObjectNode consume(String verb, JsonNode command) {
+    ObjectNode consume(String verb, JsonNode command) throws Exception {
         String name = command.get("name").asText();
         if (verb.equals("open")) {
             Map<String, Object> config = Json.config(command.get("config"));
@@ -140,7 +140,8 @@ final class Clients {
         return answer;
     }
 
-    private void subscribe(String name, KafkaConsumer<String, String> consumer, JsonNode command) {
+    private void subscribe(String name, KafkaConsumer<String, String> consumer, JsonNode command)
+            throws ReflectiveOperationException {
         ArrayNode seen = Json.object().putArray("seen");
         rebalances.put(name, seen);
         ConsumerRebalanceListener listener = new ConsumerRebalanceListener() {
@@ -154,7 +155,12 @@ final class Clients {
                 seen.addObject().set("assigned", Json.partitions(got));
             }
         };
-        if (command.has("pattern")) {
+        if (command.has("regex")) { // matched by the broker; only clients since 4.0 have the class
+            Class<?> type = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+            Object regex = type.getConstructor(String.class).newInstance(command.get("regex").asText());
+            consumer.getClass().getMethod("subscribe", type, ConsumerRebalanceListener.class)
+                .invoke(consumer, regex, listener);
+        } else if (command.has("pattern")) {
             consumer.subscribe(Pattern.compile(command.get("pattern").asText()), listener);
         } else {
             consumer.subscribe(Json.strings(command.get("topics")), listener);
