@@ -236,6 +236,19 @@ def wait_for_group(client: RawClient, group: str) -> None:
         time.sleep(0.02)
 
 
+def wait_for_producer(client: RawClient, transactional_id: str) -> None:
+    """Find the coordinator of a transactional producer and have it give the producer its id."""
+    coordinator = FindCoordinatorRequest(key=transactional_id, key_type=1)
+    wanted = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    deadline = time.monotonic() + ANSWER_S
+    while (
+        client.ask(FIND_COORDINATOR, 2, coordinator).error_code
+        or client.ask(INIT_PRODUCER_ID, 4, wanted).error_code
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def produce_request(
     topic: str, records: Buffer | None, *, acks: int = -1, partition: int = 0
 ) -> ProduceRequest:

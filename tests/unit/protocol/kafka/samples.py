@@ -6,7 +6,7 @@ A value has only what its version has; all else keeps its default, so it survive
 import dataclasses
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
@@ -72,13 +72,21 @@ _STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def values(message: type[Any], version: int) -> st.SearchStrategy[Any]:
+Leaf: TypeAlias = Callable[[str, Kind], st.SearchStrategy[Any]]
+"""What a field of this name and kind, or the elements of its array, may be."""
+
+
+def _any_leaf(_name: str, kind: Kind) -> st.SearchStrategy[Any]:
+    return _STRATEGIES[kind.name]
+
+
+def values(message: type[Any], version: int, leaf: Leaf = _any_leaf) -> st.SearchStrategy[Any]:
     """Return values of one version; fields that travel as tags often keep their default."""
     fields = {}
     for name, spec in _wires(message):
         if not spec.present(version):
             continue
-        strategy = _strategy_of(spec.kind, version)
+        strategy = _strategy_of(name, spec.kind, version, leaf)
         if spec.nullable(version):
             strategy = st.none() | strategy
         if spec.tag is not None:
@@ -87,12 +95,12 @@ def values(message: type[Any], version: int) -> st.SearchStrategy[Any]:
     return st.builds(message, **fields)
 
 
-def _strategy_of(kind: Any, version: int) -> st.SearchStrategy[Any]:
+def _strategy_of(name: str, kind: Any, version: int, leaf: Leaf) -> st.SearchStrategy[Any]:
     if isinstance(kind, Array):
-        return st.lists(_strategy_of(kind.element, version), max_size=3).map(tuple)
+        return st.lists(_strategy_of(name, kind.element, version, leaf), max_size=3).map(tuple)
     if isinstance(kind, Kind):
-        return _STRATEGIES[kind.name]
-    return values(kind, version)
+        return leaf(name, kind)
+    return values(kind, version, leaf)
 
 
 @st.composite

@@ -1,0 +1,73 @@
+"""Every API that is served, in every version, asked for anything by well-formed requests.
+
+An API is covered as soon as it is in the table. It answers with Kafka's codes; the
+connection lives on, nothing fails inside, memory is bounded (`hostile`).
+"""
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from protocol.errors import ErrorCode
+from protocol.kafka.api import Api
+from protocol.kafka.apis import API_VERSIONS, APIS, PRODUCE
+from protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tests.cluster.any_requests import (
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    any_requests,
+    error_codes,
+)
+from tests.cluster.raw import (
+    RawClient,
+    create_topic,
+    topic_id,
+    wait_for_group,
+    wait_for_producer,
+)
+from tests.process import TailraceProcess
+
+EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "12"))
+"""Requests of each API; `make`'s run is a sample, a thorough one takes hundreds."""
+
+ANSWERED_UNKNOWN: dict[str, str] = {}
+"""APIs that may say UNKNOWN_SERVER_ERROR, and why: Kafka does so too."""
+
+
+@pytest.fixture(scope="module")
+def known_id(small_broker: TailraceProcess) -> bytes:
+    """The id of a topic that is there, as are a group and a producer, until a request ends them."""
+    create_topic(small_broker, TOPIC)
+    with RawClient(small_broker) as client:
+        wait_for_group(client, GROUP)
+        wait_for_producer(client, TRANSACTIONAL_ID)
+        return topic_id(client, TOPIC)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=[api.name for api in APIS.values()])
+def test_any_request_is_answered(
+    hostile: TailraceProcess, known_id: bytes, api: Api[Any, Any]
+) -> None:
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(asked=any_requests(api, known_id))
+    def check(asked: tuple[int, Any]) -> None:
+        version, request = asked
+        with RawClient(hostile) as client:
+            if api is PRODUCE and request.acks == 0:
+                client.send(api, version, request)  # no answer, or the end: the client's choice
+                return
+            answer = client.ask(api, version, request)
+            unknown = {code for code in error_codes(answer) if code not in set(ErrorCode)}
+            assert not unknown
+            assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer)
+            hello = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+            assert client.ask(API_VERSIONS, 3, hello).error_code == 0
+
+    check()
