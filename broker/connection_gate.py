@@ -38,6 +38,14 @@ class ConnectionGate:
         """Those that wait for their turn; a timer runs for the first."""
         self._leaving: dict[KafkaConnection, asyncio.TimerHandle] = {}
 
+    def use(self, config: NetworkConfig) -> None:
+        """Follow settings that were changed: how many connections there may be."""
+        self._counts.use_limits(
+            config.connections_max,
+            config.connections_per_ip_max,
+            numbers_of(config.connections_per_ip_overrides),
+        )
+
     def enter(self, connection: "KafkaConnection") -> bool:
         """Count a connection in; return whether it may stay: if not, close it."""
         metrics = self._metrics

@@ -36,6 +36,7 @@ class BrokerServer:
         self._server: asyncio.Server | None = None
         self._connections: set[KafkaConnection] = set()
         self._gate = ConnectionGate(self._config, broker.quotas.clients, broker.metrics)
+        broker.configs.listen(lambda config: self._gate.use(config.network))
         self._loop = asyncio.get_running_loop()
         self._requests = Budget("request bytes", self._config.queued_bytes_max)
         self._receive = ReceiveBuffer(unfinished_bytes_max=self._config.queued_bytes_max)

@@ -19,7 +19,7 @@ from broker.cluster.group_configs import GroupConfigs, altered_group, group_conf
 from broker.cluster.settings import ConfigSource, Layer, TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
-from core.runtime.config import Assignment, load, values_of
+from core.runtime.config import Assignment, ConfigError, load, values_of
 from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,12 @@ class DynamicConfigs(Generic[Tree]):
 
         def change(before: Mapping[str, str]) -> dict[str, str]:
             after = altered_broker(before, changes, self._topics.defaults)
-            check_defaults(self._topics.defaults.with_dynamic(self._layers({name: after})))
+            layers = self._layers({name: after})
+            check_defaults(self._topics.defaults.with_dynamic(layers))
+            try:
+                self._settings(layers)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
             return after
 
         await self._change(EntityKind.BROKER, name, change, validate_only=validate_only)
@@ -117,17 +122,28 @@ class DynamicConfigs(Generic[Tree]):
 
     def _apply(self) -> None:
         layers = self._layers({})
-        given = {
-            name: value
-            for layer in reversed(layers)
-            for name, value in layer.values.items()
-            if name in OWN
-        }
-        self.in_force = _replaced(self.started_with, given)
+        try:
+            self.in_force = self._settings(layers)
+        except ConfigError as error:  # another release stored it
+            logger.warning("broker configs not in force reason=%s", error)
         self._values = values_of(self.in_force)
         self._topics.use_defaults(self._usable(layers))
         for listener in self._listeners:
             listener(self.in_force)
+
+    def _settings(self, layers: list[Layer]) -> Tree:
+        """Return the settings tree as these layers have it. Errors: ConfigError."""
+        values = values_of(self.started_with)
+        given = {
+            name: value
+            for layer in reversed(layers)
+            for name, value in layer.values.items()
+            if name in OWN and name in values
+        }
+        assignments = [
+            Assignment(name, value, "a dynamic config") for name, value in (values | given).items()
+        ]
+        return load(type(self.started_with), assignments).config
 
     def _usable(self, layers: list[Layer]) -> TopicDefaults:
         """Return the topics' defaults; what another release stored may mean nothing to this one."""
@@ -143,16 +159,6 @@ class DynamicConfigs(Generic[Tree]):
                     values[name] = value
             usable.append(Layer(layer.source, values))
         return self._topics.defaults.with_dynamic(usable)
-
-
-def _replaced(config: Tree, given: Mapping[str, str]) -> Tree:
-    """Return a settings tree with other values for some names; one that it has not is left out."""
-    values = values_of(config)
-    known = {name: value for name, value in given.items() if name in values}
-    return load(
-        type(config),
-        [Assignment(name, value, "dynamic config") for name, value in (values | known).items()],
-    ).config
 
 
 def _refusing(

@@ -45,10 +45,11 @@ OWN: Final[Mapping[str, DynamicSetting]] = MappingProxyType(
     {
         "max.connections": DynamicSetting(ConfigType.INT, at_least(0)),
         "max.connections.per.ip": DynamicSetting(ConfigType.INT, at_least(0)),
+        "max.connections.per.ip.overrides": DynamicSetting(ConfigType.LIST),
         "producer.id.expiration.ms": DynamicSetting(ConfigType.INT, at_least(1)),
     }
 )
-"""Who acts on one of them reads it from `Broker.config` each time, not once."""
+"""Who acts on one of them reads it from `Broker.config` each time, or listens for changes."""
 
 THROTTLES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -126,9 +127,9 @@ def _canonical(name: str, text: str) -> str:
 def _items(
     name: str, overrides: Mapping[str, str], defaults: TopicDefaults
 ) -> tuple[str, ...] | None:
+    found: tuple[str, ...]
     config = _TOPIC_DEFAULTS.get(name)
     if config is None or config.kind is not ConfigType.LIST:
         return None
-    found: tuple[str, ...]
     found = config.parse(overrides[name]) if name in overrides else defaults.typed(config, {})
     return found

@@ -134,6 +134,8 @@ def _facts(ctx: RequestContext) -> Mapping[str, Fact]:
     return {
         "broker.id": Fact(ConfigType.INT, str(ctx.broker.node_id)),
         "advertised.listeners": Fact(ConfigType.LIST, listener),
+        "listeners": Fact(ConfigType.LIST, listener),
+        "log.dirs": Fact(ConfigType.LIST, ctx.broker.log_dir),
         "process.roles": Fact(ConfigType.LIST, "broker,controller"),
     }
 

@@ -27,10 +27,14 @@ class ConnectionCounts:
 
     def __init__(self, most: int, most_per_address: int, overrides: Mapping[str, int]) -> None:
         self.total = 0
+        self.use_limits(most, most_per_address, overrides)
+        self._by_host: Counter[str] = Counter()
+
+    def use_limits(self, most: int, most_per_address: int, overrides: Mapping[str, int]) -> None:
+        """Let in by other numbers from now on; who is there stays."""
         self._most = most
         self._most_per_address = most_per_address
         self._overrides = overrides
-        self._by_host: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
         """Count a connection in, in any case; return whether it may stay."""

@@ -64,6 +64,7 @@ class Admin:
             configs=configs,
             node_id=config.node_id,
             advertised=Endpoint(host="h", port=9),
+            log_dir="/data",
             bookies=Bookies(bookies),
         )
         self._broker: Broker = broker

@@ -112,6 +112,7 @@ def test_the_broker_and_the_cluster_wide_defaults(tmp_path: Path) -> None:
             assert configs["node.id"].read_only
             assert not configs["log.retention.ms"].read_only
             assert configs["advertised.listeners"].value == "PLAINTEXT://h:9"
+            assert configs["log.dirs"].value == "/data"
             assert configs["num.partitions"].value == "1"
             assert configs["log.retention.hours"].value == "168"
             assert by_name(await describe(to, BROKER, "")) == {}

@@ -143,6 +143,8 @@ def test_the_brokers_own_settings_act_at_once_and_survive(tmp_path: Path) -> Non
         ("1", ("node.id", DELETE, None), CODES.NONE, None),
         ("1", ("no.such", DELETE, None), CODES.NONE, None),
         ("1", ("max.connections", SET, "x"), CODES.INVALID_REQUEST, "Not a number of type INT"),
+        ("1", ("max.connections.per.ip.overrides", SET, "::1:7,127.0.0.1:8"), CODES.NONE, None),
+        ("1", ("max.connections.per.ip.overrides", SET, "7"), CODES.INVALID_REQUEST, "'7'"),
         ("1", ("max.connections", APPEND, "9"), CODES.INVALID_CONFIG, "not LIST"),
         ("", ("log.cleanup.policy", APPEND, "foo"), CODES.INVALID_REQUEST, "log.cleanup.policy:"),
         ("1", ("log.segment.bytes", SET, "9"), CODES.INVALID_REQUEST, "at least 1048576"),
