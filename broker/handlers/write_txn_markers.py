@@ -93,6 +93,8 @@ async def _write(
     )
     if not broker.partitions.exists(*partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's answer: nobody can have such a transaction
     if partition.topic == OFFSETS_TOPIC:
         return broker.groups.end_transaction(partition.partition, *what)
     try:

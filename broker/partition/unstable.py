@@ -6,7 +6,7 @@ position, the bytes appended before it, so that readers can be told how many byt
 Source: reference Kafka 4.5; ProducerStateManager.firstUnstableOffset.
 """
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from protocol.ids import Offset
@@ -20,7 +20,7 @@ class UnstableOffsets:
     def __init__(self, open_since: Iterable[Offset] = ()) -> None:
         """`open_since`: first offsets of open transactions, rising."""
         self._positions = dict.fromkeys(open_since, 0)  # by first offset, rising
-        self._ended: deque[tuple[Offset, Offset]] = deque()  # (marker, first offset), rising
+        self._ended: list[tuple[Offset, Offset]] = []  # (marker, first offset), rising; few
         self._confirmed = self._stable = 0
         self.appended = 0
         """Bytes of all batches that were appended; their owner counts them."""
@@ -43,12 +43,18 @@ class UnstableOffsets:
 
     def confirm(self, last_offset: Offset, size: int) -> int:
         """Count `size` more bytes confirmed, up to `last_offset`; return how many became stable."""
-        ended = self._ended
-        while ended and ended[0][0] <= last_offset:
-            del self._positions[ended.popleft()[1]]
+        if self._ended:
+            count = bisect_right(self._ended, last_offset, key=_marker)
+            for _, first_offset in self._ended[:count]:
+                del self._positions[first_offset]
+            del self._ended[:count]
         self._confirmed += size
         stable = self._confirmed
         if self._positions:
             stable = min(stable, next(iter(self._positions.values())))
         before, self._stable = self._stable, stable
         return stable - before
+
+
+def _marker(ended: tuple[Offset, Offset]) -> Offset:
+    return ended[0]

@@ -127,6 +127,15 @@ async def test_the_rules_for_epochs_hold_here_too() -> None:
     ]
 
 
+@pytest.mark.parametrize(("producer", "epoch"), [(-1, 0), (7, -1), (-5, -1)])
+@in_loop
+async def test_markers_of_nobody_are_refused(producer: int, epoch: int) -> None:
+    world = prepared()
+    answer = await marked(world, ("t", 0), producer=producer, epoch=epoch)
+    assert answer == [("t", 0, E.UNKNOWN_SERVER_ERROR)]
+    assert (await world.open("t")).log_end_offset == 0
+
+
 class Groups:
     """A group coordinator that notes what ends, and answers as it is told to."""
 
