@@ -47,6 +47,8 @@ class Part(NamedTuple):
     """One partition of a request."""
 
     partition: TopicPartition
+    topic_id: bytes | None
+    """None: whatever has the name."""
     records: memoryview
     outcome: asyncio.Future[LateOutcome]
 
@@ -117,6 +119,8 @@ class VerifiedProduce:
     async def _prepare(self, part: Part) -> _Ready | None:
         """Open and check; None if that is the end of it."""
         log = await self._ctx.broker.partitions.opening(*part.partition)
+        if not isinstance(log, ErrorCode) and part.topic_id not in (None, log.topic_id):
+            log = ErrorCode.UNKNOWN_TOPIC_ID  # made anew while this waited
         if isinstance(log, ErrorCode):
             settle(part.outcome, log)
             return None

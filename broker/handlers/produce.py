@@ -1,14 +1,17 @@
-"""Produce v3-11: append each batch to its partition, answer when all are confirmed.
+"""Produce v3-13: append each batch to its partition, answer when all are confirmed.
 
 Before it returns everything is enqueued, so the order in a partition is the order of requests; only
 batches of transactions may have to wait for their coordinator first (`_verified_produce.py`). In
 the answer: waiting only. acks=1 waits like acks=all, because nothing here is written twice as fast
 as once; acks=0 is not answered, and a failure closes its connection, as in Kafka.
+Topics are named by id from v13 on: a batch for a topic that was deleted meanwhile, and made again
+under its name, is refused, never appended to the other one.
 Errors: per partition. A late append answers REQUEST_TIMED_OUT and may still land: the log owns it.
 Source: KafkaApis.handleProduceRequest; ProduceRequest.json; reference Kafka 3.5, 4.1.
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -35,19 +38,21 @@ from protocol.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.validate import InvalidBatch
 
 ZSTD_SINCE = 7
+TOPIC_IDS_SINCE = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """May write to internal topics, as in Kafka."""
 
 Appending: TypeAlias = Append | asyncio.Future[LateOutcome]
 State: TypeAlias = Appending | PartitionProduceResponse
 """One partition of a request: its append, or its answer if it was refused at once."""
-States: TypeAlias = list[tuple[str, list[tuple[int, State]]]]
+States: TypeAlias = list[tuple[TopicProduceData, list[tuple[int, State]]]]
 """All partitions of a request: topic, then (index, state)."""
 
 
@@ -59,34 +64,47 @@ def produce(
     acks, transactional_id = request.acks, request.transactional_id
     if acks not in (-1, 0, 1):
         return _refuse_all(request)
+    if ctx.header.api_version >= TOPIC_IDS_SINCE:
+        _name_topics(ctx, request)
     timeout_s = max(request.timeout_ms, 0) / 1000
     if transactional_id is not None and must_wait(ctx, transactional_id, request):
         states = _append_verified(ctx, transactional_id, request)
         return Deferred(_all_of(states), partial(_answer_all, acks, states), timeout_s)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:  # what most requests are
-        topic, data = topics[0].name, topics[0].partition_data[0]
+        topic, data = topics[0], topics[0].partition_data[0]
         state = _append(ctx, request, topic, data)
         build = partial(_answer_one, acks, topic, data.index, state)
         if isinstance(state, PartitionProduceResponse):
             return build()
         return Deferred(state, build, timeout_s)
     states = [
-        (each.name, [(d.index, _append(ctx, request, each.name, d)) for d in each.partition_data])
+        (each, [(d.index, _append(ctx, request, each, d)) for d in each.partition_data])
         for each in topics
     ]
     return Deferred(_all_of(states), partial(_answer_all, acks, states), timeout_s)
 
 
+def _name_topics(ctx: RequestContext, request: ProduceRequest) -> None:
+    """Put the names to the ids; a topic that is not known keeps none."""
+    topics = ctx.broker.topics
+    for each in request.topic_data:
+        topic = topics.by_id(each.topic_id)
+        each.name = topic.name if topic is not None else ""
+
+
 def _append(
-    ctx: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData
+    ctx: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
 ) -> State:
     """Enqueue one batch, or refuse it."""
     index, broker = data.index, ctx.broker
     records = _records(ctx, request.acks, topic, data)
     if not isinstance(records, memoryview):
         return records
-    log = broker.partitions.get((topic, index))
+    log = broker.partitions.get((topic.name, index))
     if log is None:
         return _append_when_open(ctx, topic, index, records)
     try:
@@ -98,11 +116,11 @@ def _append(
 
 
 def _records(
-    ctx: RequestContext, acks: int, topic: str, data: PartitionProduceData
+    ctx: RequestContext, acks: int, topic: TopicProduceData, data: PartitionProduceData
 ) -> memoryview | PartitionProduceResponse:
     """Return what is to be appended, counted, or why nothing is."""
     index, records, broker = data.index, data.records, ctx.broker
-    code = _check_target(ctx, acks, broker.topics.get(topic), index)
+    code = _check_target(ctx, acks, broker.topics.get(topic.name), index)
     if code is not ErrorCode.NONE:
         return refused(index, code)
     if not isinstance(records, memoryview) or not len(records):
@@ -114,7 +132,7 @@ def _records(
 
 
 def _append_when_open(
-    ctx: RequestContext, topic: str, index: int, records: memoryview
+    ctx: RequestContext, topic: TopicProduceData, index: int, records: memoryview
 ) -> Appending:
     """Append as soon as the partition is open; whatever comes later waits behind this.
 
@@ -126,6 +144,9 @@ def _append_when_open(
         if isinstance(log, ErrorCode):
             settle(future, log)
             return
+        if ctx.header.api_version >= TOPIC_IDS_SINCE and log.topic_id != topic.topic_id:
+            settle(future, ErrorCode.UNKNOWN_TOPIC_ID)  # made anew while this waited
+            return
         try:
             header = _checked(ctx, log, records, in_transaction=False)
         except InvalidBatch as error:
@@ -133,24 +154,26 @@ def _append_when_open(
             return
         follow(log.append(records, header), future)
 
-    ctx.broker.partitions.visit(topic, index, append)
+    ctx.broker.partitions.visit(topic.name, index, append)
     return future
 
 
 def _append_verified(ctx: RequestContext, transactional_id: str, request: ProduceRequest) -> States:
     """Append in turn, after what the same transactional id sent, once its coordinator agrees."""
-    loop = asyncio.get_running_loop()
+    future = asyncio.get_running_loop().create_future
+    by_id = ctx.header.api_version >= TOPIC_IDS_SINCE
     parts: list[Part] = []
 
-    def state(topic: str, data: PartitionProduceData) -> State:
+    def state(topic: TopicProduceData, data: PartitionProduceData) -> State:
         records = _records(ctx, request.acks, topic, data)
         if not isinstance(records, memoryview):
             return records
-        parts.append(Part(TopicPartition(topic, data.index), records, loop.create_future()))
+        partition = TopicPartition(topic.name, data.index)
+        parts.append(Part(partition, topic.topic_id if by_id else None, records, future()))
         return parts[-1].outcome
 
     states: States = [
-        (topic.name, [(data.index, state(topic.name, data)) for data in topic.partition_data])
+        (topic, [(data.index, state(topic, data)) for data in topic.partition_data])
         for topic in request.topic_data
     ]
     check = partial(_checked, in_transaction=True)
@@ -181,7 +204,8 @@ def _checked(
 def _check_target(ctx: RequestContext, acks: int, topic: Topic | None, index: int) -> ErrorCode:
     """Say whether a client may write there at all."""
     if topic is None or not 0 <= index < topic.partition_count:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        by_id = topic is None and ctx.header.api_version >= TOPIC_IDS_SINCE
+        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic.internal and ctx.header.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if acks == -1 and topic.settings.min_insync_replicas > topic.quorums.ack_quorum:
@@ -213,14 +237,14 @@ def _all_of(states: States) -> "asyncio.Future[None]":
     return done
 
 
-def _answer_one(acks: int, topic: str, index: int, state: State) -> ProduceResponse | None:
+def _answer_one(
+    acks: int, topic: TopicProduceData, index: int, state: State
+) -> ProduceResponse | None:
     answer = _partition_answer(index, state)
     if acks == 0:
-        _check_unanswered(topic, [answer])
+        _check_unanswered(topic.name, [answer])
         return None
-    return ProduceResponse(
-        responses=(TopicProduceResponse(name=topic, partition_responses=(answer,)),)
-    )
+    return ProduceResponse(responses=(_topic_answer(topic, (answer,)),))
 
 
 def _answer_all(acks: int, states: States) -> ProduceResponse | None:
@@ -230,13 +254,16 @@ def _answer_all(acks: int, states: States) -> ProduceResponse | None:
     ]
     if acks == 0:
         for topic, partitions in answers:
-            _check_unanswered(topic, partitions)
+            _check_unanswered(topic.name, partitions)
         return None
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(name=topic, partition_responses=partitions)
-            for topic, partitions in answers
-        ]
+    return ProduceResponse(responses=[_topic_answer(*each) for each in answers])
+
+
+def _topic_answer(
+    topic: TopicProduceData, partitions: Sequence[PartitionProduceResponse]
+) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
     )
 
 
@@ -285,9 +312,8 @@ def _refuse_all(request: ProduceRequest) -> ProduceResponse:
     code, message = ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
     return ProduceResponse(
         responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                partition_responses=[refused(e.index, code, message) for e in topic.partition_data],
+            _topic_answer(
+                topic, [refused(each.index, code, message) for each in topic.partition_data]
             )
             for topic in request.topic_data
         ]

@@ -124,7 +124,7 @@ NEVER: Final = 1 << 15
 """First flexible version of an API that has none."""
 
 PRODUCE: Final = Api(
-    0, "Produce", range(3, 12), 9, ProduceRequest, ProduceResponse, advertised_since=0
+    0, "Produce", range(3, 14), 9, ProduceRequest, ProduceResponse, advertised_since=0
 )
 FETCH: Final = Api(1, "Fetch", range(4, 19), 12, FetchRequest, FetchResponse)
 LIST_OFFSETS: Final = Api(

@@ -399,6 +399,11 @@ class FakeTopics:
         for partition in range(topic.partition_count):
             del self._namespace.logs[f"{name}-{partition}"]
 
+    def replace(self, name: str) -> Topic:
+        """Put another topic in the place of one at once, as another broker may have done."""
+        topic = self._topics.pop(name)
+        return self.add(name, topic.partition_count, topic.configs)
+
     async def create(
         self,
         name: str,

@@ -1,5 +1,7 @@
 """Produce: Kafka's checks in Kafka's order, per partition."""
 
+import asyncio
+
 import pytest
 
 from protocol.errors import ErrorCode
@@ -17,6 +19,7 @@ from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.loops import in_loop
 
 E = ErrorCode
+UNKNOWN_ID = b"\7" * 16
 
 
 async def produce(
@@ -33,7 +36,9 @@ async def produce(
         transactional_id=transactional_id,
         topic_data=[
             TopicProduceData(
-                name=topic, partition_data=[PartitionProduceData(index=partition, records=records)]
+                name=topic,
+                topic_id=known.topic_id if (known := world.topics.get(topic)) else UNKNOWN_ID,
+                partition_data=[PartitionProduceData(index=partition, records=records)],
             )
             for topic, partition, records in what
         ],
@@ -51,7 +56,7 @@ def prepared() -> World:
     return world
 
 
-@pytest.mark.parametrize("version", [3, 5, 8, 9, 11])
+@pytest.mark.parametrize("version", [3, 5, 8, 9, 11, 12, 13])
 @in_loop
 async def test_each_partition_is_answered_on_its_own(version: int) -> None:
     world = prepared()
@@ -62,7 +67,7 @@ async def test_each_partition_is_answered_on_its_own(version: int) -> None:
     assert [(a.index, a.error_code, a.base_offset) for a in answers] == [
         (0, E.NONE, 0),
         (9, E.UNKNOWN_TOPIC_OR_PARTITION, -1),
-        (0, E.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (0, E.UNKNOWN_TOPIC_ID if version >= 13 else E.UNKNOWN_TOPIC_OR_PARTITION, -1),
         (0, E.NONE, 2),
     ]
 
@@ -98,6 +103,21 @@ async def test_the_table(
         assert ErrorCode(answer.error_code) is code
         if not opened:
             await world.open("t")
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+@in_loop
+async def test_what_waits_for_a_topic_that_is_made_again_is_not_written_into_the_new_one(
+    transactional_id: str | None,
+) -> None:
+    world = prepared()
+    task = asyncio.get_running_loop().create_task(
+        produce(world, ("t", 0, batch(2)), version=13, transactional_id=transactional_id)
+    )
+    await asyncio.sleep(0)  # the request came, and has the partition opened
+    world.topics.replace("t")
+    assert [each.error_code for each in await task] == [E.UNKNOWN_TOPIC_ID]
+    assert (await world.open("t")).log_end_offset == 0
 
 
 @in_loop

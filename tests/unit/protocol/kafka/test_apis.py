@@ -34,7 +34,7 @@ def encoded_response(api: Api[Any, Any], version: int, seed: int) -> bytes:
 
 def test_the_versions_are_the_ones_promised() -> None:
     promised = {
-        "ApiVersions": (0, 4), "Metadata": (0, 13), "Produce": (3, 11), "Fetch": (4, 18),
+        "ApiVersions": (0, 4), "Metadata": (0, 13), "Produce": (3, 13), "Fetch": (4, 18),
         "ListOffsets": (1, 11), "OffsetForLeaderEpoch": (2, 4), "FindCoordinator": (0, 6),
         "JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5),
         "OffsetCommit": (2, 10), "OffsetFetch": (1, 10), "ListGroups": (0, 5),
@@ -57,7 +57,7 @@ def test_the_versions_are_the_ones_promised() -> None:
 
 
 def test_only_produce_advertises_more_than_it_decodes() -> None:
-    assert a.PRODUCE.advertised == range(12)
+    assert a.PRODUCE.advertised == range(14)
     others = [api for api in a.APIS.values() if api is not a.PRODUCE]
     assert all(api.advertised == api.versions for api in others)
 
