@@ -1,12 +1,14 @@
 """ApiVersions v0-4: what is spoken here, which is what has a handler.
 
 An unsupported version never gets here: the connection answers it (v0 body, error 35) before the
-body is read. Features: none are finalized, so clients keep to what needs none (no TV2).
+body is read. Features: those of `cluster/features.py`; what is finalized there, clients use.
 Source: ApiVersionsRequest.isValid, KafkaApis.handleApiVersionsRequest; reference Kafka 2.3.
 """
 
 import re
+from collections.abc import Mapping
 
+from broker.cluster.features import FEATURES, Feature
 from broker.context import RequestContext
 from broker.handlers import HANDLERS, handles
 from protocol.errors import ErrorCode
@@ -15,9 +17,15 @@ from protocol.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 SOFTWARE_SINCE = 3
+LEVEL_0_SINCE = 4
+"""Clients of earlier versions cannot read a feature that may be at level 0 (KAFKA-17492)."""
+FEATURES_EPOCH = 0
+"""Levels never change while brokers run."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
@@ -30,7 +38,7 @@ def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersion
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(
+    response = ApiVersionsResponse(
         api_keys=[
             ApiVersion(
                 api_key=key,
@@ -40,3 +48,25 @@ def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersion
             for key in sorted(HANDLERS)
         ]
     )
+    tell_features(response, ctx.header.api_version, FEATURES)
+    return response
+
+
+def tell_features(
+    response: ApiVersionsResponse, version: int, features: Mapping[str, Feature]
+) -> None:
+    """Put the features into an answer as a version can carry them."""
+    response.supported_features = [
+        SupportedFeatureKey(name=name, min_version=each.min_level, max_version=each.max_level)
+        for name, each in features.items()
+        if each.min_level > 0 or version >= LEVEL_0_SINCE
+    ]
+    response.finalized_features = [
+        FinalizedFeatureKey(
+            name=name, max_version_level=each.finalized, min_version_level=each.finalized
+        )
+        for name, each in features.items()
+        if each.finalized
+    ]
+    if response.finalized_features:
+        response.finalized_features_epoch = FEATURES_EPOCH

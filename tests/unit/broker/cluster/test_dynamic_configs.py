@@ -111,7 +111,7 @@ def test_what_another_release_stored_is_left_out(tmp_path: Path) -> None:
             await side.start()
             assert side.retention_ms == 5
             assert side.topics.defaults.settings.segment_ms == 604_800_000
-            with pytest.raises(KafkaError, match="no.such"):
+            with pytest.raises(KafkaError, match=r"no\.such"):
                 await side.put("", "log.retention.ms", "6")
             gone = [Alteration(name, ConfigOp.DELETE, None) for name in ("no.such", "log.roll.ms")]
             await side.configs.alter_broker("", Changes(gone), validate_only=False)

@@ -10,6 +10,7 @@ import pytest
 
 from broker.cluster.features import Feature, check_update
 from broker.errors import KafkaError
+from broker.handlers.api_versions import tell_features
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -19,6 +20,7 @@ from protocol.kafka.apis import (
     UPDATE_FEATURES,
 )
 from protocol.kafka.messages import alter_partition_reassignments as reassign
+from protocol.kafka.messages.api_versions import ApiVersionsResponse
 from protocol.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
@@ -162,6 +164,24 @@ def test_only_the_level_that_holds(name: str, level: int, kind: int, words: str 
     with pytest.raises(KafkaError, match=words) as refused:
         check_update(name, level, kind, LEVELS)
     assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"), [(3, {"three": (1, 3)}), (4, {"two": (0, 2), "three": (1, 3)})]
+)
+def test_clients_are_told_what_holds(version: int, supported: dict[str, tuple[int, int]]) -> None:
+    response = ApiVersionsResponse()
+    features = {**LEVELS, "three": Feature(1, 3, 0)}
+    tell_features(response, version, features)
+    assert {
+        each.name: (each.min_version, each.max_version) for each in response.supported_features
+    } == supported
+    (finalized,) = response.finalized_features
+    assert (finalized.name, finalized.max_version_level) == ("two", 2)
+    assert response.finalized_features_epoch == 0
+    nothing = ApiVersionsResponse()
+    tell_features(nothing, version, {})
+    assert nothing.finalized_features_epoch == -1
 
 
 @pytest.mark.parametrize("version", list(UPDATE_FEATURES.versions))
