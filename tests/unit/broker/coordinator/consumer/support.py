@@ -53,6 +53,13 @@ class Client:
         """Begin to read all that it was given."""
         self.owned = {topic_id: set(numbers) for topic_id, numbers in self.wanted.items()}
 
+    def obey(self) -> None:
+        """Let go first; take when there is nothing to let go."""
+        if any(self.owned[t] - self.wanted.get(t, set()) for t in self.owned):
+            self.let_go()
+        else:
+            self.take()
+
     def hear(self, response: ConsumerGroupHeartbeatResponse) -> None:
         """Believe an answer; a refusal costs it everything."""
         if response.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
@@ -127,26 +134,25 @@ class ConsumerDriver(Driver):
             "topic_partitions": [],
         }
 
+    def saying(self, client: Client) -> dict[str, Any]:
+        """Return what a client says next: all when it joins, later what it owns."""
+        if client.epoch == 0:
+            return self.joining(client)
+        owned = [
+            TopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+            for topic_id, numbers in sorted(client.owned.items())
+        ]
+        return {"instance_id": client.instance_id, "topic_partitions": owned}
+
     def send(self, client: Client, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Let a client send its next heartbeat; return the answer, which it does not know yet."""
-        said: dict[str, Any] = {"instance_id": client.instance_id}
-        if client.epoch == 0:
-            said = self.joining(client)
-        else:
-            said["topic_partitions"] = [
-                TopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
-                for topic_id, numbers in sorted(client.owned.items())
-            ]
-        return self.beat(client.member_id, client.epoch, **{**said, **fields})
+        return self.beat(client.member_id, client.epoch, **{**self.saying(client), **fields})
 
     def turn(self, client: Client, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Let a client send a heartbeat, and do what the answer says."""
         response = self.send(client, **fields)
         client.hear(response)
-        if any(client.owned[t] - client.wanted.get(t, set()) for t in client.owned):
-            client.let_go()
-        else:
-            client.take()
+        client.obey()
         return response
 
     def settle(self, *clients: Client, turns: int = 8) -> None:
