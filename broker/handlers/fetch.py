@@ -221,7 +221,7 @@ def _answer(ctx: RequestContext, target: Target, *, committed: bool) -> Partitio
         code = target.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer = PartitionData(
             partition_index=index, error_code=code, high_watermark=-1, records=b"",
-            aborted_transactions=() if committed else None,
+            aborted_transactions=None,
         )  # fmt: skip
         if code is ErrorCode.FENCED_LEADER_EPOCH and log is not None:
             answer.current_leader = LeaderIdAndEpoch(
@@ -233,7 +233,7 @@ def _answer(ctx: RequestContext, target: Target, *, committed: bool) -> Partitio
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        aborted_transactions=_aborted(target) if committed else None,
+        aborted_transactions=_aborted(target) if committed and not target.diverging else None,
         records=target.parts,
     )
     if target.diverging is not None:

@@ -387,6 +387,8 @@ async def test_readers_of_committed_records_see_what_is_decided_and_what_to_drop
     whole = await fetched(0, 1)
     assert (bases(whole), whole.aborted_transactions) == ([0, 2, 4, 6, 7], aborted)
     assert whole.last_stable_offset == 8
+    beyond = await fetched(99, 1)
+    assert (beyond.error_code, beyond.aborted_transactions) == (E.OFFSET_OUT_OF_RANGE, None)
 
 
 @in_loop

@@ -67,6 +67,7 @@ def request(*what: tuple[int, memoryview], transactional_id: str | None = "x") -
         topic_data=[
             TopicProduceData(
                 name="t",
+                topic_id=bytes(15) + b"\1",
                 partition_data=[PartitionProduceData(index=i, records=r) for i, r in what],
             )
         ],
@@ -138,6 +139,15 @@ async def test_what_a_no_becomes(answer: ErrorCode, version: int, code: ErrorCod
     assert (await world.open("t", 1)).log_end_offset == 0
 
 
+@pytest.mark.parametrize("version", [12, 13])
+@in_loop
+async def test_from_version_12_on_the_first_batch_adds_the_partition(version: int) -> None:
+    world, coordinator = prepared()
+    assert await codes(world, (0, transactional(7, 0)), version=version) == [(E.NONE, 0)]
+    assert await codes(world, (0, transactional(7, 1)), version=version) == [(E.NONE, 1)]
+    assert coordinator.asked == [("add", "x", 7, 0, [("t", 0)])]
+
+
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
@@ -145,11 +155,13 @@ async def test_what_a_no_becomes(answer: ErrorCode, version: int, code: ErrorCod
         (E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_version_12_is_told_that_its_last_transaction_is_not_over(
+@in_loop
+async def test_version_12_is_told_that_its_last_transaction_is_not_over(
     answer: ErrorCode, code: ErrorCode
 ) -> None:
-    refused = module._refusal(answer, 12)
-    assert getattr(refused, "code", refused) is code
+    world, coordinator = prepared()
+    coordinator.codes["t", 0] = answer
+    assert await codes(world, (0, transactional(7, 0)), version=12) == [(code, -1)]
 
 
 @in_loop
