@@ -21,6 +21,7 @@ COMMANDS = {
     "bookie": "broker.cli.bookie",
     "region": "broker.cli.region",
     "topic": "broker.cli.topic",
+    "txn": "broker.cli.txn",
     "produce": "broker.cli.produce",
     "consume": "broker.cli.consume",
     "where": "broker.cli.where",
