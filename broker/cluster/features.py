@@ -24,7 +24,9 @@ class Feature(NamedTuple):
     """The level in force; 0: none is."""
 
 
-FEATURES: Final[Mapping[str, Feature]] = MappingProxyType({})
+FEATURES: Final[Mapping[str, Feature]] = MappingProxyType(
+    {"group.version": Feature(0, 1, 1)}  # KIP-848: groups of the consumer protocol
+)
 """By Kafka's names. What stands here is what ApiVersions tells clients to use."""
 
 
