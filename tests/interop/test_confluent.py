@@ -71,15 +71,6 @@ def test_idempotent_producer(broker: TailraceProcess, topic: str) -> None:
     assert [m.offset() for m in _consume(broker, topic, 300)] == list(range(300))
 
 
-def test_a_transactional_producer_is_refused_clearly_and_at_once(broker: TailraceProcess) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
-    started = time.monotonic()
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(30)
-    assert not refused.value.args[0].retriable()
-    assert time.monotonic() - started < 20
-
-
 def test_a_fetch_waits_for_the_next_record(broker: TailraceProcess, topic: str) -> None:
     _produce(broker, topic, 1)
     consumer = Consumer(

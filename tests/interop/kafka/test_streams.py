@@ -98,3 +98,20 @@ def test_a_table_is_restored_from_its_changelog_when_its_local_state_is_wiped(
         assert {word: application.count(word) for word in COUNTS} == COUNTS
         send(clients, topic, ["to that"])
         await_counts(clients, topic, {**COUNTS, "to": 3, "that": 2})
+
+
+def test_exactly_once(
+    clients: Kafka, kafka_4: JavaClient, broker: TailraceProcess, topic: str, tmp_path: Path
+) -> None:
+    application = Application(kafka_4, broker, topic, tmp_path)
+    committed = {"isolation.level": "read_committed"}
+    once = {"processing.guarantee": "exactly_once_v2"}
+    send(clients, topic, LINES)
+    with application.running(**once):
+        await_counts(clients, topic, COUNTS, **committed)
+    with application.running(wipe=True, **once) as started:
+        assert started["restored"] >= len(COUNTS)
+        send(clients, topic, ["to that"])
+        await_counts(clients, topic, {**COUNTS, "to": 3, "that": 2}, **committed)
+    states = clients.admin("transactions.list")
+    assert {state for name, state in states.items() if topic in name} == {"CompleteCommit"}
