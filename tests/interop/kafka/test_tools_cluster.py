@@ -22,7 +22,9 @@ def test_cluster(tools: Tools) -> None:
 
 
 def test_features(tools: Tools) -> None:
-    assert tools("features", "describe").err == ""
+    rows = tools("features", "describe").rows
+    levels = {row[1]: row[7] for row in rows if row[0] == "Feature:"}
+    assert levels["group.version"] == "1"
 
 
 def test_quotas_of_clients(tools: Tools, topic: str) -> None:
