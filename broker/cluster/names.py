@@ -4,7 +4,6 @@ Source: org.apache.kafka.common.internals.Topic.
 """
 
 import re
-from collections.abc import Iterable
 
 NAME_LENGTH_MAX = 249
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -33,13 +32,6 @@ def name_fault(name: str) -> str | None:
 def collision_key(name: str) -> str:
     """Return the form in which two names collide: metrics cannot tell '.' from '_'."""
     return name.replace(".", "_")
-
-
-def colliding(name: str, existing: Iterable[str]) -> str | None:
-    """Return an existing, different name that collides with `name`."""
-    key = collision_key(name)
-    others = (other for other in existing if other != name)
-    return next((other for other in others if collision_key(other) == key), None)
 
 
 def stream_name(topic: str, partition: int) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from broker.cluster.admin import check_new_partitions
 from broker.cluster.alterations import Changes
 from broker.cluster.config_def import InvalidConfig
-from broker.cluster.names import INTERNAL_TOPICS, colliding, name_fault
+from broker.cluster.names import INTERNAL_TOPICS, collision_key, name_fault
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.quorums import Quorums, check_quorums, check_same_quorums, quorums_of
 from broker.cluster.settings import TopicDefaults, TopicSettings, alter, check_overrides
@@ -32,7 +32,8 @@ from broker.cluster.topic_codec import (
 from broker.cluster.topic_streams import TopicStreams, create_streams, delete_streams
 from broker.errors import KafkaError
 from core.errors import BadVersion, MetadataConflict, NodeExists, NoNode, OwnershipLost
-from core.metadata.store import MetadataStore
+from core.metadata.node_reads import read_nodes
+from core.metadata.store import MetadataStore, Node
 from core.runtime.clock import Clock
 from protocol.errors import ErrorCode
 
@@ -102,6 +103,8 @@ class TopicRegistry:
         self._records: dict[str, _Record] = {}
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._colliding: dict[str, set[str]] = {}
+        """Names by their form in metrics; of more than one only where two brokers raced."""
         self._changing = asyncio.Lock()
 
     def listen(self, listener: TopicListener) -> None:
@@ -123,8 +126,10 @@ class TopicRegistry:
                 await self._store.create(self._paths.topics, parents=True)
             except NodeExists:
                 logger.debug("topics are there path=%s", self._paths.topics)
-            for name in await self._store.children(self._paths.topics):
-                await self._take(name)
+            names = await self._store.children(self._paths.topics)
+            nodes = await read_nodes(self._store, [self._paths.topic(name) for name in names])
+            for name, node in zip(names, nodes, strict=True):
+                await self._adopt(name, node)
                 try:
                     await self._finish(name)
                 except (MetadataConflict, OwnershipLost) as error:  # another broker is at it
@@ -154,9 +159,9 @@ class TopicRegistry:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         if name in self._topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        other = colliding(name, self._topics)
-        if other:
-            message = f"Topic '{name}' collides with existing topic: {other}"
+        others = self._colliding.get(collision_key(name))
+        if others:
+            message = f"Topic '{name}' collides with existing topic: {min(others)}"
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
         return _or_kafka_error(lambda: self._checked(configs, replication_factor))
 
@@ -293,6 +298,10 @@ class TopicRegistry:
     async def _take(self, name: str) -> None:
         """Read a topic's node, and show what it says: another broker may have changed it."""
         node = None if name_fault(name) else await self._store.exists(self._paths.topic(name))
+        await self._adopt(name, node)
+
+    async def _adopt(self, name: str, node: Node | None) -> None:
+        """Show what a topic's node says."""
         known = self._records.get(name)
         if node is None:
             self._records.pop(name, None)
@@ -361,8 +370,15 @@ class TopicRegistry:
         topic = self._topics.pop(name, None)
         if topic is not None:
             del self._by_id[topic.topic_id]
+            self._forget_key(name)
             for listener in self._listeners:
                 await listener.on_topic_deleting(topic)
+
+    def _forget_key(self, name: str) -> None:
+        names = self._colliding[collision_key(name)]
+        names.remove(name)
+        if not names:
+            del self._colliding[collision_key(name)]
 
     async def _update(self, name: str, stored: StoredTopic) -> None:
         record = self._records[name]
@@ -387,6 +403,7 @@ class TopicRegistry:
         )
         self._topics[name] = topic
         self._by_id[topic.topic_id] = topic
+        self._colliding.setdefault(collision_key(name), set()).add(name)
         return topic
 
     def _settings(self, name: str, configs: Mapping[str, str]) -> TopicSettings:

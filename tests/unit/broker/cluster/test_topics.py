@@ -88,6 +88,25 @@ def test_creation_refused(tmp_path: Path, name: str, partitions: int, code: Erro
     run(story)
 
 
+def test_a_name_is_free_again_when_what_it_collides_with_is_gone(tmp_path: Path) -> None:
+    async def story() -> None:
+        streams = Streams()
+        async with registry(tmp_path, streams) as topics:
+            await topics.create("my.topic", 1)
+            await topics.add_partitions("my.topic", 2)
+        async with registry(tmp_path, streams) as topics:
+            assert (await refused(topics.create("my_topic", 1))).code is (
+                ErrorCode.INVALID_TOPIC_EXCEPTION
+            )
+            await topics.delete("my.topic")
+            await topics.create("my_topic", 1)
+            assert (await refused(topics.create("my.topic", 1))).code is (
+                ErrorCode.INVALID_TOPIC_EXCEPTION
+            )
+
+    run(story)
+
+
 def test_copies_that_placement_refuses_leave_nothing(tmp_path: Path) -> None:
     """As three copies are refused where two regions are promised: before the topic's node."""
 
