@@ -25,7 +25,10 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final[Mapping[str, Feature]] = MappingProxyType(
-    {"group.version": Feature(0, 1, 1)}  # KIP-848: groups of the consumer protocol
+    {
+        "group.version": Feature(0, 1, 1),  # KIP-848: groups of the consumer protocol
+        "transaction.version": Feature(0, 2, 2),  # KIP-890: each end of a transaction has its epoch
+    }
 )
 """By Kafka's names. What stands here is what ApiVersions tells clients to use."""
 
