@@ -1,4 +1,4 @@
-"""franz-go with its defaults: a Go program that is built here, from the module proxy."""
+"""franz-go, mostly with its defaults: a Go program that is built here, from the module proxy."""
 
 import shutil
 import subprocess
@@ -29,7 +29,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_topics_records_and_groups(broker: TailraceProcess, topic: str, program: Path) -> None:
+def test_topics_records_groups_and_transactions(
+    broker: TailraceProcess, topic: str, program: Path
+) -> None:
     name = f"{topic}-franz"
     done = subprocess.run(
         [program, broker.bootstrap, name],
@@ -39,4 +41,4 @@ def test_topics_records_and_groups(broker: TailraceProcess, topic: str, program:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "second member ok"
+    assert done.stdout.splitlines()[-1] == "administer ok"

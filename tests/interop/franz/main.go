@@ -30,6 +30,9 @@ func main() {
 		{"consume", consume},
 		{"group", group},
 		{"second member", secondMember},
+		{"transactions", transactions},
+		{"session", session},
+		{"administer", administer},
 	}
 	for _, step := range steps {
 		if err := step.run(ctx, bootstrap, topic); err != nil {
