@@ -87,6 +87,7 @@ class Commits:
             request.group_instance_id,
             request.generation_id_or_member_epoch,
             caller.version,
+            request.topics,
         )
         is_asked = names_any(request.topics, partition_count)
         code = self._check_commit(request.group_id, committer) if is_asked else ErrorCode.NONE
@@ -122,6 +123,7 @@ class Commits:
             request.group_instance_id,
             request.generation_id,
             caller.version,
+            request.topics,
             is_transactional=True,
         )
         is_asked = names_any(request.topics, partition_count)

@@ -18,6 +18,25 @@ class GroupType(StrEnum):
     CONSUMER = "consumer"
 
 
+class CommitPartition(Protocol):
+    """What both kinds of commits say of a partition."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class CommitTopic(Protocol):
+    """What both kinds of commits say of a topic."""
+
+    name: str
+
+    @property
+    def partitions(self) -> Sequence[CommitPartition]:
+        """Return what is said of its partitions."""
+
+
 class Committer(NamedTuple):
     """Who commits offsets, and how."""
 
@@ -27,6 +46,8 @@ class Committer(NamedTuple):
     """Generation, or member epoch; below 0 from outside of group management."""
     version: int
     """Of the API."""
+    topics: Sequence[CommitTopic] = ()
+    """What is committed."""
     is_transactional: bool = False
 
 

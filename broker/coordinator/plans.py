@@ -4,10 +4,10 @@ Source: Kafka OffsetMetadataManager, KafkaApis.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from broker.coordinator.config import GroupConfig
-from broker.coordinator.kinds import Group
+from broker.coordinator.kinds import CommitPartition, CommitTopic, Group
 from broker.coordinator.records import CommittedOffset, OffsetName, OffsetUpdate
 from broker.replicated.effects import Now
 from protocol.errors import ErrorCode
@@ -33,25 +33,6 @@ PartitionCount: TypeAlias = Callable[[str], int]
 
 Codes: TypeAlias = list[tuple[str, list[tuple[int, ErrorCode]]]]
 """The answer to each partition of each topic."""
-
-
-class CommitPartition(Protocol):
-    """What both kinds of commits say of a partition."""
-
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
-
-
-class CommitTopic(Protocol):
-    """What both kinds of commits say of a topic."""
-
-    name: str
-
-    @property
-    def partitions(self) -> Sequence[CommitPartition]:
-        """Return what is said of its partitions."""
 
 
 class Commit(NamedTuple):

@@ -52,7 +52,7 @@ def upgrade(classic: ClassicGroup, around: Surroundings) -> ConsumerGroup:
         members = [_to_consumer(member, classic, around) for member in classic.roster]
     except DecodeError as error:
         raise _no_upgrade(classic, "the embedded consumer protocol is malformed") from error
-    group = ConsumerGroup(classic.group_id)
+    group = ConsumerGroup(classic.group_id, around.topics)
     group.pending += classic.tombstones()
     for member in members:
         put_member(group, member)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from broker.coordinator.consumer.changes import put_deletion
 from broker.coordinator.consumer.member import ConsumerMember
 from broker.coordinator.consumer.replayed import ReplayedGroup
+from broker.coordinator.consumer.topics import KnownTopics
 from broker.coordinator.kinds import Committer, GroupType
 from broker.replicated.effects import NEVER, Effects, Now, Reply, StateRecord, Write
 from protocol.errors import ErrorCode
@@ -63,10 +64,11 @@ class ConsumerGroupWritten(NamedTuple):
 class ConsumerGroup(ReplayedGroup):
     """One group. No clock, no socket, no task."""
 
-    __slots__ = ("last_write", "stale_topics", "timers", "wake_at_ms")
+    __slots__ = ("last_write", "stale_topics", "timers", "topics", "wake_at_ms")
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, topics: KnownTopics) -> None:
         super().__init__(group_id)
+        self.topics = topics
         self.timers: dict[str, MemberTimers] = {}
         self.stale_topics: set[str] | None = None
         """Topics that changed since they were looked at; None: any may have."""
@@ -110,9 +112,9 @@ class ConsumerGroup(ReplayedGroup):
     def check_commit(self, committer: Committer) -> ErrorCode:
         """Say whether a commit may be stored. Source: ConsumerGroup.validateOffsetCommit."""
         member_id, instance_id, epoch = committer[:3]
-        if epoch < 0 and not self.members:
-            return ErrorCode.NONE  # an admin client, or a consumer outside of group management
-        if committer.is_transactional and (member_id, instance_id, epoch) == ("", None, -1):
+        is_from_outside = epoch < 0 and not self.members  # an admin client, or no group management
+        names_nobody = (member_id, instance_id, epoch) == ("", None, -1)
+        if is_from_outside or (names_nobody and committer.is_transactional):
             return ErrorCode.NONE
         member = self.members.get(member_id)
         if member is None:
@@ -120,7 +122,23 @@ class ConsumerGroup(ReplayedGroup):
         is_too_old = committer.version < OFFSET_COMMIT_SINCE and not committer.is_transactional
         if is_too_old and member.classic is None:
             return ErrorCode.UNSUPPORTED_VERSION
-        return ErrorCode.NONE if epoch == member.epoch else _stale(member)
+        if epoch == member.epoch or (epoch < member.epoch and self._still_had(member, committer)):
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if committer.is_transactional else _stale(member)
+
+    def _still_had(self, member: ConsumerMember, committer: Committer) -> bool:
+        """Return whether a member has had all that it commits since the epoch that it says.
+
+        So what it read is not lost to it when its epoch has just been raised. Source: KIP-1251.
+        """
+        for committed in committer.topics:
+            topic = self.topics.get(committed.name)
+            topic_id = b"" if topic is None else topic.topic_id
+            since = {**member.revoking.get(topic_id, {}), **member.assigned.get(topic_id, {})}
+            for partition in committed.partitions:
+                if since.get(partition.partition_index, NEVER) > committer.epoch:
+                    return False
+        return True
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Say whether committed offsets may be read. Source: ConsumerGroup.validateOffsetFetch."""

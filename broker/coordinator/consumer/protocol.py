@@ -97,7 +97,7 @@ class ConsumerProtocol:
             raise _not_found(request.group_id)
         if isinstance(group, ClassicGroup) and not group.is_unused:
             return upgrade(group, around)
-        made = ConsumerGroup(request.group_id)
+        made = ConsumerGroup(request.group_id, self._settings.topics)
         if isinstance(group, ClassicGroup):
             made.pending += group.tombstones()
         return made
@@ -263,7 +263,9 @@ class ConsumerProtocol:
         if not isinstance(group, ConsumerGroup):
             if update.value is None:
                 return
-            group = self._groups[update.group_id] = ConsumerGroup(update.group_id)
+            group = self._groups[update.group_id] = ConsumerGroup(
+                update.group_id, self._settings.topics
+            )
         group.apply(update.key, update.value)
         if update.value is None and isinstance(update.key, ConsumerGroupMetadataKey):
             del self._groups[update.group_id]

@@ -443,13 +443,36 @@ def test_many_records_go_in_several_writes() -> None:
     assert len(driver.replies) == 1
 
 
-@pytest.mark.parametrize("epoch", [2, 3, 4])
-def test_offset_commit_with_consumer_group_member(epoch: int) -> None:
+@pytest.mark.parametrize(
+    ("epoch", "partition", "code"),
+    [
+        (3, 0, ErrorCode.NONE),
+        (4, 0, ErrorCode.STALE_MEMBER_EPOCH),
+        (2, 0, ErrorCode.NONE),
+        (2, 2, ErrorCode.STALE_MEMBER_EPOCH),
+        (1, 0, ErrorCode.STALE_MEMBER_EPOCH),
+    ],
+    ids=["now", "never yet", "had since", "gone since", "before it had it"],
+)
+def test_offset_commit_with_consumer_group_member(
+    epoch: int, partition: int, code: ErrorCode
+) -> None:
     driver, a, _ = pair()
-    expected = {2: ErrorCode.STALE_MEMBER_EPOCH, 3: ErrorCode.NONE}
-    codes = driver.commit_codes(driver.commit("a", epoch, version=9))
-    assert codes == [expected.get(epoch, ErrorCode.STALE_MEMBER_EPOCH)]
+    ticket = driver.commit("a", epoch, version=9, offsets={("t", partition): 1})
+    assert driver.commit_codes(ticket) == [code]
     assert a.epoch == 3
+
+
+def test_offsets_of_what_is_to_be_let_go_are_still_committed() -> None:
+    driver = ConsumerDriver()
+    a, b = Client("a"), Client("b")
+    driver.settle(a)
+    driver.turn(b)
+    driver.send(a)
+    assert driver.consumers.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    assert driver.commit_codes(driver.commit("a", 2, version=9, offsets={("t", 2): 1})) == [
+        ErrorCode.NONE
+    ]
 
 
 def test_validate_offset_commit() -> None:
@@ -489,7 +512,7 @@ def test_a_group_is_deleted_only_without_members() -> None:
 
 
 def test_consumer_group_states() -> None:
-    group = ConsumerGroup("g")
+    group = ConsumerGroup("g", KnownTopics({}))
     assert group.state_name == "Empty"
     driver = ConsumerDriver(consumer_config(assignment_interval_ms=1_000))
     driver.turn(Client("a"))
