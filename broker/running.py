@@ -143,9 +143,16 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
-    configs.listen(partial(setattr, broker, "config"))
-    broker.groups.times_of = configs.group_config
+    follow_configs(broker)
     return broker
+
+
+def follow_configs(broker: Broker) -> None:
+    """Have the parts of a broker follow what is configured while it runs."""
+    configs = broker.configs
+    configs.listen(partial(setattr, broker, "config"))
+    configs.listen(lambda config: broker.transactions.use(config.transactions))
+    broker.groups.times_of = configs.group_config
 
 
 async def _register(

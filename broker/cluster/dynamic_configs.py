@@ -54,11 +54,6 @@ class DynamicConfigs(Generic[Tree]):
         await self.entities.start()
         self._apply()
 
-    @property
-    def broker_values(self) -> Mapping[str, object]:
-        """What this broker runs with, by the names that users write."""
-        return self._values
-
     def group_config(self, group_id: str) -> GroupConfigs:
         """Return what holds for a consumer group."""
         return group_configs(self.entities.get(EntityKind.GROUP, group_id), self._values)

@@ -43,10 +43,12 @@ class DynamicSetting(NamedTuple):
 
 OWN: Final[Mapping[str, DynamicSetting]] = MappingProxyType(
     {
+        "group.consumer.assignment.interval.ms": DynamicSetting(ConfigType.INT, at_least(0)),
         "max.connections": DynamicSetting(ConfigType.INT, at_least(0)),
         "max.connections.per.ip": DynamicSetting(ConfigType.INT, at_least(0)),
         "max.connections.per.ip.overrides": DynamicSetting(ConfigType.LIST),
         "producer.id.expiration.ms": DynamicSetting(ConfigType.INT, at_least(1)),
+        "transaction.partition.verification.enable": DynamicSetting(ConfigType.BOOLEAN),
     }
 )
 """Who acts on one of them reads it from `Broker.config` each time, or listens for changes."""

@@ -4,7 +4,7 @@ Those of consumer groups (KIP-848). Kafka 4.3 also has some for share and stream
 not served here, so their names are unknown. Source: org.apache.kafka.coordinator.group.GroupConfig.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -24,9 +24,6 @@ class GroupConfigs(NamedTuple):
 class _Known(NamedTuple):
     least: int
     doc: str
-    broker_default: int
-    broker_min: int
-    broker_max: int
 
 
 _BROKER: Final = "group."
@@ -35,18 +32,17 @@ _BROKER: Final = "group."
 GROUP_CONFIGS: Final[Mapping[str, _Known]] = MappingProxyType(
     {
         "consumer.session.timeout.ms": _Known(
-            1, "How long a member may be silent before it is taken for dead.",
-            45_000, 45_000, 60_000,
+            1, "How long a member may be silent before it is taken for dead."
         ),
         "consumer.heartbeat.interval.ms": _Known(
-            1, "How often members are told to send a heartbeat.", 5_000, 5_000, 15_000
+            1, "How often members are told to send a heartbeat."
         ),
         "consumer.assignment.interval.ms": _Known(
-            0, "Least time between two assignments of the group.", 1_000, 0, 15_000
+            0, "Least time between two assignments of the group."
         ),
     }
 )  # fmt: skip
-"""The numbers are Kafka's, and hold where the broker has no such setting."""
+"""Each also has a broker config for its default, its least and its largest value."""
 
 
 class GroupEntry(NamedTuple):
@@ -59,18 +55,22 @@ class GroupEntry(NamedTuple):
     doc: str
 
 
+def broker_name(name: str) -> str:
+    """Return the broker config that gives a group's config its default."""
+    return f"{_BROKER}{name}"
+
+
 def group_configs(overrides: Mapping[str, str], broker: Mapping[str, Any]) -> GroupConfigs:
     """Return what holds for a group. `broker`: the broker's settings by name."""
     return GroupConfigs(*(_value(name, overrides, broker) for name in GROUP_CONFIGS))
 
 
-def group_entries(overrides: Mapping[str, str], broker: Mapping[str, Any]) -> Iterator[GroupEntry]:
-    """Describe all configs of a group."""
+def group_entries(
+    overrides: Mapping[str, str], broker: Mapping[str, Sequence[SourcedValue]]
+) -> Iterator[GroupEntry]:
+    """Describe all configs of a group. `broker`: where the broker's have their values, by name."""
     for name, known in GROUP_CONFIGS.items():
-        default = SourcedValue(
-            f"{_BROKER}{name}", str(_broker_value(name, broker)), _broker_source(name, broker)
-        )
-        places = [default]
+        places = [*broker[broker_name(name)]]
         if name in overrides:
             places.insert(0, SourcedValue(name, overrides[name], ConfigSource.GROUP))
         yield GroupEntry(name, places[0].value, tuple(places), known.doc)
@@ -104,11 +104,10 @@ def _parsed(name: str, text: str) -> int:
 
 
 def _check_range(name: str, value: int, broker: Mapping[str, Any]) -> None:
-    known = GROUP_CONFIGS[name]
     least, most = _bound(name, "min"), _bound(name, "max")
-    if value < broker.get(least, known.broker_min):
+    if value < broker[least]:
         raise InvalidConfig(f"{name} must be greater than or equal to {least}")
-    if value > broker.get(most, known.broker_max):
+    if value > broker[most]:
         raise InvalidConfig(f"{name} must be less than or equal to {most}")
 
 
@@ -119,13 +118,4 @@ def _bound(name: str, which: str) -> str:
 
 
 def _value(name: str, overrides: Mapping[str, str], broker: Mapping[str, Any]) -> int:
-    return int(overrides[name]) if name in overrides else _broker_value(name, broker)
-
-
-def _broker_value(name: str, broker: Mapping[str, Any]) -> int:
-    return int(broker.get(f"{_BROKER}{name}", GROUP_CONFIGS[name].broker_default))
-
-
-def _broker_source(name: str, broker: Mapping[str, Any]) -> ConfigSource:
-    is_default = _broker_value(name, broker) == GROUP_CONFIGS[name].broker_default
-    return ConfigSource.DEFAULT if is_default else ConfigSource.STATIC_BROKER
+    return int(overrides[name] if name in overrides else broker[broker_name(name)])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from broker.cluster.broker_configs import Fact, broker_entries
+from broker.cluster.broker_configs import BrokerEntry, Fact, broker_entries
 from broker.cluster.client_metrics_configs import shown_metrics
 from broker.cluster.config_def import ConfigType, text_of
 from broker.cluster.config_entities import EntityKind
@@ -114,8 +114,7 @@ def _broker(ctx: RequestContext, name: str) -> Entries:
     broker = ctx.broker
     if name:
         check_broker_name(name, broker.node_id, f"{broker.node_id} or empty string")
-    entries = broker_entries(broker.configs.started_with, _facts(ctx), broker.topics.defaults)
-    for entry in entries:
+    for entry in _broker_entries(ctx):
         places = [
             place
             for place in entry.synonyms
@@ -126,6 +125,11 @@ def _broker(ctx: RequestContext, name: str) -> Entries:
             result = _entry(entry.name, value, entry.kind, places, entry.doc)
             result.read_only = entry.read_only
             yield result
+
+
+def _broker_entries(ctx: RequestContext) -> list[BrokerEntry]:
+    broker = ctx.broker
+    return broker_entries(broker.configs.started_with, _facts(ctx), broker.topics.defaults)
 
 
 def _facts(ctx: RequestContext) -> Mapping[str, Fact]:
@@ -143,9 +147,9 @@ def _facts(ctx: RequestContext) -> Mapping[str, Fact]:
 def _group(ctx: RequestContext, name: str) -> Entries:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    configs = ctx.broker.configs
-    given = configs.entities.get(EntityKind.GROUP, name)
-    for entry in group_entries(given, configs.broker_values):
+    given = ctx.broker.configs.entities.get(EntityKind.GROUP, name)
+    of_broker = {entry.name: entry.synonyms for entry in _broker_entries(ctx)}
+    for entry in group_entries(given, of_broker):
         yield _entry(entry.name, entry.value, ConfigType.INT, entry.synonyms, entry.doc)
 
 

@@ -163,6 +163,10 @@ class TransactionCoordinator:
         answer = self.add(transactional_id, producer, partitions, VERSION_2, self._add_wait_ms)
         return _per_partition(answer, partitions)
 
+    def use(self, config: TransactionConfig) -> None:
+        """Follow settings that were changed while the broker runs."""
+        self._config = config
+
     def verify(
         self,
         transactional_id: str,

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -23,6 +22,7 @@ from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
+from broker.running import follow_configs
 from broker.server import BrokerServer
 from broker.transactions.coordinator import Parts, TransactionCoordinator
 from core.ledger.bookie_registry import LocalBookies
@@ -106,7 +106,7 @@ async def running_broker(
             quotas=quotas,
             unsent=Budget("unsent bytes", config.network.response_bytes_max),
         )
-        configs.listen(partial(setattr, broker, "config"))
+        follow_configs(broker)
         server = BrokerServer(broker)
         await server.start()
         stack.push_async_callback(server.close)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from broker.cluster.alterations import Alteration, Changes, ConfigOp
 from broker.cluster.config_entities import EntityKind
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
 from tests.cluster.in_process import running_broker
 
 WITHIN_S = 20
@@ -21,6 +23,25 @@ async def is_let_in(port: int) -> bool:
         return False
     finally:
         writer.close()
+
+
+def test_verification_of_transactions_and_groups_follow(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asyncio.timeout(WITHIN_S), running_broker(tmp_path) as server:
+            broker = server._broker
+            partition = TopicPartition("orders", 0)
+            verified = {partition: ErrorCode.NONE}
+            assert await broker.transactions.verify("t", 1, 0, [partition]) != verified
+            wanted = {
+                "transaction.partition.verification.enable": "false",
+                "group.consumer.assignment.interval.ms": "7",
+            }
+            changes = Changes([Alteration(n, ConfigOp.SET, v) for n, v in wanted.items()])
+            await broker.configs.alter_broker("1", changes, validate_only=False)
+            assert await broker.transactions.verify("t", 1, 0, [partition]) == verified
+            assert broker.groups.times_of("g").assignment_interval_ms == 7
+
+    asyncio.run(story())
 
 
 def test_the_number_of_connections_is_changed_at_run_time(tmp_path: Path) -> None:

@@ -206,6 +206,14 @@ def test_a_groups_configs(tmp_path: Path) -> None:
             assert len(places(shown)) == 2
             assert to.configs.group_config("g") == (50_000, 5_000, 1_000)
             assert to.configs.group_config("h") == (45_000, 5_000, 1_000)
+            change = ("group.consumer.assignment.interval.ms", SET, "7")
+            assert await alter(to, BROKER, "", change) == (0, None)
+            assert to.configs.group_config("g") == (50_000, 5_000, 7)
+            shown = (await describe(to, GROUP, "g"))["consumer.assignment.interval.ms"]
+            assert places(shown) == [
+                ("group.consumer.assignment.interval.ms", "7", 3),
+                ("group.consumer.assignment.interval.ms", "1000", 5),
+            ]
 
     run(story)
 
