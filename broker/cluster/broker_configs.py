@@ -7,8 +7,8 @@ broker runs (`dynamic_rules`) is read-only.
 
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from types import UnionType
-from typing import Any, NamedTuple
+from types import MappingProxyType, UnionType
+from typing import Any, Final, NamedTuple
 
 from broker.cluster.config_def import INT_MAX, ConfigType
 from broker.cluster.dynamic_rules import THROTTLES, is_dynamic
@@ -37,6 +37,22 @@ class Fact(NamedTuple):
     doc: str = ""
 
 
+WITHOUT_EFFECT: Final[Mapping[str, Fact]] = MappingProxyType(
+    {
+        "replica.fetch.max.bytes": Fact(
+            ConfigType.INT, "1048576", "Of no effect: brokers fetch nothing from each other."
+        ),
+        "replica.lag.time.max.ms": Fact(
+            ConfigType.LONG, "30000", "Of no effect: what is acknowledged is on its ack quorum."
+        ),
+        "request.timeout.ms": Fact(
+            ConfigType.INT, "30000", "Of no effect: brokers send no requests to each other."
+        ),
+    }
+)
+"""What programs look for: Kafka's defaults, read-only."""
+
+
 def broker_entries(
     config: Any, facts: Mapping[str, Fact], defaults: TopicDefaults
 ) -> list[BrokerEntry]:
@@ -49,6 +65,9 @@ def broker_entries(
     for name, fact in facts.items():
         source = (SourcedValue(name, fact.value, ConfigSource.STATIC_BROKER),)
         entries[name] = BrokerEntry(name, fact.value, fact.kind, source, fact.doc, read_only=True)
+    for name, fact in WITHOUT_EFFECT.items():
+        default = SourcedValue(name, fact.value, ConfigSource.DEFAULT)
+        entries[name] = _entry(name, fact.kind, (default,), fact.doc)
     for topic_config in TOPIC_CONFIGS.values():
         for synonym in topic_config.synonyms:
             entries[synonym.name] = _topic_default(topic_config, synonym, defaults)

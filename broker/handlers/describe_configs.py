@@ -5,7 +5,8 @@ value in force first; types and documentation (v3); no keys or an empty list of 
 empty broker name means what was given to all brokers while they ran.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -35,17 +36,24 @@ from protocol.kafka.messages.describe_configs import (
 )
 
 QUORUMS_DOC = "Bookies of a log segment / copies of each batch / copies on disk before its answer."
+RESOURCES_PER_TURN: Final = 32
+"""Some 5 ms: a tool may ask for every topic there is."""
 Entries: TypeAlias = Iterator[DescribeConfigsResourceResult]
+Describe: TypeAlias = Callable[[RequestContext, str, Collection[str]], Entries]
+"""Yields the configs of a resource; the keys that are asked for (none: all) may save work."""
 
 
 @handles(DESCRIBE_CONFIGS)
-def describe_configs(
+async def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describe each resource, or say why not."""
-    return DescribeConfigsResponse(
-        results=[_result(ctx, resource, request) for resource in request.resources]
-    )
+    """Describe each resource, or say why not; others get their turns in between."""
+    results = []
+    for number, resource in enumerate(request.resources, 1):
+        results.append(_result(ctx, resource, request))
+        if number % RESOURCES_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(
@@ -58,19 +66,19 @@ def _result(
     )
     try:
         describe = _DESCRIBE[resource_type(resource.resource_type)]
-        found = describe(ctx, resource.resource_name)
-        result.configs = list(_wanted(found, resource, request))
+        keys = frozenset(resource.configuration_keys or ())
+        found = describe(ctx, resource.resource_name, keys)
+        result.configs = list(_as_asked(found, keys, request))
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.detail
     return result
 
 
-def _wanted(
+def _as_asked(
     found: Iterable[DescribeConfigsResourceResult],
-    resource: DescribeConfigsResource,
+    keys: Collection[str],
     request: DescribeConfigsRequest,
 ) -> Entries:
-    keys = set(resource.configuration_keys or ())
     for config in found:
         if keys and config.name not in keys:
             continue
@@ -81,7 +89,7 @@ def _wanted(
         yield config
 
 
-def _topic(ctx: RequestContext, name: str) -> Entries:
+def _topic(ctx: RequestContext, name: str, keys: Collection[str]) -> Entries:
     topic = ctx.broker.topics.get(name)
     if topic is None:
         fault = name_fault(name)
@@ -100,6 +108,7 @@ def _topic(ctx: RequestContext, name: str) -> Entries:
             config.doc,
         )
         for config in topic_configs_shown(topic.configs)
+        if not keys or config.name in keys
     )
 
 
@@ -110,7 +119,7 @@ def _quorums(topic: Topic) -> DescribeConfigsResourceResult:
     return result
 
 
-def _broker(ctx: RequestContext, name: str) -> Entries:
+def _broker(ctx: RequestContext, name: str, _keys: Collection[str]) -> Entries:
     broker = ctx.broker
     if name:
         check_broker_name(name, broker.node_id, f"{broker.node_id} or empty string")
@@ -144,7 +153,7 @@ def _facts(ctx: RequestContext) -> Mapping[str, Fact]:
     }
 
 
-def _group(ctx: RequestContext, name: str) -> Entries:
+def _group(ctx: RequestContext, name: str, _keys: Collection[str]) -> Entries:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     given = ctx.broker.configs.entities.get(EntityKind.GROUP, name)
@@ -153,7 +162,7 @@ def _group(ctx: RequestContext, name: str) -> Entries:
         yield _entry(entry.name, entry.value, ConfigType.INT, entry.synonyms, entry.doc)
 
 
-def _metrics(ctx: RequestContext, name: str) -> Entries:
+def _metrics(ctx: RequestContext, name: str, _keys: Collection[str]) -> Entries:
     if not name:
         message = "Client metrics subscription name must not be empty"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -163,7 +172,7 @@ def _metrics(ctx: RequestContext, name: str) -> Entries:
         yield _entry(key, value, config.kind, (source,) if is_given else (), config.doc)
 
 
-def _loggers(ctx: RequestContext, name: str) -> Entries:
+def _loggers(ctx: RequestContext, name: str, _keys: Collection[str]) -> Entries:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     check_broker_name(name, ctx.broker.node_id)
@@ -173,16 +182,14 @@ def _loggers(ctx: RequestContext, name: str) -> Entries:
         yield result
 
 
-_DESCRIBE: Final[Mapping[ResourceType, Callable[[RequestContext, str], Entries]]] = (
-    MappingProxyType(
-        {
-            ResourceType.TOPIC: _topic,
-            ResourceType.BROKER: _broker,
-            ResourceType.GROUP: _group,
-            ResourceType.CLIENT_METRICS: _metrics,
-            ResourceType.BROKER_LOGGER: _loggers,
-        }
-    )
+_DESCRIBE: Final[Mapping[ResourceType, Describe]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: _topic,
+        ResourceType.BROKER: _broker,
+        ResourceType.GROUP: _group,
+        ResourceType.CLIENT_METRICS: _metrics,
+        ResourceType.BROKER_LOGGER: _loggers,
+    }
 )
 
 

@@ -86,4 +86,10 @@ def test_the_real_broker_has_what_tools_look_for() -> None:
         "log.cleanup.policy",
         "compression.type",
         "log.message.timestamp.type",
+        "offsets.retention.minutes",
+        "replica.fetch.max.bytes",
+        "replica.lag.time.max.ms",
+        "request.timeout.ms",
+        "transaction.max.timeout.ms",
+        "transactional.id.expiration.ms",
     } <= set(names)
