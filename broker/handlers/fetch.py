@@ -39,6 +39,8 @@ from protocol.kafka.messages.fetch import (
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 READ_COMMITTED = 1
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""Kafka says these without asking a partition, and then lists no transactions instead of null."""
 WAIT_MS_MAX = 300_000
 """Longest long poll; a client that asks for more is answered empty then."""
 
@@ -221,7 +223,7 @@ def _answer(ctx: RequestContext, target: Target, *, committed: bool) -> Partitio
         code = target.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer = PartitionData(
             partition_index=index, error_code=code, high_watermark=-1, records=b"",
-            aborted_transactions=None,
+            aborted_transactions=() if code in UNKNOWN else None,
         )  # fmt: skip
         if code is ErrorCode.FENCED_LEADER_EPOCH and log is not None:
             answer.current_leader = LeaderIdAndEpoch(

@@ -175,6 +175,7 @@ async def test_unknown_names_and_ids() -> None:
     world = await filled()
     by_name = data_of(await ask(world, FETCH, 12, wanted((0, 0), topic="none")))
     assert by_name[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert by_name[0].aborted_transactions == ()
     request = wanted((0, 0))
     request.topics[0].topic_id = b"\7" * 16
     by_id = data_of(await ask(world, FETCH, 13, request))
