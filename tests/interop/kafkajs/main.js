@@ -31,18 +31,18 @@ async function produce(admin) {
 }
 
 // Reads as many messages in the group, commits behind them, and leaves.
-async function read(groupId, count) {
+async function read(groupId, count, of = topic) {
   const consumer = kafka.consumer({ groupId, heartbeatInterval: 300, maxWaitTimeInMs: 200 })
   const seen = []
   await consumer.connect()
-  await consumer.subscribe({ topic, fromBeginning: true })
+  await consumer.subscribe({ topic: of, fromBeginning: true })
   await new Promise((resolve, reject) => {
     consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error))
     consumer.run({
       autoCommit: false,
       eachMessage: async ({ partition, message }) => {
         seen.push([partition, message.offset, String(message.key), String(message.value)])
-        const next = [{ topic, partition, offset: String(Number(message.offset) + 1) }]
+        const next = [{ topic: of, partition, offset: String(Number(message.offset) + 1) }]
         await consumer.commitOffsets(next)
         if (seen.length === count) resolve()
       },
@@ -65,6 +65,27 @@ async function consume(admin) {
   assert.equal(group.state, 'Empty')
 }
 
+// A transaction that aborts and one that commits, each with an offset of the group.
+async function transactions(admin) {
+  const to = `${topic}-out`
+  const producer = kafka.producer({ transactionalId: topic, idempotent: true, maxInFlightRequests: 1 })
+  await producer.connect()
+  for (const [offset, end] of [['1', 'abort'], ['2', 'commit']]) {
+    const transaction = await producer.transaction()
+    await transaction.send({ topic: to, messages: [{ value: end }] })
+    const moved = { consumerGroupId: topic, topics: [{ topic, partitions: [{ partition: 2, offset }] }] }
+    await transaction.sendOffsets(moved)
+    await transaction[end]()
+  }
+  const last = await producer.transaction() // does not begin before the others are all over
+  await last.send({ topic: to, messages: [{ value: 'last' }] })
+  await last.commit()
+  await producer.disconnect()
+  const [found] = await admin.fetchOffsets({ groupId: topic, topics: [topic] })
+  assert.equal(found.partitions.find(each => each.partition === 2).offset, '2')
+  assert.deepEqual((await read(`${topic}-of`, 2, to)).map(each => each[3]), ['commit', 'last'])
+}
+
 async function offsets(admin) {
   await admin.setOffsets({ groupId: topic, topic, partitions: [{ partition: 1, offset: '0' }] })
   const [found] = await admin.fetchOffsets({ groupId: topic, topics: [topic] })
@@ -80,7 +101,7 @@ async function offsets(admin) {
 async function main() {
   const admin = kafka.admin()
   await admin.connect()
-  for (const step of [topics, produce, consume, offsets]) {
+  for (const step of [topics, produce, consume, transactions, offsets]) {
     await step(admin)
     console.log(`${step.name} ok`)
   }
