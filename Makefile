@@ -39,9 +39,10 @@ check: install  ## ruff, mypy, import-linter
 test: check $(S3_STAMP)   ## static checks, then every test; .venv-s3 holds an S3 server and client for them
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup tests
 
-sim: install    ## SEEDS=N random schedules of ledgers, then of logs, under faults, on a virtual clock
+sim: install    ## SEEDS=N random schedules of ledgers, of logs, of a group, under faults, on a virtual clock
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 	$(BIN)/python -m tests.sim --world logs --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m tests.sim --world groups --seeds $(SEEDS) $(ARGS)
 
 bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as a table
 	$(BIN)/python -m tests.bench $(ARGS)

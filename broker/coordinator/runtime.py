@@ -122,8 +122,8 @@ class GroupCoordinator:
     async def close(self) -> None:
         """Stop; whoever waits is told to find another coordinator. Idempotent."""
         self._stop()
+        self._partitions.drop()  # first: an append that fails now has nobody to load again for
         await self._tasks.close()
-        self._partitions.drop()
 
     def _stop(self) -> None:
         self._is_stopping = True

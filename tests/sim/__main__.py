@@ -3,6 +3,7 @@
 python -m tests.sim --seeds 1000          seeds 0..999 on all cores, stops after ten failures
 python -m tests.sim --seed 17             one seed; --trace prints every event
 python -m tests.sim --world logs ...      logs and their owners, on the same simulated cluster
+python -m tests.sim --world groups ...    a consumer group's members and their coordinator
 """
 
 import argparse
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from tests.sim.groups import schedule as groups
 from tests.sim.logs import schedule as logs
 from tests.sim.schedule import COUNTS, Result, run_seed
 
@@ -31,7 +33,11 @@ class Kind(NamedTuple):
 
 WORLDS = {
     kind.name: kind
-    for kind in (Kind("ledgers", run_seed, COUNTS), Kind("logs", logs.run_log_seed, logs.COUNTS))
+    for kind in (
+        Kind("ledgers", run_seed, COUNTS),
+        Kind("logs", logs.run_log_seed, logs.COUNTS),
+        Kind("groups", groups.run_group_seed, groups.COUNTS),
+    )
 }
 
 
