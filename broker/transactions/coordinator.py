@@ -55,7 +55,7 @@ class TransactionCoordinator:
     """Every transactional id; all calls come from the loop."""
 
     def __init__(self, config: TransactionConfig, parts: Parts, add_wait_ms: int) -> None:
-        """`add_wait_ms`: how long `add_partitions` waits while the id is busy."""
+        """`add_wait_ms`: how long taking partitions in waits for an id that is busy."""
         self.metrics = TransactionMetrics()
         self._config = config
         self._topics = parts.topics
@@ -133,16 +133,18 @@ class TransactionCoordinator:
         producer: Producer,
         partitions: Collection[TopicPartition],
         client_version: int,
-        wait_ms: int = -1,
     ) -> Answer:
-        """Take partitions into a transaction; `wait_ms`: how long to wait while the id is busy."""
+        """Take partitions into a transaction.
+
+        Waits a while for an id that is busy: its client would only ask again, and later than needed.
+        """
         self.metrics.adds_total += 1
         if not transactional_id:
             return answer_now(ErrorCode.INVALID_REQUEST)
         wanted = frozenset(partitions)
 
         def event(shard: TransactionShard, ticket: Ticket, now: Now) -> Effects:
-            until_ms = now.mono_ms + wait_ms
+            until_ms = now.mono_ms + self._add_wait_ms
             add = Add(transactional_id, producer, wanted, client_version, ticket, until_ms)
             return shard.add(add, now)
 
@@ -160,7 +162,7 @@ class TransactionCoordinator:
         Waits a while for the producer's former transaction. Never fails: a code per partition.
         """
         producer = Producer(producer_id, producer_epoch)
-        answer = self.add(transactional_id, producer, partitions, VERSION_2, self._add_wait_ms)
+        answer = self.add(transactional_id, producer, partitions, VERSION_2)
         return _per_partition(answer, partitions)
 
     def use(self, config: TransactionConfig) -> None:

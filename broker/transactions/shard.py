@@ -1,8 +1,8 @@
 """The transactional ids of one partition of `__transaction_state`, as one state machine. Pure.
 
 A change is decided, written, and holds once it is confirmed; until then the id is busy, and what is
-asked of it gets CONCURRENT_TRANSACTIONS, or waits where Kafka lets the broker ask again (`add`). An
-id is busy as well from the confirmed decision to the last marker. So there is nothing to undo: a
+asked of it gets CONCURRENT_TRANSACTIONS; partitions to add wait a while before that. An id is busy
+as well from the confirmed decision to the last marker. So there is nothing to undo: a
 failed write has the runner drop the shard and replay the stream.
 
 Every event returns Effects. Their commands are `Markers`: what must reach partitions before
@@ -76,8 +76,8 @@ class Add(NamedTuple):
     partitions: frozenset[TopicPartition]
     client_version: int
     ticket: Ticket
-    wait_until_ms: int = -1
-    """Until when it waits for an id that is busy; -1: not at all. Unit: monotonic ms."""
+    wait_until_ms: int
+    """Until when it waits for an id that is busy. Unit: monotonic ms."""
 
 
 @dataclass(slots=True)

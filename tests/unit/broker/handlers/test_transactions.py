@@ -213,7 +213,7 @@ async def test_several_transactions_in_one_request() -> None:
             each.topic_results[0].results_by_partition[0].partition_error_code
             for each in response.results_by_transaction
         ]
-        assert codes == [E.NONE, E.CONCURRENT_TRANSACTIONS]
+        assert codes == [E.NONE, E.INVALID_PRODUCER_ID_MAPPING]
 
 
 # AddOffsetsToTxn
