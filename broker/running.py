@@ -76,6 +76,7 @@ async def running_broker(
         await broker.topics.start()
         if storage.is_shared:
             _follow_others(broker, storage, stack)
+        metrics.register("broker_fetch", broker.fetch_sessions.metrics)
         await broker.groups.start(metrics)
         stack.push_async_callback(broker.groups.close)
         await broker.transactions.start(metrics)

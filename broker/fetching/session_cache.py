@@ -10,9 +10,11 @@ Source: FetchSession.scala (FetchSessionCacheShard, FetchManager); reference Kaf
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.fetching.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKind, Updates
+from core.runtime.metrics import counter, gauge
 from protocol.errors import ErrorCode
 
 NO_SESSION = 0
@@ -21,6 +23,16 @@ EVICTION_MS = 120_000
 """How long a session is safe from others after its making, or after it was used."""
 PARTITIONS_MAX = 500_000
 """Partitions of all sessions; each costs about 400 bytes. Beyond it no session grows."""
+
+
+@dataclass(slots=True)
+class SessionMetrics:
+    """How many sessions there are, and how they fare."""
+
+    sessions: int = gauge("fetch sessions that are kept")
+    partitions: int = gauge("partitions of all fetch sessions")
+    evictions_total: int = counter("fetch sessions that gave way to another")
+    refusals_total: int = counter("clients that wanted a fetch session and got none")
 
 
 class EvictableKey(NamedTuple):
@@ -53,9 +65,7 @@ class FetchSessionCache:
         self._entries: OrderedDict[int, _Entry] = OrderedDict()  # used longest ago first
         self._evictable_by_all: list[EvictableKey] = []
         self._evictable_by_privileged: list[EvictableKey] = []
-        self.partitions = 0
-        """Partitions of all sessions."""
-        self.evictions_total = 0
+        self.metrics = SessionMetrics()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -70,16 +80,15 @@ class FetchSessionCache:
 
         The caller adds the partitions, and calls `touch`.
         """
-        if self.partitions + size > PARTITIONS_MAX:
-            return None
-        newcomer = EvictableKey(kind.privileged, size, 0)
-        if len(self._entries) >= self._slots and not self._evict_for(newcomer, now_ms):
+        if not self._has_room(EvictableKey(kind.privileged, size, 0), now_ms):
+            self.metrics.refusals_total += 1
             return None
         session_id = self._draw_id()
         while session_id in self._entries:
             session_id = self._draw_id()
         session = FetchSession(session_id, now_ms, kind)
         self._entries[session_id] = _Entry(session, EvictableKey(kind.privileged, 0, session_id))
+        self.metrics.sessions += 1
         return session
 
     def resume(
@@ -105,7 +114,7 @@ class FetchSessionCache:
             self.remove(session.id)
             return False
         self.touch(session, now_ms)
-        if self.partitions > PARTITIONS_MAX:
+        if self.metrics.partitions > PARTITIONS_MAX:
             self.remove(session.id)
             return False
         return True
@@ -120,7 +129,7 @@ class FetchSessionCache:
         size, is_old = len(session.partitions), now_ms - session.created_ms > EVICTION_MS
         if size == entry.key.size and is_old is entry.is_old:
             return
-        self.partitions += size - entry.key.size
+        self.metrics.partitions += size - entry.key.size
         self._forget_key(entry.key)
         entry.key, entry.is_old = entry.key._replace(size=size), is_old
         if is_old:
@@ -132,9 +141,16 @@ class FetchSessionCache:
         """Close a session if there is one; a poll of it that waits ends."""
         entry = self._entries.pop(session_id, None)
         if entry is not None:
-            self.partitions -= entry.key.size
+            self.metrics.sessions -= 1
+            self.metrics.partitions -= entry.key.size
             self._forget_key(entry.key)
             entry.session.close()
+
+    def _has_room(self, newcomer: EvictableKey, now_ms: int) -> bool:
+        """Whether a new session may be made, of which another may have to give way."""
+        if self.metrics.partitions + newcomer.size > PARTITIONS_MAX:
+            return False
+        return len(self._entries) < self._slots or self._evict_for(newcomer, now_ms)
 
     def _evict_for(self, newcomer: EvictableKey, now_ms: int) -> bool:
         """Remove the session that is worth less than a new one; return whether there is one."""
@@ -150,7 +166,7 @@ class FetchSessionCache:
                 return False
             victim = keys[0].session_id
         self.remove(victim)
-        self.evictions_total += 1
+        self.metrics.evictions_total += 1
         return True
 
     def _forget_key(self, key: EvictableKey) -> None:

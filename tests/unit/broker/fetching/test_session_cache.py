@@ -67,7 +67,7 @@ def test_who_gives_way_to_whom() -> None:
     assert present(cache, third, fourth, fifth)
     assert created(cache, 5, 410 * unit) is None
     assert present(cache, third, created(cache, 5, 410 * unit, FOLLOWER), fifth)
-    assert cache.evictions_total == 3
+    assert (cache.metrics.evictions_total, cache.metrics.refusals_total) == (3, 3)
 
 
 def test_sizes_are_counted_and_follow_their_sessions() -> None:
@@ -76,20 +76,20 @@ def test_sizes_are_counted_and_follow_their_sessions() -> None:
     first, second = created(cache, 2, 0), created(cache, 4, 0)
     assert first is not None
     assert second is not None
-    assert cache.partitions == 6
+    assert cache.metrics.partitions == 6
     later = 2 * EVICTION_MS
     cache.touch(first, later)
     cache.touch(second, later)
     third = created(cache, 5, later)
     assert third is not None
-    assert (present(cache, second, third), cache.partitions) == (True, 9)
+    assert (present(cache, second, third), cache.metrics.partitions) == (True, 9)
     cache.remove(third.id)
-    assert (present(cache, second), cache.partitions) == (True, 4)
+    assert (present(cache, second), cache.metrics.partitions) == (True, 4)
     forget = Updates((), [ForgottenTopic(topic="t", partitions=[0])])
     assert cache.update(second, forget, later)
-    assert cache.partitions == 3
+    assert cache.metrics.partitions == 3
     cache.remove(second.id)
-    assert (len(cache), cache.partitions) == (0, 0)
+    assert (len(cache), cache.metrics.partitions, cache.metrics.sessions) == (0, 0, 0)
     cache.remove(second.id)
 
 
@@ -124,7 +124,7 @@ def test_the_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPa
     assert cache.update(session, Updates(more, ()), 0)
     more[0].partitions = [FetchPartition(partition=10)]
     assert not cache.update(session, Updates(more, ()), 0)
-    assert (len(cache), cache.partitions) == (0, 0)
+    assert (len(cache), cache.metrics.partitions) == (0, 0)
 
 
 def test_epochs_wrap_to_one() -> None:
