@@ -136,7 +136,7 @@ class TransactionCoordinator:
     ) -> Answer:
         """Take partitions into a transaction.
 
-        Waits a while for an id that is busy: its client would only ask again, and later than needed.
+        Waits a while for an id that is busy: its client would only ask again, and later than that.
         """
         self.metrics.adds_total += 1
         if not transactional_id:
