@@ -34,12 +34,7 @@ class ClassicProtocol:
     def join(self, request: JoinGroupRequest, caller: Caller, ticket: Ticket, now: Now) -> Effects:
         """Handle JoinGroup."""
         code = ErrorCode.NONE
-        timeout_ms = request.session_timeout_ms
-        if (
-            not self._config.session_timeout_ms_min
-            <= timeout_ms
-            <= self._config.session_timeout_ms_max
-        ):
+        if not self._config.allows_session_timeout(request.session_timeout_ms):
             code = ErrorCode.INVALID_SESSION_TIMEOUT
         elif request.member_id and request.group_id not in self._groups:
             code = ErrorCode.UNKNOWN_MEMBER_ID

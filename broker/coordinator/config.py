@@ -68,6 +68,10 @@ class GroupConfig:
         if self.offsets_topic_replication_factor < 1:
             raise ValueError("offsets.topic.replication.factor must be at least 1")
 
+    def allows_session_timeout(self, timeout_ms: int) -> bool:
+        """Return whether a classic member may ask for this session timeout."""
+        return self.session_timeout_ms_min <= timeout_ms <= self.session_timeout_ms_max
+
     @property
     def offsets_retention_ms(self) -> int:
         """Retention of committed offsets. Unit: ms."""

@@ -173,6 +173,10 @@ class ConsumerProtocol:
         now: Now,
     ) -> Effects:
         """Handle JoinGroup; nobody waits."""
+        if not self._config.allows_session_timeout(request.session_timeout_ms):
+            code = ErrorCode.INVALID_SESSION_TIMEOUT
+            response = JoinGroupResponse(error_code=code, member_id=request.member_id)
+            return Effects([Reply(ticket, response)])
         around = self._around(group.group_id, now)
         member_id = request.member_id or self._new_id()
         try:
