@@ -114,7 +114,9 @@ class Collection:
     def is_due(self) -> bool:
         """Whether the answer cannot wait."""
         limits = self.limits
-        if self.size >= limits.min_bytes or limits.wait_ms <= 0 or self.is_outdated:
+        if self.size >= limits.min_bytes or self._is_full:
+            return True
+        if limits.wait_ms <= 0 or self.is_outdated:
             return True
         if self.session is None and not self.targets:
             return True

@@ -184,6 +184,19 @@ async def test_a_full_answer_leaves_the_rest_to_the_next_poll(cached: bool) -> N
 
 
 @in_loop
+async def test_an_answer_that_cannot_grow_does_not_wait_for_more() -> None:
+    world, client = await session_at_the_end(3)
+    size = len(batch(4))
+    for each in range(3):
+        await (await world.open("t", each)).append(batch(4))
+    request = client.request(max_bytes=2 * size - 1, wait_ms=60_000)
+    request.min_bytes = 2 * size - 1
+    answer = call(world, FETCH, 13, request)
+    assert isinstance(answer, FetchResponse)
+    assert partitions_of(client.noted(answer)) == [0, 1]
+
+
+@in_loop
 async def test_forgotten_and_added_partitions() -> None:
     world, client = await session_at_the_end()
     for each in range(3):
