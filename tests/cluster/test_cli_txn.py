@@ -8,7 +8,7 @@ from broker.cli.errors import Exit
 from protocol.errors import ErrorCode
 from tests.cluster.cli import output, parsed, refusal
 from tests.cluster.raw import RawClient
-from tests.cluster.transaction_story import Story
+from tests.cluster.transaction_story import TV1, Story
 from tests.process import TailraceProcess
 
 HUNG_ID = 987_654
@@ -31,6 +31,7 @@ def at(broker: TailraceProcess) -> str:
 def test_list_and_describe(broker: TailraceProcess, at: str) -> None:
     with RawClient(broker) as client:
         story = Story(broker, client)
+        story.versions = TV1
         me = story.init()
         assert story.add(me, story.a, story.b) is ErrorCode.NONE
         (row,) = parsed("txn", "list", "--producer-id", str(me.producer_id), bootstrap=at)
@@ -53,7 +54,7 @@ def test_list_and_describe(broker: TailraceProcess, at: str) -> None:
         assert f"partitions       {story.a}-0,{story.b}-0" in text
         lines = output("txn", "list", bootstrap=at).decode().splitlines()
         assert lines[0].split() == ["transactional_id", "coordinator", "producer_id", "state"]
-        story.ended(me, committed=False, version=4)
+        story.ended(me, committed=False)
 
 
 def test_what_is_not_there(at: str) -> None:
@@ -73,6 +74,7 @@ def test_one_that_hangs_is_found_and_aborted(broker: TailraceProcess, at: str) -
     """A write that came so late that its transaction was over: nobody will ever end it."""
     with RawClient(broker) as client:
         story = Story(broker, client)
+        story.versions = TV1
         story.hang(HUNG_ID, story.a)
         story.write_plainly(story.a, b"behind it")
         assert story.committed(story.a) == []
@@ -89,5 +91,5 @@ def test_one_that_hangs_is_found_and_aborted(broker: TailraceProcess, at: str) -
         assert "is open since offset 7" in refusal(Exit.FAILED, *abort, "7", bootstrap=at)
         output(*abort, "0", bootstrap=at)
         assert parsed("txn", "hanging", *where, bootstrap=at) == []
-        story.ended(me, committed=True, version=4)
+        story.ended(me, committed=True)
         story.wait_for(story.a, b"behind it", b"served")

@@ -10,7 +10,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from tests.cluster.raw import RawClient
-from tests.cluster.transaction_story import Story
+from tests.cluster.transaction_story import TV1, TV2, Story, Versions
 from tests.process import TailraceProcess
 
 E = ErrorCode
@@ -33,20 +33,19 @@ def story(broker: TailraceProcess) -> Iterator[Story]:
         yield Story(broker, client)
 
 
-VERSION_1, VERSION_2 = (3, 4), (4, 5)
-"""Versions of AddPartitionsToTxn and EndTxn: of a client of transaction version 0 and 1, and 2."""
-by_version = pytest.mark.parametrize(("add", "end"), [VERSION_1, VERSION_2], ids=["TV1", "TV2"])
+by_version = pytest.mark.parametrize("versions", [TV1, TV2], ids=["TV1", "TV2"])
 
 
 @by_version
 @pytest.mark.parametrize("committed", [True, False])
-def test_all_partitions_or_none(story: Story, add: int, end: int, committed: bool) -> None:
+def test_all_partitions_or_none(story: Story, versions: Versions, committed: bool) -> None:
+    story.versions = versions
     me = story.init()
-    assert story.add(me, story.a, story.b, version=add) is E.NONE
+    assert story.add(me, story.a, story.b) is E.NONE
     assert story.write(me, story.a, b"a") is E.NONE
     assert story.write(me, story.b, b"b") is E.NONE
     assert story.committed(story.a) == story.committed(story.b) == []
-    story.ended(me, committed=committed, version=end)
+    story.ended(me, committed=committed)
     plain = [b"a"] if committed else []
     story.wait_for(story.a, *plain)
     story.wait_for(story.b, *([b"b"] if committed else []))
@@ -54,88 +53,87 @@ def test_all_partitions_or_none(story: Story, add: int, end: int, committed: boo
 
 def test_a_late_end_does_not_commit_the_next_transaction(story: Story) -> None:
     me = story.init()
-    assert story.add(me, story.a, version=4) is E.NONE
     assert story.write(me, story.a, b"first") is E.NONE
-    after = story.ended(me, committed=True, version=5)
+    after = story.ended(me, committed=True)
     assert after == me._replace(epoch=me.epoch + 1)
-    assert story.add(after, story.a, version=4) is E.NONE
     assert story.write(after, story.a, b"second") is E.NONE
-    late = story.end(me, committed=True, version=5)  # the same request, by another way
+    late = story.end(me, committed=True)  # the same request, by another way
     assert late is E.PRODUCER_FENCED
     assert story.committed(story.a) == [b"first"]
-    story.ended(after, committed=False, version=5)
-    assert story.add(story.init(), story.b, version=4) is E.NONE  # the abort is complete
+    story.ended(after, committed=False)
+    story.init()  # waits until the abort is complete
     assert story.committed(story.a) == [b"first"]
 
 
 def test_an_end_that_is_repeated_is_answered_as_the_first(story: Story) -> None:
     me = story.init()
-    assert story.add(me, story.a, version=4) is E.NONE
     assert story.write(me, story.a, b"once") is E.NONE
-    after = story.ended(me, committed=True, version=5)
-    assert story.ended(me, committed=True, version=5) == after
-    other = story.patiently(story.end, me, committed=False, version=5)
+    after = story.ended(me, committed=True)
+    assert story.ended(me, committed=True) == after
+    other = story.patiently(story.end, me, committed=False)
     assert other is E.INVALID_TXN_STATE
     story.wait_for(story.a, b"once")
 
 
 @by_version
 def test_a_write_that_comes_after_the_end_is_in_no_transaction(
-    story: Story, add: int, end: int
+    story: Story, versions: Versions
 ) -> None:
     """Torn transaction: the end overtook the last write. It is refused, not kept for the next."""
+    story.versions = versions
     me = story.init()
-    assert story.add(me, story.a, story.b, version=add) is E.NONE
+    assert story.add(me, story.a, story.b) is E.NONE
     assert story.write(me, story.a, b"a") is E.NONE
-    after = story.ended(me, committed=True, version=end)
+    after = story.ended(me, committed=True)
     story.wait_for(story.a, b"a")
-    late = story.send(me, story.b, b"late", 0)
-    assert late in (E.TRANSACTION_ABORTABLE, E.INVALID_PRODUCER_EPOCH)
-    assert story.add(after, story.a, version=add) is E.NONE
-    late = story.send(me, story.b, b"late", 0)
-    assert late in (E.TRANSACTION_ABORTABLE, E.INVALID_PRODUCER_EPOCH)
-    story.ended(after, committed=True, version=end)
+    refused = E.TRANSACTION_ABORTABLE if versions is TV1 else E.INVALID_PRODUCER_EPOCH
+    assert story.send_late(me, story.b, b"late", 0) is refused
+    assert story.add(after, story.a) is E.NONE
+    assert story.write(after, story.a, b"next") is E.NONE
+    assert story.send_late(me, story.b, b"late", 0) is refused
+    story.ended(after, committed=True)
     assert story.committed(story.b) == []
 
 
 def test_what_was_aborted_is_not_read_with_the_next_transaction(story: Story) -> None:
     """Aborted read: a write of the aborted transaction arrives in the middle of the next one."""
     me = story.init()
-    assert story.add(me, story.a, version=4) is E.NONE
     assert story.write(me, story.a, b"aborted") is E.NONE
-    after = story.ended(me, committed=False, version=5)
-    assert story.add(after, story.a, version=4) is E.NONE
+    after = story.ended(me, committed=False)
     assert story.write(after, story.a, b"second") is E.NONE
     assert story.send(me, story.a, b"aborted too", 1) is E.INVALID_PRODUCER_EPOCH
-    story.ended(after, committed=True, version=5)
+    story.ended(after, committed=True)
     story.wait_for(story.a, b"second")
 
 
 @by_version
-def test_a_zombie_writes_and_ends_nothing(story: Story, add: int, end: int) -> None:
+def test_a_zombie_writes_and_ends_nothing(story: Story, versions: Versions) -> None:
+    story.versions = versions
     zombie = story.init()
-    assert story.add(zombie, story.a, version=add) is E.NONE
+    assert story.add(zombie, story.a) is E.NONE
     assert story.write(zombie, story.a, b"zombie") is E.NONE
     me = story.init()  # aborts what the other has open
     assert me.epoch > zombie.epoch
     assert story.write(zombie, story.a, b"again") is E.INVALID_PRODUCER_EPOCH
-    assert story.end(zombie, committed=True, version=end) is E.PRODUCER_FENCED
-    assert story.add(zombie, story.a, version=add) is E.PRODUCER_FENCED
-    assert story.add(me, story.a, version=add) is E.NONE
+    assert story.end(zombie, committed=True) is E.PRODUCER_FENCED
+    if versions is TV1:
+        assert story.add(zombie, story.a) is E.PRODUCER_FENCED
+    assert story.add(me, story.a) is E.NONE
     assert story.write(me, story.a, b"mine") is E.NONE
-    story.ended(me, committed=True, version=end)
+    story.ended(me, committed=True)
     story.wait_for(story.a, b"mine")
 
 
 @by_version
 def test_nobody_waits_longer_for_a_dead_producer_than_it_may_take(
-    story: Story, add: int, end: int
+    story: Story, versions: Versions
 ) -> None:
+    story.versions = versions
     dead = story.init(timeout_ms=OPEN_MS)
-    assert story.add(dead, story.a, version=add) is E.NONE
+    assert story.add(dead, story.a) is E.NONE
     assert story.write(dead, story.a, b"never") is E.NONE
     story.write_plainly(story.a, b"behind it")
     story.wait_for(story.a, b"behind it")
     assert story.write(dead, story.a, b"late") is E.INVALID_PRODUCER_EPOCH
     refused = (E.PRODUCER_FENCED, E.INVALID_TXN_STATE)
-    assert story.end(dead, committed=True, version=end) in refused
+    assert story.end(dead, committed=True) in refused

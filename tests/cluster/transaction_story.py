@@ -17,7 +17,6 @@ from protocol.kafka.apis import (
 from protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
 )
 from protocol.kafka.messages.end_txn import EndTxnRequest
 from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -31,6 +30,7 @@ from tests.process import TailraceProcess
 E = ErrorCode
 _names = count()
 TRANSACTIONAL = 0x10
+_BEING_ENDED = (E.NOT_ENOUGH_REPLICAS, E.CONCURRENT_TRANSACTIONS)
 
 
 class Producer(NamedTuple):
@@ -40,11 +40,24 @@ class Producer(NamedTuple):
     epoch: int
 
 
+class Versions(NamedTuple):
+    """What a client of one transaction version (KIP-890) speaks."""
+
+    add: int | None
+    """AddPartitionsToTxn; None: writing adds."""
+    produce: int
+    end: int
+
+
+TV1, TV2 = Versions(3, 11, 4), Versions(None, 12, 5)
+
+
 class Story:
     """One transactional id and two topics with a partition each."""
 
     def __init__(self, broker: TailraceProcess, client: RawClient) -> None:
         self.client = client
+        self.versions = TV2
         number = next(_names)
         self.name = f"id-{number}"
         self.a, self.b = (create_topic(broker, f"{each}-{number}") for each in "ab")
@@ -74,31 +87,23 @@ class Story:
             return E(answer.error_code)
         return Producer(answer.producer_id, answer.producer_epoch)
 
-    def add(self, producer: Producer, *topics: str, version: int = 3) -> ErrorCode:
-        """Take partitions in; from v4 on as a client of transaction version 2."""
-        return E(self.patiently(self._add, producer, topics, version))
+    def add(self, producer: Producer, *topics: str) -> ErrorCode:
+        """Take partitions in, if that is asked for."""
+        if self.versions.add is None:
+            return E.NONE
+        return E(self.patiently(self._add, producer, topics, self.versions.add))
 
     def _add(self, producer: Producer, topics: tuple[str, ...], version: int) -> ErrorCode:
         wanted = [AddPartitionsToTxnTopic(name=each, partitions=[0]) for each in topics]
         request = AddPartitionsToTxnRequest(
-            transactions=[
-                AddPartitionsToTxnTransaction(
-                    transactional_id=self.name,
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.epoch,
-                    topics=wanted,
-                )
-            ],
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=producer.epoch,
             v3_and_below_topics=wanted,
         )
         answer = self.client.ask(ADD_PARTITIONS_TO_TXN, version, request)
-        topic_results = answer.results_by_topic_v3_and_below
-        if version >= 4:
-            topic_results = answer.results_by_transaction[0].topic_results
-        return E(topic_results[0].results_by_partition[0].partition_error_code)
+        results = answer.results_by_topic_v3_and_below[0].results_by_partition
+        return E(results[0].partition_error_code)
 
     def write(self, producer: Producer, topic: str, value: bytes) -> ErrorCode:
         """Produce one record of the transaction."""
@@ -116,8 +121,16 @@ class Story:
         )
         request = produce_request(topic, batch)
         request.transactional_id = self.name
-        answer = self.client.ask(PRODUCE, 11, request)
+        answer = self.client.ask(PRODUCE, self.versions.produce, request)
         return E(answer.responses[0].partition_responses[0].error_code)
+
+    def send_late(self, producer: Producer, topic: str, value: bytes, sequence: int) -> ErrorCode:
+        """Produce one record of a transaction that is over; again while it is being ended."""
+        deadline = time.monotonic() + ANSWER_S
+        while (code := self.send(producer, topic, value, sequence)) in _BEING_ENDED:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return code
 
     def hang(self, producer_id: int, topic: str) -> None:
         """Write in a transaction that no coordinator knows; only without verification."""
@@ -129,7 +142,7 @@ class Story:
         answer = self.client.ask(PRODUCE, 11, produce_request(topic, batch))
         assert answer.responses[0].partition_responses[0].error_code == E.NONE
 
-    def end(self, producer: Producer, *, committed: bool, version: int) -> Producer | ErrorCode:
+    def end(self, producer: Producer, *, committed: bool) -> Producer | ErrorCode:
         """End the transaction; return who goes on."""
         request = EndTxnRequest(
             transactional_id=self.name,
@@ -137,15 +150,15 @@ class Story:
             producer_epoch=producer.epoch,
             committed=committed,
         )
-        answer = self.client.ask(END_TXN, version, request)
+        answer = self.client.ask(END_TXN, self.versions.end, request)
         if answer.error_code:
             return E(answer.error_code)
-        if version < 5:
+        if self.versions is TV1:
             return producer
         return Producer(answer.producer_id, answer.producer_epoch)
 
-    def ended(self, producer: Producer, *, committed: bool, version: int) -> Producer:
-        found = self.patiently(self.end, producer, committed=committed, version=version)
+    def ended(self, producer: Producer, *, committed: bool) -> Producer:
+        found = self.patiently(self.end, producer, committed=committed)
         assert isinstance(found, Producer), found
         return found
 
