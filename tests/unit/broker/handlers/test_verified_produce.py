@@ -184,6 +184,23 @@ async def test_a_producers_later_batches_wait_behind_one_that_is_verified() -> N
 
 
 @in_loop
+async def test_a_batch_of_an_open_transaction_waits_behind_a_request_that_is_verified() -> None:
+    world, coordinator = prepared()
+    assert await codes(world, (0, transactional(7, 0))) == [(E.NONE, 0)]
+    coordinator.holds = asyncio.Event()
+    first = asyncio.create_task(
+        codes(world, (0, transactional(7, 1)), (1, transactional(7, 0)))
+    )  # its second partition has to be verified, so its first waits too
+    await until(lambda: len(coordinator.asked) == 2)
+    second = asyncio.create_task(codes(world, (0, transactional(7, 2))))
+    await turns()
+    assert not second.done()
+    coordinator.holds.set()
+    assert await first == [(E.NONE, 1), (E.NONE, 0)]
+    assert await second == [(E.NONE, 2)]
+
+
+@in_loop
 async def test_a_later_batch_does_not_overtake_one_that_has_to_be_tried_again() -> None:
     world, coordinator = prepared()
     coordinator.codes["t", 0] = E.COORDINATOR_LOAD_IN_PROGRESS
