@@ -8,9 +8,20 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from protocol.kafka.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from protocol.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.cluster.load import PARTITIONS, TOPIC, Load, create_topic
+from tests.cluster.raw import RawClient
 from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
 from tests.zookeeper import ZooKeeperServer
+
+TOPICS, BROKERS, GROUPS = 2, 4, 32
+"""Kinds of config resources."""
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 
@@ -76,12 +87,16 @@ def can_produce(broker: ClusterBroker) -> bool:
     return not failed
 
 
-def test_each_hears_of_the_others_topics(cluster: ThreeBookies) -> None:
+def test_each_hears_of_the_others_topics_and_configs(cluster: ThreeBookies) -> None:
     first, second = cluster.broker().start(), cluster.broker("--set", "node.id=2").start()
     create_topic(first.bootstrap, replication_factor=3)
     wait_for_topic(second)
     assert can_produce(second)
     assert not can_produce(first)
+    set_config(first, BROKERS, "", "log.retention.ms", "7654321")
+    wait_for_config(second, TOPICS, TOPIC, "retention.ms", "7654321")
+    set_config(second, GROUPS, "a/group", "consumer.session.timeout.ms", "50000")
+    wait_for_config(first, GROUPS, "a/group", "consumer.session.timeout.ms", "50000")
 
 
 def test_a_topic_that_another_broker_owns_is_deleted_and_made_again(cluster: ThreeBookies) -> None:
@@ -96,6 +111,32 @@ def test_a_topic_that_another_broker_owns_is_deleted_and_made_again(cluster: Thr
     wait_for_topic(second)
     assert can_produce(second)
     assert not can_produce(first)
+
+
+def set_config(broker: ClusterBroker, kind: int, name: str, config: str, value: str) -> None:
+    """Set one config of a resource by one broker."""
+    change = AlterableConfig(name=config, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    with RawClient(broker) as client:
+        (told,) = client.ask(INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    assert told.error_code == 0, told.error_message
+
+
+def wait_for_config(broker: ClusterBroker, kind: int, name: str, config: str, value: str) -> None:
+    """Return once a broker says that a config has this value."""
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=[config]
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    deadline = time.monotonic() + 30
+    with RawClient(broker) as client:
+        while True:
+            (result,) = client.ask(DESCRIBE_CONFIGS, 4, request).results
+            if [each.value for each in result.configs] == [value]:
+                return
+            assert time.monotonic() < deadline, result
+            client.wait(0.05)
 
 
 def wait_for_topic(broker: ClusterBroker, *, is_there: bool = True) -> None:
