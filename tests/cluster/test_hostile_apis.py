@@ -18,12 +18,12 @@ from tests.cluster.any_requests import (
     GROUP,
     TOPIC,
     TRANSACTIONAL_ID,
+    Asked,
     any_requests,
     error_codes,
 )
 from tests.cluster.raw import (
     RawClient,
-    create_topic,
     topic_id,
     wait_for_group,
     wait_for_producer,
@@ -37,14 +37,13 @@ ANSWERED_UNKNOWN: dict[str, str] = {}
 """APIs that may say UNKNOWN_SERVER_ERROR, and why: Kafka does so too."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def known_id(small_broker: TailraceProcess) -> bytes:
     """The id of a topic that is there, as are a group and a producer, until a request ends them."""
-    create_topic(small_broker, TOPIC)
     with RawClient(small_broker) as client:
         wait_for_group(client, GROUP)
         wait_for_producer(client, TRANSACTIONAL_ID)
-        return topic_id(client, TOPIC)
+        return topic_id(client, TOPIC)  # made by asking for it
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=[api.name for api in APIS.values()])
@@ -57,8 +56,8 @@ def test_any_request_is_answered(
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(asked=any_requests(api, known_id))
-    def check(asked: tuple[int, Any]) -> None:
-        version, request = asked
+    def check(asked: Asked) -> None:
+        version, request = asked.version, asked.message()
         with RawClient(hostile) as client:
             if api is PRODUCE and request.acks == 0:
                 client.send(api, version, request)  # no answer, or the end: the client's choice
