@@ -26,7 +26,8 @@ indexes = st.integers(0, PARTITIONS - 1)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), indexes),
-        st.tuples(st.just("poll"), st.integers(1, 4 * SIZE)),
+        st.tuples(st.just("poll"), st.sampled_from([1, SIZE * 3 // 2, SIZE * 7 // 2, 1 << 20])),
+        st.tuples(st.just("poll"), st.just(SIZE * 3 // 2)),
         st.tuples(st.just("pause"), indexes),
         st.tuples(st.just("resume"), indexes),
         st.tuples(st.just("rewind"), indexes),
@@ -114,6 +115,8 @@ class Consumer:
 async def story(done: list[tuple[str, int]]) -> None:
     world = make_world()
     world.topics.add("t", PARTITIONS)
+    for index in (*range(PARTITIONS), 0, 1):
+        await _step(world, Consumer(world), "append", index)
     consumer = Consumer(world)
     for what, number in done:
         await _step(world, consumer, what, number)
