@@ -34,6 +34,11 @@ class GroupConfig:
     offset_metadata_max: int = setting(
         "offset.metadata.max.bytes", 4_096, "Longest metadata string a commit may carry."
     )
+    offsets_commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms",
+        5_000,
+        "How long a commit, or another change that clients wait for, may take to be stored.",
+    )
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",
         10_080,

@@ -45,14 +45,14 @@ def described(group: ClassicGroup) -> DescribedGroup:
     )
 
 
-def not_found(group_id: str, version: int) -> DescribedGroup:
+def not_found(group_id: str, version: int, message: str) -> DescribedGroup:
     """Return the answer for a group that is not there, or not a classic one."""
     if version >= GROUP_NOT_FOUND_SINCE:
         return DescribedGroup(
             group_id=group_id,
             group_state=GroupState.DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} not found.",
+            error_message=message,
         )
     return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
 

@@ -202,11 +202,13 @@ class GroupCoordinator:
                 return code
             if self._partitions.machine(request.group_id) is not shard:
                 return ErrorCode.NOT_COORDINATOR  # read again meanwhile: the guard means nothing
-            answer: TxnOffsetCommitResponse | ErrorCode = await self._partitions.ask(
-                request.group_id,
-                lambda shard, ticket, now: shard.commit_in_transaction(
-                    request, caller, self.partition_count, guard, ticket, now
-                ),
+            answer: TxnOffsetCommitResponse | ErrorCode = await self._in_time(
+                self._partitions.ask(
+                    request.group_id,
+                    lambda shard, ticket, now: shard.commit_in_transaction(
+                        request, caller, self.partition_count, guard, ticket, now
+                    ),
+                )
             )
             return answer
         finally:
@@ -246,11 +248,14 @@ class GroupCoordinator:
             lambda shard, ticket, _now: shard.delete_offsets(request, self.partition_count, ticket),
         )
 
-    def delete(self, group_id: str) -> Answer:
-        """DeleteGroups for one group; done when the tombstones are confirmed. An ErrorCode."""
-        return self._partitions.ask(
-            group_id, lambda shard, ticket, _now: shard.delete_group(group_id, ticket)
+    async def delete(self, group_id: str) -> ErrorCode:
+        """DeleteGroups for one group; done when the tombstones are confirmed."""
+        code: ErrorCode = await self._in_time(
+            self._partitions.ask(
+                group_id, lambda shard, ticket, _now: shard.delete_group(group_id, ticket)
+            )
         )
+        return code
 
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Answer:
         """ConsumerGroupHeartbeat; done when what it tells the member is confirmed."""
@@ -296,7 +301,9 @@ class GroupCoordinator:
         If stable, what was asked of the group's shard so far is confirmed first.
         """
         if wanted.is_stable:
-            code = await self.settle(wanted.group_id)
+            code = await self._in_time(self.settle(wanted.group_id))
+            if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                code = ErrorCode.NOT_COORDINATOR  # consumers before 3.9 do not know the other here
             if code is not ErrorCode.NONE:
                 return FoundOffsets(code, [])
         shard = self._partitions.machine(wanted.group_id)
@@ -310,7 +317,10 @@ class GroupCoordinator:
         if isinstance(found, ErrorCode):
             return DescribedGroup(group_id=group_id, error_code=found)
         group = found.groups.classic(group_id)
-        return not_found(group_id, version) if group is None else described(group)
+        if group is not None:
+            return described(group)
+        why = "is not a classic group" if group_id in found.groups else "not found"
+        return not_found(group_id, version, f"Group {group_id} {why}.")
 
     async def list_groups(
         self, states: Sequence[str], types: Sequence[str]
@@ -328,6 +338,14 @@ class GroupCoordinator:
     async def prepare(self, group_id: str) -> ErrorCode:
         """Make sure that the group can be served here: FindCoordinator's part."""
         return await self._partitions.prepare(group_id)
+
+    async def _in_time(self, answer: Answer) -> Any:
+        """Wait as long as a write may take; then it may be stored, or not."""
+        try:
+            async with asyncio.timeout(self._config.offsets_commit_timeout_ms / 1000):
+                return await answer
+        except TimeoutError:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def _refusal(self) -> ErrorCode:
         if self._is_stopping:

@@ -7,6 +7,7 @@ from broker.context import RequestContext
 from broker.coordinator.effects import Caller
 from broker.handlers import Deferred
 from broker.replicated.runner import Answer as FutureAnswer
+from protocol.errors import ErrorCode
 
 R = TypeVar("R")
 
@@ -16,8 +17,19 @@ def caller_of(ctx: RequestContext) -> Caller:
     return Caller(ctx.header.client_id or "", f"/{ctx.connection.host}", ctx.header.api_version)
 
 
-def answered(answer: FutureAnswer, build: Callable[[Any], R]) -> R | Deferred[R]:
-    """Return `build(what the coordinator said)`, now if it is known, else when it is."""
+def answered(
+    answer: FutureAnswer, build: Callable[[Any], R], timeout_ms: int | None = None
+) -> R | Deferred[R]:
+    """Return `build(what the coordinator said)`, now if it is known, else when it is.
+
+    `timeout_ms`: after which it is COORDINATOR_NOT_AVAILABLE, though it may happen still; clients
+    look for the coordinator then, and ask again.
+    """
     if answer.done():
         return build(answer.result())
-    return Deferred(answer, lambda: build(answer.result()))
+
+    def build_late() -> R:
+        known = answer.done()
+        return build(answer.result() if known else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    return Deferred(answer, build_late, None if timeout_ms is None else timeout_ms / 1000)

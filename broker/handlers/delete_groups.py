@@ -1,5 +1,7 @@
 """DeleteGroups: groups without members go, and their offsets with them."""
 
+import asyncio
+
 from broker.context import RequestContext
 from broker.handlers import handles
 from protocol.kafka.apis import DELETE_GROUPS
@@ -14,15 +16,16 @@ from protocol.kafka.messages.delete_groups import (
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """DeleteGroups v0-2: each group has its own answer, and one that is named twice has one.
 
-    Answered when the tombstones are confirmed. Errors: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+    Answered when the tombstones are confirmed, COORDINATOR_NOT_AVAILABLE if that takes too long.
+    Errors: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
     Source: KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.deleteGroups.
     """
     group_ids = list(dict.fromkeys(request.groups_names))
-    asked = [ctx.broker.groups.delete(group_id) for group_id in group_ids]
-    codes = [await answer for answer in asked]
+    async with asyncio.TaskGroup() as tasks:
+        answers = [tasks.create_task(ctx.broker.groups.delete(name)) for name in group_ids]
     return DeleteGroupsResponse(
         results=[
-            DeletableGroupResult(group_id=group_id, error_code=code)
-            for group_id, code in zip(group_ids, codes, strict=True)
+            DeletableGroupResult(group_id=name, error_code=answer.result())
+            for name, answer in zip(group_ids, answers, strict=True)
         ]
     )

@@ -28,6 +28,7 @@ def offset_commit(
     """OffsetCommit v2-10: answered when the offsets are on disk at an ack quorum.
 
     Errors: per partition; what concerns the whole group stands at every partition that is there.
+    COORDINATOR_NOT_AVAILABLE after `offsets.commit.timeout.ms`: it may still be stored.
     Source: KafkaApis.handleOffsetCommitRequest; reference 6.5.
     """
     unknown: list[OffsetCommitResponseTopic] = []
@@ -45,7 +46,8 @@ def offset_commit(
         response.topics = [*unknown, *response.topics]
         return response
 
-    return answered(ctx.broker.groups.commit(request, caller_of(ctx)), build)
+    timeout_ms = ctx.broker.config.groups.offsets_commit_timeout_ms
+    return answered(ctx.broker.groups.commit(request, caller_of(ctx)), build, timeout_ms)
 
 
 def _named(

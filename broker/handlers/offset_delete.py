@@ -27,4 +27,5 @@ def offset_delete(
         response: OffsetDeleteResponse = result
         return response
 
-    return answered(ctx.broker.groups.delete_offsets(request), build)
+    timeout_ms = ctx.broker.config.groups.offsets_commit_timeout_ms
+    return answered(ctx.broker.groups.delete_offsets(request), build, timeout_ms)

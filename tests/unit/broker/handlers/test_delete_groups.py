@@ -1,11 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import DELETE_GROUPS
 from protocol.kafka.messages.delete_groups import DeleteGroupsRequest
-from tests.unit.broker.coordinator.runtime_support import running_groups
+from tests.unit.broker.coordinator.runtime_support import CONFIG, running_groups
 from tests.unit.broker.handlers.group_support import ask, versions
-from tests.unit.broker.loops import in_loop
+from tests.unit.broker.loops import in_loop, turns
 
 NONE = ErrorCode.NONE
 
@@ -39,3 +41,20 @@ async def test_without_the_internal_topic_nobody_coordinates() -> None:
     async with running_groups(prepared=False) as groups:
         response = await ask(groups, DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["g"]))
         assert [r.error_code for r in response.results] == [ErrorCode.NOT_COORDINATOR]
+
+
+@in_loop
+async def test_a_deletion_that_takes_too_long_may_be_asked_again() -> None:
+    async with running_groups(
+        auto=False, config=replace(CONFIG, offsets_commit_timeout_ms=1)
+    ) as groups:
+        groups.commit(1)
+        await turns()
+        groups.writer.confirm()
+        await turns()
+        response = await ask(groups, DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["g"]))
+        assert [r.error_code for r in response.results] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        groups.writer.confirm()
+        await turns()
+        response = await ask(groups, DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["g"]))
+        assert [r.error_code for r in response.results] == [ErrorCode.GROUP_ID_NOT_FOUND]

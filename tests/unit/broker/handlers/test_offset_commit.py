@@ -14,7 +14,7 @@ from protocol.kafka.messages.offset_commit import (
 )
 from tests.unit.broker.coordinator.runtime_support import Groups, running_groups
 from tests.unit.broker.handlers.group_support import answer_of, ask, ask_soon, versions
-from tests.unit.broker.loops import in_loop
+from tests.unit.broker.loops import in_loop, turns
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -117,3 +117,17 @@ def test_a_group_is_not_made_for_what_is_not_there(version: int) -> None:
             assert groups.coordinator.describe("g", 6).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
     body()
+
+
+@in_loop
+async def test_a_commit_that_takes_too_long_may_be_asked_again() -> None:
+    async with running_groups(auto=False) as groups:
+        answer = ask_soon(groups, OFFSET_COMMIT, 9, committing(groups))
+        assert isinstance(answer, Deferred)
+        assert answer.timeout_s == 5
+        late = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert codes(answer.build()) == [("t", [(0, late), (9, UNKNOWN)])]
+        await turns()
+        groups.writer.confirm()
+        await turns()
+        assert await groups.committed() == 40

@@ -1,8 +1,10 @@
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from core.errors import BookieUnavailable
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import OFFSET_FETCH
@@ -18,7 +20,7 @@ from protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.unit.broker.coordinator.runtime_support import CALLER, Groups, running_groups
+from tests.unit.broker.coordinator.runtime_support import CALLER, CONFIG, Groups, running_groups
 from tests.unit.broker.handlers.group_support import answer_of, ask, ask_soon, versions
 from tests.unit.broker.loops import in_loop, turns
 
@@ -253,3 +255,21 @@ async def test_require_stable_of_nobody_is_refused() -> None:
         request = fetching(groups, 7, {"t": [0]}, require_stable=True)
         response = await ask(groups, OFFSET_FETCH, 7, request)
         assert response.error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("how", ["slow", "failed"])
+def test_require_stable_that_cannot_be_sure_sends_clients_to_another_coordinator(how: str) -> None:
+    @in_loop
+    async def body() -> None:
+        config = replace(CONFIG, offsets_commit_timeout_ms=1 if how == "slow" else 60_000)
+        async with running_groups(auto=False, config=config) as groups:
+            groups.commit(7)
+            await turns()
+            request = fetching(groups, 8, {"t": [0]}, require_stable=True)
+            asking = asyncio.ensure_future(ask(groups, OFFSET_FETCH, 8, request))
+            await turns()
+            if how == "failed":
+                groups.writer.fail(BookieUnavailable("b1"))
+            assert group_code(await asking, 8) == ErrorCode.NOT_COORDINATOR
+
+    body()
