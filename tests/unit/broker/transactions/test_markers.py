@@ -1,0 +1,191 @@
+"""The writer of markers by itself: bounds, repetition, what each answer of a partition means."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.coordinator.partitioning import OFFSETS_TOPIC
+from broker.transactions import markers as module
+from broker.transactions.decisions import Producer
+from broker.transactions.markers import MarkerWriter
+from broker.transactions.metrics import TransactionMetrics
+from broker.transactions.shard import Markers
+from protocol.errors import ErrorCode as E
+from protocol.ids import TopicPartition
+from tests.unit.broker.loops import in_loop, turns, until
+
+
+class Partition:
+    """A partition whose answers the test gives; `append_marker` as `PartitionLog` has it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.waiting: list[asyncio.Future[Any]] = []
+
+    def append_marker(self, *what: Any) -> "asyncio.Future[Any]":
+        self.asked.append(what)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.waiting.append(future)
+        return future
+
+    def answer(self, outcome: object = None) -> None:
+        self.waiting.pop(0).set_result(outcome)
+
+
+class World:
+    """A writer over partitions that are always open, or whose opening fails."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.refused: dict[TopicPartition, E] = {}
+        self.written: list[Markers] = []
+        self.fenced: list[Markers] = []
+        self.metrics = TransactionMetrics()
+        logs: Any = self
+        self.writer = MarkerWriter(
+            logs, logs, self.written.append, self.fenced.append, self.metrics
+        )
+
+    def visit(self, topic: str, partition: int, visitor: Callable[[Any], None]) -> None:
+        at = TopicPartition(topic, partition)
+        visitor(self.refused[at] if at in self.refused else self.at(partition, topic))
+
+    def end_transaction(self, partition: int, *what: Any) -> "asyncio.Future[Any]":
+        return self.at(partition, OFFSETS_TOPIC).append_marker(*what)
+
+    def at(self, partition: int, topic: str = "t") -> Partition:
+        return self.partitions.setdefault(TopicPartition(topic, partition), Partition())
+
+
+def markers(*partitions: int, name: str = "x", topic: str = "t", epoch: int = 1) -> Markers:
+    wanted = frozenset(TopicPartition(topic, each) for each in partitions)
+    return Markers(name, Producer(7, epoch), True, wanted, 2)
+
+
+@in_loop
+async def test_all_partitions_have_theirs_before_it_is_told() -> None:
+    world = World()
+    wanted = markers(0, 1)
+    world.writer.write(wanted, 5)
+    assert world.at(0).asked == world.at(1).asked == [(7, 1, 5, True, 2)]
+    assert world.metrics.markers_waiting == 2
+    world.at(1).answer()
+    await turns()
+    assert world.written == []
+    world.at(0).answer()
+    await turns()
+    assert world.written == [wanted]
+    assert (world.metrics.markers_total, world.metrics.markers_waiting) == (2, 0)
+
+
+@in_loop
+async def test_offsets_are_ended_by_their_groups() -> None:
+    world = World()
+    world.writer.write(markers(3, topic=OFFSETS_TOPIC), 5)
+    assert world.at(3, OFFSETS_TOPIC).asked == [(7, 1, 5, True, 2)]
+    world.at(3, OFFSETS_TOPIC).answer(E.NONE)
+    await turns()
+    assert len(world.written) == 1
+
+
+@in_loop
+async def test_a_transaction_without_partitions_is_ended_at_once() -> None:
+    world = World()
+    world.writer.write(markers(), 5)
+    assert world.written == [markers()]
+
+
+@pytest.mark.parametrize("code", [E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_PRODUCER_EPOCH])
+def test_where_nothing_is_open_any_more_no_marker_is_missed(code: E) -> None:
+    @in_loop
+    async def body() -> None:
+        world = World()
+        world.writer.write(markers(0), 5)
+        world.at(0).answer(code)
+        await turns()
+        assert world.written == [markers(0)]
+        assert (world.metrics.markers_total, world.metrics.markers_waiting) == (0, 0)
+
+    body()
+
+
+@in_loop
+async def test_only_what_failed_is_written_again() -> None:
+    world = World()
+    world.refused[TopicPartition("t", 1)] = E.NOT_LEADER_OR_FOLLOWER
+    world.writer.write(markers(0, 1, 2), 5)
+    world.at(0).answer()
+    world.at(2).answer(E.NOT_LEADER_OR_FOLLOWER)
+    await turns()
+    assert world.metrics.marker_failures_total == 2
+    world.refused.clear()
+    await until(lambda: bool(world.at(1).waiting and world.at(2).waiting))
+    assert len(world.at(0).asked) == 1
+    world.at(1).answer()
+    world.at(2).answer()
+    await turns()
+    assert world.written == [markers(0, 1, 2)]
+    await world.writer.close()
+
+
+@in_loop
+async def test_a_newer_coordinator_ends_it() -> None:
+    world = World()
+    world.writer.write(markers(0, 1), 5)
+    world.at(0).answer(E.TRANSACTION_COORDINATOR_FENCED)
+    await turns()
+    assert world.fenced == [markers(0, 1)]
+    world.at(1).answer()
+    await turns()
+    assert world.written == []
+    assert world.metrics.markers_waiting == 0
+
+
+@in_loop
+async def test_a_coordinator_that_loaded_again_asks_again_and_hears_once() -> None:
+    world = World()
+    world.writer.write(markers(0), 5)
+    world.writer.write(markers(0), 6)
+    assert [each[2] for each in world.at(0).asked] == [5, 6]
+    assert world.metrics.markers_waiting == 1
+    world.at(0).answer()
+    await turns()
+    assert world.written == []  # of the former life
+    world.at(0).answer()
+    await turns()
+    assert world.written == [markers(0)]
+
+
+@in_loop
+async def test_so_many_are_in_flight_and_the_rest_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IN_FLIGHT_MAX", 2)
+    world = World()
+    world.writer.write(markers(0, 1, 2), 5)
+    world.writer.write(markers(3, name="y"), 5)
+    assert sorted(at.partition for at in world.partitions) == [0, 1]
+    world.at(0).answer()
+    await turns()
+    assert sorted(at.partition for at in world.partitions) == [0, 1, 2]
+    world.at(1).answer()
+    world.at(2).answer()
+    await turns()
+    assert world.written == [markers(0, 1, 2)]
+    assert world.at(3).asked
+    world.at(3).answer()
+    await turns()
+    assert len(world.written) == 2
+
+
+@in_loop
+async def test_after_its_end_nothing_is_written_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IN_FLIGHT_MAX", 1)
+    world = World()
+    world.writer.write(markers(0, 1), 5)
+    await world.writer.close()
+    world.at(0).answer()
+    await turns()
+    assert world.written == []
+    assert TopicPartition("t", 1) not in world.partitions
+    assert world.metrics.markers_waiting == 0
