@@ -50,6 +50,7 @@ async def _delete(
 
 async def _delete_from(ctx: RequestContext, partition: TopicPartition, offset: int) -> int:
     topic = ctx.broker.topics.get(partition.topic)
-    if topic is not None and topic.internal:
+    is_there = ctx.broker.partitions.exists(*partition)
+    if topic is not None and topic.internal and is_there:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, partition.topic)
     return await delete_records(await ctx.broker.partitions.open(partition), offset)

@@ -178,42 +178,6 @@ def _take(view: memoryview, length: int, at: int, end: int) -> tuple[bytes | Non
     return bytes(view[at : at + length]), at + length
 
 
-def find_record_by_timestamp(batch: Buffer, timestamp: int) -> tuple[Offset, int] | None:
-    """Return (offset, time) of the first record whose time is at least `timestamp`, or None.
-
-    Cost: none when the header already says no; else a walk over the records.
-    Source: ListOffsets by time, reference Kafka 5.7.
-    """
-    if read_header(batch).max_timestamp < timestamp:
-        return None
-    header, payload = payload_of(batch)
-    for shape in walk(header, payload):
-        found = _timestamp(header, shape)
-        if found >= timestamp:
-            return header.base_offset + shape.offset_delta, found
-    return None
-
-
-def find_max_timestamp(batch: Buffer) -> tuple[Offset, int] | None:
-    """Return (offset, time) of the first record with the batch's greatest time; None if empty.
-
-    Source: ListOffsets with MAX_TIMESTAMP (-3).
-    """
-    header, payload = payload_of(batch)
-    best: tuple[Offset, int] | None = None
-    for shape in walk(header, payload):
-        found = _timestamp(header, shape)
-        if best is None or found > best[1]:
-            best = header.base_offset + shape.offset_delta, found
-    return best
-
-
-def keyless_records(batch: Buffer) -> list[int]:
-    """Return the indices of the records that have no key (a compacted topic refuses them)."""
-    header, payload = payload_of(batch)
-    return [i for i, shape in enumerate(walk(header, payload)) if shape.key_length < 0]
-
-
 def key_value_records(
     pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int
 ) -> list[Record]:

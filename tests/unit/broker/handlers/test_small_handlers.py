@@ -47,7 +47,7 @@ async def test_api_versions_shows_exactly_what_is_handled() -> None:
     response = await ask(make_world(), API_VERSIONS, 0, ApiVersionsRequest())
     shown = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
     assert shown.keys() == APIS.keys() == HANDLERS.keys()
-    assert shown[0] == (0, 11)
+    assert shown[0] == (0, 13)
     for key, api in APIS.items():
         assert shown[key] == (api.advertised.start, api.advertised.stop - 1)
 
@@ -176,18 +176,22 @@ async def test_epochs(
 
 
 @pytest.mark.parametrize(
-    ("topic", "offset", "expected"),
+    ("topic", "index", "offset", "expected"),
     [
-        ("t", 4, (E.NONE, 4)),
-        ("t", -1, (E.NONE, 6)),
-        ("t", 7, (E.OFFSET_OUT_OF_RANGE, -1)),
-        ("none", 1, (E.UNKNOWN_TOPIC_OR_PARTITION, -1)),
-        ("__consumer_offsets", 0, (E.INVALID_TOPIC_EXCEPTION, -1)),
+        ("t", 0, 4, (E.NONE, 4)),
+        ("t", 0, -1, (E.NONE, 6)),
+        ("t", 0, 7, (E.OFFSET_OUT_OF_RANGE, -1)),
+        ("t", 0, -2, (E.OFFSET_OUT_OF_RANGE, -1)),
+        ("none", 0, 1, (E.UNKNOWN_TOPIC_OR_PARTITION, -1)),
+        ("__consumer_offsets", 0, 0, (E.INVALID_TOPIC_EXCEPTION, -1)),
+        ("__consumer_offsets", 77, 0, (E.UNKNOWN_TOPIC_OR_PARTITION, -1)),
     ],
 )
 @in_loop
-async def test_deleting_records(topic: str, offset: int, expected: tuple[ErrorCode, int]) -> None:
-    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+async def test_deleting_records(
+    topic: str, index: int, offset: int, expected: tuple[ErrorCode, int]
+) -> None:
+    partition = DeleteRecordsPartition(partition_index=index, offset=offset)
     request = DeleteRecordsRequest(
         timeout_ms=1000, topics=[DeleteRecordsTopic(name=topic, partitions=[partition])]
     )

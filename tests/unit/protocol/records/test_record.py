@@ -16,13 +16,12 @@ from protocol.records.batch import HEADER_SIZE, read_header, stamp_crc, verify_c
 from protocol.records.record import (
     Record,
     build_batch,
-    find_max_timestamp,
-    find_record_by_timestamp,
     iter_records,
     key_value_records,
-    keyless_records,
+    payload_of,
 )
-from tests.strategies import codecs, hostile, record_batches, record_lists, timestamps
+from protocol.records.times import iter_times
+from tests.strategies import codecs, hostile, record_batches, record_lists
 
 PLAIN = Record(0, 1, key=b"k", value=b"v", headers=(("h", b"1"), ("", None)))
 
@@ -52,39 +51,12 @@ def test_offsets_that_do_not_rise_are_our_bug(offsets: tuple[int, ...]) -> None:
         build_batch([])
 
 
-@given(record_lists(), timestamps, codecs)
-def test_first_record_of_a_time_equals_looking_at_each(
-    records: list[Record], timestamp: int, codec: int
-) -> None:
-    batch = build_batch(records, codec)
-    expected = next(((r.offset, r.timestamp) for r in records if r.timestamp >= timestamp), None)
-    assert find_record_by_timestamp(batch, timestamp) == expected
-    best = max(records, key=lambda record: record.timestamp)  # the first of the greatest
-    assert find_max_timestamp(batch) == (best.offset, best.timestamp)
-
-
-@given(record_lists(), codecs)
-def test_keyless_records_equals_looking_at_each(records: list[Record], codec: int) -> None:
-    expected = [index for index, record in enumerate(records) if record.key is None]
-    assert keyless_records(build_batch(records, codec)) == expected
-
-
-def test_a_time_after_the_last_costs_no_look_at_records() -> None:
-    batch = build_batch([PLAIN], codec=3)
-    batch[HEADER_SIZE:] = b"\xff" * (len(batch) - HEADER_SIZE)  # no LZ4 at all
-    assert find_record_by_timestamp(batch, 2) is None
-    with pytest.raises(DecodeError):
-        find_record_by_timestamp(batch, 1)
-
-
 @settings(max_examples=500)
 @given(hostile(record_batches()))
 def test_hostile_batches_give_records_or_a_decode_error(data: bytes) -> None:
     for read in (
         lambda: list(iter_records(data)),
-        lambda: keyless_records(data),
-        lambda: find_max_timestamp(data),
-        lambda: find_record_by_timestamp(data, 0),
+        lambda: list(iter_times(*payload_of(data))),
     ):
         try:
             read()
