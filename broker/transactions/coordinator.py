@@ -83,6 +83,10 @@ class TransactionCoordinator:
             _internal_topic(config), service, parts.topics, parts.bookies, self._tasks
         )
 
+    def use_settings(self, config: TransactionConfig) -> None:
+        """Follow a setting that was changed: of those only verification can be, as in Kafka."""
+        self._config = config
+
     async def start(self, metrics: Metrics | None = None) -> None:
         """Begin to serve: what was decided before a crash is finished in the background."""
         if metrics is not None:
@@ -310,7 +314,7 @@ class TransactionCoordinator:
 def _internal_topic(config: TransactionConfig) -> InternalTopic:
     configs = {
         "cleanup.policy": "compact",
-        "compression.type": "producer",
+        "compression.type": "uncompressed",
         "segment.bytes": str(config.topic_segment_bytes),
     }
     return InternalTopic(

@@ -1,6 +1,7 @@
 """The coordinator over real partitions: stored, marked, failing, restarting, timing out."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ async def test_the_first_id_makes_the_internal_topic() -> None:
         assert topic.partition_count == PARTITIONS
         assert topic.configs == {
             "cleanup.policy": "compact",
-            "compression.type": "producer",
+            "compression.type": "uncompressed",
             "segment.bytes": "104857600",
             "min.insync.replicas": "1",
         }
@@ -140,6 +141,9 @@ async def test_verification_can_be_switched_off() -> None:
     async with running_transactions(config=config) as world:
         t0 = TopicPartition("t", 0)
         assert await world.coordinator.verify(ID, 1, 1, [t0]) == {t0: E.NONE}
+        world.coordinator.use_settings(replace(config, verifies_partitions=True))
+        unknown = {t0: E.INVALID_PRODUCER_ID_MAPPING}
+        assert await world.coordinator.verify(ID, 1, 1, [t0]) == unknown
 
 
 # Version 2
