@@ -140,7 +140,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         quotas=QuotaRegistry(
             store,
             paths.quotas,
-            ClientQuotas(config.quotas, clock),
+            ClientQuotas(config.quotas, clock, config.network.connection_rate_max),
         ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
@@ -152,7 +152,6 @@ def follow_configs(broker: Broker) -> None:
     """Have the parts of a broker follow what is configured while it runs."""
     configs = broker.configs
     configs.listen(partial(setattr, broker, "config"))
-    configs.listen(lambda each: broker.transactions.use_settings(each.transactions))
     configs.listen(lambda config: broker.transactions.use(config.transactions))
     broker.groups.times_of = configs.group_config
 

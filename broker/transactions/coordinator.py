@@ -83,10 +83,6 @@ class TransactionCoordinator:
             _internal_topic(config), service, parts.topics, parts.bookies, self._tasks
         )
 
-    def use_settings(self, config: TransactionConfig) -> None:
-        """Follow a setting that was changed: of those only verification can be, as in Kafka."""
-        self._config = config
-
     async def start(self, metrics: Metrics | None = None) -> None:
         """Begin to serve: what was decided before a crash is finished in the background."""
         if metrics is not None:

@@ -141,7 +141,7 @@ async def test_verification_can_be_switched_off() -> None:
     async with running_transactions(config=config) as world:
         t0 = TopicPartition("t", 0)
         assert await world.coordinator.verify(ID, 1, 1, [t0]) == {t0: E.NONE}
-        world.coordinator.use_settings(replace(config, verifies_partitions=True))
+        world.coordinator.use(replace(config, verifies_partitions=True))
         unknown = {t0: E.INVALID_PRODUCER_ID_MAPPING}
         assert await world.coordinator.verify(ID, 1, 1, [t0]) == unknown
 
