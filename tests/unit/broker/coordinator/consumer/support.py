@@ -73,6 +73,27 @@ class Client:
                 for topic in response.assignment.topic_partitions
             }
 
+    def joining(self) -> dict[str, Any]:
+        """Return what it says when it joins, or when it is not sure what the group knows."""
+        return {
+            "instance_id": self.instance_id,
+            "rebalance_timeout_ms": self.rebalance_ms,
+            "subscribed_topic_names": self.topics,
+            "subscribed_topic_regex": self.regex,
+            "server_assignor": self.assignor,
+            "topic_partitions": [],
+        }
+
+    def saying(self) -> dict[str, Any]:
+        """Return what it says next: all when it joins, later what it owns."""
+        if self.epoch == 0:
+            return self.joining()
+        owned = [
+            TopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+            for topic_id, numbers in sorted(self.owned.items())
+        ]
+        return {"instance_id": self.instance_id, "topic_partitions": owned}
+
     @property
     def partitions(self) -> list[int]:
         """Return what it reads, of all topics."""
@@ -123,30 +144,9 @@ class ConsumerDriver(Driver):
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
 
-    def joining(self, client: Client) -> dict[str, Any]:
-        """Return what a client says when it joins."""
-        return {
-            "instance_id": client.instance_id,
-            "rebalance_timeout_ms": client.rebalance_ms,
-            "subscribed_topic_names": client.topics,
-            "subscribed_topic_regex": client.regex,
-            "server_assignor": client.assignor,
-            "topic_partitions": [],
-        }
-
-    def saying(self, client: Client) -> dict[str, Any]:
-        """Return what a client says next: all when it joins, later what it owns."""
-        if client.epoch == 0:
-            return self.joining(client)
-        owned = [
-            TopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
-            for topic_id, numbers in sorted(client.owned.items())
-        ]
-        return {"instance_id": client.instance_id, "topic_partitions": owned}
-
     def send(self, client: Client, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Let a client send its next heartbeat; return the answer, which it does not know yet."""
-        return self.beat(client.member_id, client.epoch, **{**self.saying(client), **fields})
+        return self.beat(client.member_id, client.epoch, **{**client.saying(), **fields})
 
     def turn(self, client: Client, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Let a client send a heartbeat, and do what the answer says."""

@@ -166,9 +166,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     # How
 
     def _send(self, me: Actor, **fields: Any) -> None:
-        said: dict[str, Any] = {**self.driver.saying(me), **fields}
+        said: dict[str, Any] = {**me.saying(), **fields}
         if me.is_unsure:
-            said = {**self.driver.joining(me), "subscribed_topic_regex": me.regex or "", **said}
+            said = {**me.joining(), "subscribed_topic_regex": me.regex or "", **said}
             me.is_unsure = False
         me.ticket = self.driver.beat_soon(me.member_id, me.epoch, **said)
 

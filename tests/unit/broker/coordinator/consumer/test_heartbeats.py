@@ -102,7 +102,7 @@ def test_an_assignor_that_is_not_there_is_refused() -> None:
 
 def test_member_id_generation() -> None:
     driver = ConsumerDriver()
-    response = driver.beat("", 0, version=0, **driver.joining(Client("")))
+    response = driver.beat("", 0, version=0, **Client("").joining())
     assert response.member_id == "u1"
     assert list(driver.consumers.members) == ["u1"]
     assert response.member_epoch == 2
@@ -136,7 +136,7 @@ def test_an_answer_names_the_assignment_only_when_it_is_news() -> None:
     a = Client("a")
     driver.turn(a)
     assert driver.turn(a).assignment is None
-    everything = {**driver.joining(a), "topic_partitions": []}
+    everything = {**a.joining(), "topic_partitions": []}
     assert driver.beat("a", a.epoch, **everything).assignment is not None
 
 
@@ -407,7 +407,7 @@ def test_an_answer_waits_for_its_records_and_for_those_before_it() -> None:
     a = Client("a")
     driver.settle(a)
     driver.confirm = False
-    joining = driver.beat_soon("b", 0, **driver.joining(Client("b")))
+    joining = driver.beat_soon("b", 0, **Client("b").joining())
     news = driver.beat_soon("a", a.epoch)
     nothing_new = driver.beat_soon("b", 3)
     assert not {joining, news, nothing_new} & driver.replies.keys()
@@ -422,7 +422,7 @@ def test_an_answer_waits_for_its_records_and_for_those_before_it() -> None:
 
 def test_records_that_are_too_large_are_an_error_not_silence() -> None:
     driver = ConsumerDriver(confirm=False)
-    ticket = driver.beat_soon("a", 0, **driver.joining(Client("a")))
+    ticket = driver.beat_soon("a", 0, **Client("a").joining())
     driver.act(driver.shard.on_refused(driver.unconfirmed.popleft(), driver.now))
     assert driver.replies[ticket] is ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -431,7 +431,7 @@ def test_many_records_go_in_several_writes() -> None:
     topics = KnownTopics({f"{'x' * 200}{n}": 1 for n in range(4_000)})
     driver = ConsumerDriver(confirm=False, topics=topics)
     names = [topic.name for topic in topics.all()]
-    driver.beat_soon("a", 0, **driver.joining(Client("a", topics=names)))
+    driver.beat_soon("a", 0, **Client("a", topics=names).joining())
     sizes = [
         sum(len(record.key) + len(record.value or b"") for record in write.records)
         for write in driver.unconfirmed
