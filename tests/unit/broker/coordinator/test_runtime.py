@@ -1,6 +1,7 @@
 """The coordinator over real partitions: loading, writing, failing, stopping, restarting."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,32 @@ async def test_while_it_loads() -> None:
         groups.log.opening.set()
         assert await groups.coordinator.prepare(GROUP) is NONE
         assert groups.coordinator.describe(GROUP, 5).group_state == "Stable"
+
+
+@in_loop
+async def test_at_no_moment_of_a_load_is_anything_told_but_the_whole() -> None:
+    async with running_groups() as groups:
+        joined = await groups.stable()
+        await groups.coordinator.leave(GROUP, [MemberIdentity(member_id=joined.member_id)])
+        for offset in range(300):  # in as many batches
+            assert codes(await groups.commit(offset, partitions=[offset % 5])) == [NONE]
+        small = replace(groups.config, offsets_load_buffer_bytes=200)
+        groups.config = small
+        await groups.restart()
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        told = 0
+        while (found := await groups.committed(4)) is loading:
+            assert groups.coordinator.describe(GROUP, 6).error_code == loading
+            assert groups.join().result() is loading
+            assert groups.commit(1_000).result() is loading
+            assert await groups.coordinator.delete(GROUP) is loading
+            assert await groups.coordinator.settle(GROUP) is loading
+            told += 1
+            await asyncio.sleep(0)
+        assert told > 50
+        assert found == 299
+        assert [await groups.committed(n) for n in range(5)] == [295, 296, 297, 298, 299]
+        assert groups.coordinator.describe(GROUP, 6).group_state == "Empty"
 
 
 @in_loop
