@@ -376,3 +376,17 @@ def test_static_member_moves_between_protocols_one_by_one() -> None:
     again = Client("c2", instance_id="i")
     assert driver.turn(again).error_code == ErrorCode.NONE, "it need not have left"
     assert driver.consumers.members["c2"].classic is None
+
+
+def test_a_group_in_its_first_rebalance_is_upgraded() -> None:
+    driver = ConsumerDriver()
+    member_id = driver.new_id(protocols=protocols())
+    waiting = driver.join(member_id, protocols=protocols())
+    assert waiting not in driver.replies
+    c = Client("c")
+    assert driver.turn(c).error_code == ErrorCode.NONE
+    assert driver.joined(waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    a = ClassicClient(driver, member_id)
+    assert a.join() is ErrorCode.NONE
+    go_on(a, c, driver=driver)
+    assert sorted([*a.partitions, *c.partitions]) == [0, 1, 2]
