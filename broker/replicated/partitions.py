@@ -104,10 +104,8 @@ class Partitions(Generic[M]):
         runner = self.runner(name)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
-        if runner.machine is None:
-            runner.load_soon()
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return runner.machine
+        code = runner.check()
+        return code if runner.machine is None else runner.machine
 
     def ask(self, name: str, event: Event[M]) -> Answer:
         """Give an event to the state that `name` lives in."""

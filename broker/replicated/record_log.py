@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from broker.replicated.effects import InTransaction, StateRecord
 from broker.replicated.newest import NewestValues
 from core.errors import Unavailable
-from protocol.errors import ProtocolError
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.ids import Buffer, Offset, TopicPartition
 from protocol.records.batch import NO_PRODUCER_ID, TRANSACTIONAL, read_header, split_batches
 from protocol.records.control import read_marker
@@ -52,6 +52,10 @@ class RecordLog(Protocol):
     @property
     def leader_epoch(self) -> int:
         """At which this owner took over: larger than every former one's."""
+
+    @property
+    def failure(self) -> ErrorCode | None:
+        """Why nothing goes in or out any more; None while it is open."""
 
     @property
     def log_start_offset(self) -> Offset:

@@ -171,9 +171,9 @@ class Runner(Generic[M]):
     def ask(self, event: Event[M]) -> Answer:
         """Give the machine an event; the answer may be there already."""
         answer: Answer = asyncio.get_running_loop().create_future()
+        code = self.check()
         if self.machine is None:
-            self.load_soon()
-            answer.set_result(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            answer.set_result(code)
             return answer
         ticket = next(self._tickets)
         self._waiting[ticket] = answer
@@ -319,6 +319,21 @@ class Runner(Generic[M]):
         )
         self.unload(_APPEND_ERRORS.get(error, ErrorCode.NOT_COORDINATOR))
         self.load_soon()
+
+    def check(self) -> ErrorCode:
+        """Say why the machine does not serve now; NONE if it does.
+
+        If its log died while nothing was written, others may own it by now: it is given up, and
+        read again if it can be.
+        """
+        if self._log is not None and self._log.failure is not None:
+            code = self._log.failure
+            self._fail(code)
+            return _APPEND_ERRORS.get(code, ErrorCode.NOT_COORDINATOR)
+        if self.machine is None:
+            self.load_soon()
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE
 
     def unload(self, code: ErrorCode) -> None:
         """Drop everything in memory and tell everybody who waits why."""

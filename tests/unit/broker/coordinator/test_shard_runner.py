@@ -1,5 +1,6 @@
 """One partition at work over a log in memory: batches, limits, and what a failed append does."""
 
+import asyncio
 from typing import Any
 
 from broker.coordinator.partitioning import partition_for_group
@@ -119,3 +120,21 @@ async def test_an_append_after_the_log_died_sends_away_once() -> None:
         await groups.coordinator.prepare(GROUP)
         assert codes(await groups.commit(3)) == [NONE]
         assert await groups.committed() == 3
+
+
+@in_loop
+async def test_a_log_that_dies_while_nothing_is_written_is_noticed_by_whoever_asks() -> None:
+    async with running_groups() as groups:
+        await groups.commit(1)
+        joined = await groups.stable()
+        groups.log.opening = asyncio.Event()
+        groups.writer.fail(BookieUnavailable("b1"))
+        assert await groups.committed() is ErrorCode.NOT_COORDINATOR
+        assert await groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        described = groups.coordinator.describe(GROUP, 5)
+        assert described.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert groups.join(joined.member_id).result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        groups.log.opening.set()
+        assert await groups.coordinator.prepare(GROUP) is ErrorCode.NONE
+        assert await groups.committed() == 1
+        assert groups.coordinator.metrics.shard_failures_total == 1

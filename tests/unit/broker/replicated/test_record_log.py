@@ -32,6 +32,7 @@ class MemoryLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.reads = 0
+        self.failure = None
 
     def append(self, batch: memoryview) -> "asyncio.Future[None]":
         stamp(batch, self.log_end_offset, 1)
