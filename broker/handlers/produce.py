@@ -11,14 +11,21 @@ Source: KafkaApis.handleProduceRequest; ProduceRequest.json; reference Kafka 3.5
 """
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
 
 from broker.cluster.topics import Topic
 from broker.context import RequestContext
-from broker.errors import CloseConnection
 from broker.handlers import Deferred, handles
+from broker.handlers._produce_answers import (
+    Appending,
+    State,
+    States,
+    answer_all,
+    answer_one,
+    refuse_all,
+    refused,
+    refused_batch,
+)
 from broker.handlers._verified_produce import (
     LateOutcome,
     Part,
@@ -27,19 +34,16 @@ from broker.handlers._verified_produce import (
     must_wait,
     settle,
 )
-from broker.partition.appends import Append, AppendResult
 from broker.partition.partition_log import PartitionLog
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import PRODUCE
 from protocol.kafka.messages.produce import (
-    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
-    TopicProduceResponse,
 )
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.validate import InvalidBatch
@@ -49,12 +53,6 @@ TOPIC_IDS_SINCE = 13
 ADMIN_CLIENT_ID = "__admin_client"
 """May write to internal topics, as in Kafka."""
 
-Appending: TypeAlias = Append | asyncio.Future[LateOutcome]
-State: TypeAlias = Appending | PartitionProduceResponse
-"""One partition of a request: its append, or its answer if it was refused at once."""
-States: TypeAlias = list[tuple[TopicProduceData, list[tuple[int, State]]]]
-"""All partitions of a request: topic, then (index, state)."""
-
 
 @handles(PRODUCE, pipelined=True)
 def produce(
@@ -63,18 +61,18 @@ def produce(
     """Enqueue every batch; the answer comes when the last of them is confirmed."""
     acks, transactional_id = request.acks, request.transactional_id
     if acks not in (-1, 0, 1):
-        return _refuse_all(request)
+        return refuse_all(request)
     if ctx.header.api_version >= TOPIC_IDS_SINCE:
         _name_topics(ctx, request)
     timeout_s = max(request.timeout_ms, 0) / 1000
     if transactional_id is not None and must_wait(ctx, transactional_id, request):
         states = _append_verified(ctx, transactional_id, request)
-        return Deferred(_all_of(states), partial(_answer_all, acks, states), timeout_s)
+        return Deferred(_all_of(states), partial(answer_all, acks, states), timeout_s)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:  # what most requests are
         topic, data = topics[0], topics[0].partition_data[0]
         state = _append(ctx, request, topic, data)
-        build = partial(_answer_one, acks, topic, data.index, state)
+        build = partial(answer_one, acks, topic, data.index, state)
         if isinstance(state, PartitionProduceResponse):
             return build()
         return Deferred(state, build, timeout_s)
@@ -82,7 +80,7 @@ def produce(
         (each, [(d.index, _append(ctx, request, each, d)) for d in each.partition_data])
         for each in topics
     ]
-    return Deferred(_all_of(states), partial(_answer_all, acks, states), timeout_s)
+    return Deferred(_all_of(states), partial(answer_all, acks, states), timeout_s)
 
 
 def _name_topics(ctx: RequestContext, request: ProduceRequest) -> None:
@@ -112,7 +110,7 @@ def _append(
             records, _checked(ctx, log, records, request.transactional_id is not None)
         )
     except InvalidBatch as error:
-        return _refused_batch(index, error)
+        return refused_batch(index, error)
 
 
 def _records(
@@ -235,86 +233,3 @@ def _all_of(states: States) -> "asyncio.Future[None]":
     if not waiting:
         done.set_result(None)
     return done
-
-
-def _answer_one(
-    acks: int, topic: TopicProduceData, index: int, state: State
-) -> ProduceResponse | None:
-    answer = _partition_answer(index, state)
-    if acks == 0:
-        _check_unanswered(topic.name, [answer])
-        return None
-    return ProduceResponse(responses=(_topic_answer(topic, (answer,)),))
-
-
-def _answer_all(acks: int, states: States) -> ProduceResponse | None:
-    answers = [
-        (topic, [_partition_answer(index, state) for index, state in partitions])
-        for topic, partitions in states
-    ]
-    if acks == 0:
-        for topic, partitions in answers:
-            _check_unanswered(topic.name, partitions)
-        return None
-    return ProduceResponse(responses=[_topic_answer(*each) for each in answers])
-
-
-def _topic_answer(
-    topic: TopicProduceData, partitions: Sequence[PartitionProduceResponse]
-) -> TopicProduceResponse:
-    return TopicProduceResponse(
-        name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
-    )
-
-
-def _partition_answer(index: int, state: State) -> PartitionProduceResponse:
-    if isinstance(state, PartitionProduceResponse):
-        return state
-    outcome = state.result() if state.done() else ErrorCode.REQUEST_TIMED_OUT
-    if isinstance(outcome, AppendResult):
-        return PartitionProduceResponse(
-            index=index,
-            base_offset=outcome.base_offset,
-            log_append_time_ms=outcome.log_append_time,
-            log_start_offset=outcome.log_start_offset,
-        )
-    if isinstance(outcome, InvalidBatch):
-        return _refused_batch(index, outcome)
-    return refused(index, outcome)
-
-
-def _check_unanswered(topic: str, answers: list[PartitionProduceResponse]) -> None:
-    """Close the connection if anything failed: with acks=0 there is no other way to say so."""
-    for answer in answers:
-        if answer.error_code:
-            code = ErrorCode(answer.error_code)
-            raise CloseConnection(f"produce with acks=0 to {topic}-{answer.index}: {code.name}")
-
-
-def refused(index: int, code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
-    """Return the answer for a partition that got nothing."""
-    return PartitionProduceResponse(
-        index=index, error_code=code, base_offset=-1, error_message=message
-    )
-
-
-def _refused_batch(index: int, error: InvalidBatch) -> PartitionProduceResponse:
-    answer = refused(index, error.code, error.message)
-    answer.record_errors = [
-        BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
-        for at, message in error.record_errors
-    ]
-    return answer
-
-
-def _refuse_all(request: ProduceRequest) -> ProduceResponse:
-    """Refuse a request whose acks mean nothing."""
-    code, message = ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
-    return ProduceResponse(
-        responses=[
-            _topic_answer(
-                topic, [refused(each.index, code, message) for each in topic.partition_data]
-            )
-            for topic in request.topic_data
-        ]
-    )

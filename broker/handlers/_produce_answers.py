@@ -1,0 +1,114 @@
+"""What a produce is answered: per partition its offsets, or what is wrong with it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from broker.errors import CloseConnection
+from broker.handlers._verified_produce import LateOutcome
+from broker.partition.appends import Append, AppendResult
+from protocol.errors import ErrorCode
+from protocol.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.records.validate import InvalidBatch
+
+Appending: TypeAlias = Append | asyncio.Future[LateOutcome]
+State: TypeAlias = Appending | PartitionProduceResponse
+"""One partition of a request: its append, or its answer if it was refused at once."""
+States: TypeAlias = list[tuple[TopicProduceData, list[tuple[int, State]]]]
+"""All partitions of a request: topic, then (index, state)."""
+
+
+def answer_one(
+    acks: int, topic: TopicProduceData, index: int, state: State
+) -> ProduceResponse | None:
+    """Answer a request of one partition; None if acks=0. Errors: CloseConnection."""
+    answer = _partition_answer(index, state)
+    if acks == 0:
+        _check_unanswered(topic.name, [answer])
+        return None
+    return ProduceResponse(responses=(_topic_answer(topic, (answer,)),))
+
+
+def answer_all(acks: int, states: States) -> ProduceResponse | None:
+    """Answer a request, with REQUEST_TIMED_OUT for what is not done; None if acks=0.
+
+    Errors: CloseConnection.
+    """
+    answers = [
+        (topic, [_partition_answer(index, state) for index, state in partitions])
+        for topic, partitions in states
+    ]
+    if acks == 0:
+        for topic, partitions in answers:
+            _check_unanswered(topic.name, partitions)
+        return None
+    return ProduceResponse(responses=[_topic_answer(*each) for each in answers])
+
+
+def _topic_answer(
+    topic: TopicProduceData, partitions: Sequence[PartitionProduceResponse]
+) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
+    )
+
+
+def _partition_answer(index: int, state: State) -> PartitionProduceResponse:
+    if isinstance(state, PartitionProduceResponse):
+        return state
+    outcome = state.result() if state.done() else ErrorCode.REQUEST_TIMED_OUT
+    if isinstance(outcome, AppendResult):
+        return PartitionProduceResponse(
+            index=index,
+            base_offset=outcome.base_offset,
+            log_append_time_ms=outcome.log_append_time,
+            log_start_offset=outcome.log_start_offset,
+        )
+    if isinstance(outcome, InvalidBatch):
+        return refused_batch(index, outcome)
+    return refused(index, outcome)
+
+
+def _check_unanswered(topic: str, answers: list[PartitionProduceResponse]) -> None:
+    """Close the connection if anything failed: with acks=0 there is no other way to say so."""
+    for answer in answers:
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            raise CloseConnection(f"produce with acks=0 to {topic}-{answer.index}: {code.name}")
+
+
+def refused(index: int, code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    """Return the answer for a partition that got nothing."""
+    return PartitionProduceResponse(
+        index=index, error_code=code, base_offset=-1, error_message=message
+    )
+
+
+def refused_batch(index: int, error: InvalidBatch) -> PartitionProduceResponse:
+    """Return the answer for a partition whose batch was refused, with the records' own errors."""
+    answer = refused(index, error.code, error.message)
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
+        for at, message in error.record_errors
+    ]
+    return answer
+
+
+def refuse_all(request: ProduceRequest) -> ProduceResponse:
+    """Refuse a request whose acks mean nothing."""
+    code, message = ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
+    return ProduceResponse(
+        responses=[
+            _topic_answer(
+                topic, [refused(each.index, code, message) for each in topic.partition_data]
+            )
+            for topic in request.topic_data
+        ]
+    )
