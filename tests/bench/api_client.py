@@ -229,7 +229,7 @@ def polls(*, bootstrap: str, topic: str, partitions: int, seconds: float) -> dic
 def polls_with_data(
     *, bootstrap: str, topic: str, partitions: int, seconds: float
 ) -> dict[str, Any]:
-    """Poll within a fetch session through what is there, 16 KiB of each partition at a time."""
+    """Poll within a fetch session through what is there, 64 KiB of each partition at a time."""
     consumer = _SessionConsumer(bootstrap, topic, partitions)
     consumer.begin(at_end=False)
     return {"polls": consumer.poll_for(seconds), "bytes": consumer.bytes}
@@ -282,7 +282,7 @@ class _SessionConsumer:
     def _ask(self, partitions: list[int]) -> FetchResponse:
         changed = [
             FetchPartition(
-                partition=each, fetch_offset=self._offsets[each], partition_max_bytes=16_384
+                partition=each, fetch_offset=self._offsets[each], partition_max_bytes=1 << 16
             )
             for each in partitions
         ]
@@ -290,7 +290,7 @@ class _SessionConsumer:
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
-            max_bytes=1 << 18,
+            max_bytes=1 << 20,
             session_id=self._session,
             session_epoch=self._epoch,
             topics=topics,
