@@ -31,9 +31,9 @@ from broker.coordinator.shard import GroupShard
 from broker.errors import KafkaError
 from broker.replicated.alarms import Alarms
 from broker.replicated.effects import EndOfTransaction
+from broker.replicated.machine import Answer, Service
 from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
 from broker.replicated.record_log import RecordLogs
-from broker.replicated.runner import Answer, Service
 from core.runtime.clock import Clock
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from broker.context import RequestContext
 from broker.coordinator.effects import Caller
 from broker.handlers import Deferred
-from broker.replicated.runner import Answer as FutureAnswer
+from broker.replicated.machine import Answer as FutureAnswer
 from protocol.errors import ErrorCode
 
 R = TypeVar("R")

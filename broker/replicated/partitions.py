@@ -13,8 +13,9 @@ from typing import Generic, NamedTuple, Protocol
 from broker.cluster.admin import AvailableBookies
 from broker.cluster.topics import Topic, TopicListener
 from broker.errors import KafkaError
+from broker.replicated.machine import Answer, Event, M, Quiet, Service
 from broker.replicated.partitioning import partition_for
-from broker.replicated.runner import Answer, Event, M, Quiet, Runner, Service
+from broker.replicated.runner import Runner
 from core.errors import CoreError
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode

@@ -16,8 +16,8 @@ from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.replicated.alarms import Alarms
 from broker.replicated.effects import Effects, Now, Ticket
+from broker.replicated.machine import Answer, Service
 from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
-from broker.replicated.runner import Answer, Service
 from broker.transactions.config import TransactionConfig
 from broker.transactions.decisions import Producer
 from broker.transactions.describing import ListFilter, described, listed, not_described
