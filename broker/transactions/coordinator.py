@@ -25,7 +25,8 @@ from broker.transactions.markers import MarkerWriter, OffsetGroups
 from broker.transactions.metadata import VERSION_2
 from broker.transactions.metrics import TransactionMetrics
 from broker.transactions.records import read_record
-from broker.transactions.shard import Add, Markers, TransactionShard
+from broker.transactions.shard import TransactionShard
+from broker.transactions.values import Add, Markers
 from core.errors import CoreError
 from core.runtime.clock import Clock
 from core.runtime.metrics import Metrics

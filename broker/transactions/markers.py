@@ -17,7 +17,7 @@ from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.partition.partition_log import PartitionLog
 from broker.replicated.record_log import Appended
 from broker.transactions.metrics import TransactionMetrics
-from broker.transactions.shard import Markers
+from broker.transactions.values import Markers
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition

@@ -10,8 +10,6 @@ Every event returns Effects. Their commands are `Markers`: what must reach parti
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
 
 from broker.replicated.effects import NEVER, Effects, Now, Reply, Ticket, Write
 from broker.transactions.config import TransactionConfig
@@ -33,6 +31,7 @@ from broker.transactions.metadata import (
     TransactionState,
 )
 from broker.transactions.records import TransactionUpdate, tombstone, transaction_record
+from broker.transactions.values import Add, Expired, Markers, Stored, Then, Transaction
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
@@ -41,57 +40,6 @@ TOMBSTONES_AT_ONCE = 500
 
 RECORD_BYTES_MAX = 900_000
 """A transaction with more partitions than fit is refused: its later records must fit as well."""
-
-
-class Markers(NamedTuple):
-    """The outcome of a transaction, to be written to each of its partitions."""
-
-    transactional_id: str
-    producer: Producer
-    committed: bool
-    partitions: frozenset[TopicPartition]
-    transaction_version: int
-
-
-class Stored(NamedTuple):
-    """A transactional id's new value is on the stream."""
-
-    metadata: TransactionMetadata
-
-
-class Expired(NamedTuple):
-    """Tombstones of transactional ids are on the stream."""
-
-    transactional_ids: tuple[str, ...]
-
-
-Then: TypeAlias = Stored | Expired
-
-
-class Add(NamedTuple):
-    """Partitions to take into a transaction, on behalf of a request that may wait."""
-
-    transactional_id: str
-    producer: Producer
-    partitions: frozenset[TopicPartition]
-    client_version: int
-    ticket: Ticket
-    wait_until_ms: int
-    """Until when it waits for an id that is busy. Unit: monotonic ms."""
-
-
-@dataclass(slots=True)
-class Transaction:
-    """One transactional id: what is stored, and what is on its way."""
-
-    current: TransactionMetadata
-    pending: TransactionMetadata | None = None
-    waiting: list[Add] = field(default_factory=list)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a change is under way, or markers are."""
-        return self.pending is not None or self.current.state in PREPARED
 
 
 class TransactionShard:

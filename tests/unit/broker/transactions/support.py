@@ -9,7 +9,8 @@ from broker.transactions.config import TransactionConfig
 from broker.transactions.decisions import Producer
 from broker.transactions.metadata import TransactionMetadata
 from broker.transactions.records import read_record
-from broker.transactions.shard import Add, Markers, TransactionShard
+from broker.transactions.shard import TransactionShard
+from broker.transactions.values import Add, Markers
 from protocol.ids import TopicPartition
 
 START_MS = 1_700_000_000_000

@@ -11,7 +11,7 @@ from broker.transactions import markers as module
 from broker.transactions.decisions import Producer
 from broker.transactions.markers import MarkerWriter
 from broker.transactions.metrics import TransactionMetrics
-from broker.transactions.shard import Markers
+from broker.transactions.values import Markers
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
 from tests.unit.broker.loops import in_loop, turns, until
