@@ -28,7 +28,7 @@ from protocol.kafka.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.kafka.messages.list_offsets import (
@@ -141,14 +141,28 @@ def test_sessions_that_are_not_there(
 
 
 @pytest.mark.parametrize(("session", "epoch"), [(0, -1), (0, 0), (123, 0), (123, -1)])
-def test_sessions_that_are_asked_for_are_not_granted(
+def test_a_session_is_granted_to_those_who_begin_one(
     client: RawClient, topic: str, session: int, epoch: int
 ) -> None:
     request = fetch_request(topic)
     request.session_id, request.session_epoch = session, epoch
     answer = client.ask(FETCH, 11, request)
-    assert (answer.error_code, answer.session_id) == (0, 0)
+    assert (answer.error_code, answer.session_id > 0) == (0, epoch == 0)
     assert values(answer.responses[0].partitions[0]) == [FIRST, SECOND]
+
+
+def test_a_session_that_forgets_what_it_never_had_goes_on(client: RawClient, topic: str) -> None:
+    request = fetch_request(topic)
+    request.session_epoch = 0
+    begun = client.ask(FETCH, 11, request)
+    gone = [ForgottenTopic(topic=name, partitions=[-1, 7, INT32_MAX]) for name in (topic, "", "x")]
+    for epoch in (1, 2):
+        going = FetchRequest(
+            session_id=begun.session_id, session_epoch=epoch, forgotten_topics_data=gone * epoch
+        )
+        answer = client.ask(FETCH, 11, going)
+        assert (answer.error_code, answer.session_id) == (0, begun.session_id)
+        assert values(answer.responses[0].partitions[0]) == [FIRST, SECOND]
 
 
 def test_epochs_of_others(client: RawClient, topic: str) -> None:
