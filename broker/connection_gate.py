@@ -30,6 +30,7 @@ class ConnectionGate:
             config.connections_per_ip_max,
             numbers_of(config.connections_per_ip_overrides),
         )
+        self._rate_max = config.connection_rate_max
         self._line_max = config.backlog
         self._quotas = quotas
         self._metrics = metrics
@@ -39,7 +40,8 @@ class ConnectionGate:
         self._leaving: dict[KafkaConnection, asyncio.TimerHandle] = {}
 
     def use(self, config: NetworkConfig) -> None:
-        """Follow settings that were changed: how many connections there may be."""
+        """Follow settings that were changed: how many connections may be there, and come."""
+        self._rate_max = config.connection_rate_max
         self._counts.use_limits(
             config.connections_max,
             config.connections_per_ip_max,
@@ -91,7 +93,7 @@ class ConnectionGate:
                 return
 
     def _delay_ms(self) -> int:
-        return self._quotas.connections.delay_ms(self._quotas.now_ms())
+        return self._quotas.connections.delay_ms(self._rate_max, self._quotas.now_ms())
 
     def _check_address(self, connection: "KafkaConnection") -> None:
         quotas = self._quotas

@@ -140,7 +140,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         quotas=QuotaRegistry(
             store,
             paths.quotas,
-            ClientQuotas(config.quotas, clock, config.network.connection_rate_max),
+            ClientQuotas(config.quotas, clock),
         ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )

@@ -44,6 +44,7 @@ class DynamicSetting(NamedTuple):
 OWN: Final[Mapping[str, DynamicSetting]] = MappingProxyType(
     {
         "group.consumer.assignment.interval.ms": DynamicSetting(ConfigType.INT, at_least(0)),
+        "max.connection.creation.rate": DynamicSetting(ConfigType.INT, at_least(1)),
         "max.connections": DynamicSetting(ConfigType.INT, at_least(0)),
         "max.connections.per.ip": DynamicSetting(ConfigType.INT, at_least(0)),
         "max.connections.per.ip.overrides": DynamicSetting(ConfigType.LIST),

@@ -18,14 +18,11 @@ from core.runtime.clock import Clock
 class ClientQuotas:
     """What clients and addresses may use. Until there is authentication, all are one user."""
 
-    def __init__(self, config: QuotaConfig, clock: Clock, connection_rate_max: int) -> None:
-        """`connection_rate_max`: new connections per second, from all addresses."""
+    def __init__(self, config: QuotaConfig, clock: Clock) -> None:
         self.enforced = False
         """Whether any client has a quota."""
         self.metrics = QuotaMetrics()
-        self.connections = ConnectionRates(
-            Windows(config.windows, config.window_s * 1000), connection_rate_max
-        )
+        self.connections = ConnectionRates(Windows(config.windows, config.window_s * 1000))
         self._longest_ms = config.window_s * 1000
         self._accounts = Accounts(config)
         self._clock = clock

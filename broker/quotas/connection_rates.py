@@ -17,10 +17,8 @@ ADDRESSES_MAX: Final = 10_000
 class ConnectionRates:
     """Counts connections as they come."""
 
-    def __init__(self, windows: Windows, bound: int) -> None:
-        """`bound`: connections per second from all addresses."""
+    def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        self._bound = bound
         self._all = SampledRate(windows)
         self._by_address: dict[str, SampledRate] = {}  # who connected last is last
         self._bounds: Mapping[str | None, int] = MappingProxyType({})
@@ -34,10 +32,13 @@ class ConnectionRates:
             if self._bound_of(address) is not None
         }
 
-    def delay_ms(self, now_ms: int) -> int:
-        """Count a connection; return how long it has to wait, one window at most."""
+    def delay_ms(self, bound: int, now_ms: int) -> int:
+        """Count a connection; return how long it has to wait, one window at most.
+
+        `bound`: connections per second from all addresses.
+        """
         self._all.record(1, now_ms)
-        return min(self._all.wait_ms(self._bound, now_ms), self._windows.length_ms)
+        return min(self._all.wait_ms(bound, now_ms), self._windows.length_ms)
 
     def refusal_ms(self, host: str, now_ms: int) -> int:
         """Count a connection of an address; return after how long to close it, 0 to take it.

@@ -71,7 +71,7 @@ async def running_broker(
         quotas = QuotaRegistry(
             store,
             ClusterPaths().quotas,
-            ClientQuotas(config.quotas, clock, config.network.connection_rate_max),
+            ClientQuotas(config.quotas, clock),
         )
         await quotas.start()
         stack.push_async_callback(quotas.close)

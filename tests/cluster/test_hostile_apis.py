@@ -33,8 +33,8 @@ from tests.process import TailraceProcess
 EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "12"))
 """Requests of each API; `make`'s run is a sample, a thorough one takes hundreds."""
 
-ANSWERED_UNKNOWN: dict[str, str] = {}
-"""APIs that may say UNKNOWN_SERVER_ERROR, and why: Kafka does so too."""
+SAYS_UNKNOWN = {"WriteTxnMarkers": "a negative producer id or epoch, which no batch can have"}
+"""APIs that may say UNKNOWN_SERVER_ERROR, and for what: Kafka does so too."""
 
 
 @pytest.fixture
@@ -65,7 +65,8 @@ def test_any_request_is_answered(
             answer = client.ask(api, version, request)
             unknown = {code for code in error_codes(answer) if code not in set(ErrorCode)}
             assert not unknown
-            assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer)
+            if api.name not in SAYS_UNKNOWN:
+                assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer)
             hello = ApiVersionsRequest(client_software_name="a", client_software_version="1")
             assert client.ask(API_VERSIONS, 3, hello).error_code == 0
 

@@ -506,7 +506,7 @@ def make_world(
         quotas=QuotaRegistry(
             store,
             "/quotas",
-            ClientQuotas(config.quotas, clock, config.network.connection_rate_max),
+            ClientQuotas(config.quotas, clock),
         ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )

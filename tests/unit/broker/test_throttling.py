@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -200,6 +201,16 @@ async def test_a_client_that_goes_while_it_waits_is_forgotten() -> None:
 
 
 # ---- new connections
+
+
+@in_virtual_time
+async def test_the_rate_of_connections_may_change_while_the_broker_runs() -> None:
+    broker = VirtualBroker()
+    clients = [broker.client() for _ in range(5)]
+    config = broker.world.broker.config.network
+    broker.server._gate.use(replace(config, connection_rate_max=1))
+    clients += [broker.client() for _ in range(6)]
+    assert [client.is_read for client in clients] == [True] * 10 + [False]
 
 
 @in_virtual_time

@@ -155,9 +155,7 @@ class VirtualBroker:
         self.world: World = make_world(config=config)
         self.clock = LoopClock()
         broker = self.world.broker
-        self.quotas = ClientQuotas(
-            broker.config.quotas, self.clock, broker.config.network.connection_rate_max
-        )
+        self.quotas = ClientQuotas(broker.config.quotas, self.clock)
         no_store: Any = None
         broker.quotas = QuotaRegistry(no_store, "/quotas", self.quotas)
         self.server = BrokerServer(broker)

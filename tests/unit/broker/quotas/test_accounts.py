@@ -120,7 +120,7 @@ def test_the_time_of_a_block_is_charged_once() -> None:
 
 
 def test_addresses_that_are_too_fast_do_not_count() -> None:
-    rates = ConnectionRates(Windows(11, 1000), 1 << 30)
+    rates = ConnectionRates(Windows(11, 1000))
     rates.apply({None: 1, "10.0.0.9": 2})
     assert [rates.refusal_ms("10.0.0.1", 0) for _ in range(12)] == [0] * 10 + [1000, 1000]
     assert [rates.refusal_ms("10.0.0.9", 0) for _ in range(21)] == [0] * 20 + [500]

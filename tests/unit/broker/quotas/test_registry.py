@@ -33,7 +33,7 @@ def setting(name: str, value: float | None) -> Alteration:
 
 
 def registry(store: SqliteStore) -> QuotaRegistry:
-    return QuotaRegistry(store, NODE, ClientQuotas(QuotaConfig(), ManualClock(), 1 << 31))
+    return QuotaRegistry(store, NODE, ClientQuotas(QuotaConfig(), ManualClock()))
 
 
 @asynccontextmanager
