@@ -409,15 +409,51 @@ def test_an_answer_waits_for_its_records_and_for_those_before_it() -> None:
     driver.confirm = False
     joining = driver.beat_soon("b", 0, **Client("b").joining())
     news = driver.beat_soon("a", a.epoch)
-    nothing_new = driver.beat_soon("b", 3)
-    assert not {joining, news, nothing_new} & driver.replies.keys()
+    asked = len(driver.unconfirmed)
+    no_news = driver.beat_soon("a", a.epoch)
+    assert len(driver.unconfirmed) == asked == 2, "it has no record of its own"
+    assert not {joining, news, no_news} & driver.replies.keys()
     driver.confirm_one()
-    assert {joining, news, nothing_new} & driver.replies.keys() == {joining}
-    driver.confirm_all()
-    assert {joining, news, nothing_new} <= driver.replies.keys()
-    driver.confirm_all()
-    quiet = driver.beat_soon("b", 3)
-    assert quiet in driver.replies, "nothing is under way any more"
+    assert {joining, news, no_news} & driver.replies.keys() == {joining}
+    still_waits = driver.beat_soon("a", a.epoch)
+    assert still_waits not in driver.replies
+    driver.confirm_one()
+    assert {joining, news, no_news, still_waits} <= driver.replies.keys()
+    assert driver.beat_soon("a", a.epoch) in driver.replies, "nothing is under way any more"
+
+
+def test_a_member_that_says_nothing_of_what_it_owns_still_owns_it() -> None:
+    driver = ConsumerDriver()
+    a, b = Client("a"), Client("b")
+    driver.settle(a)
+    driver.turn(b)
+    driver.send(a)
+    driver.beat("a", a.epoch)
+    assert driver.consumers.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    driver.turn(b)
+    assert b.partitions == []
+
+
+def test_what_a_member_reads_no_more_is_taken_at_once() -> None:
+    driver = ConsumerDriver(consumer_config(assignment_interval_ms=1_000))
+    a = Client("a", topics=("t", "other"))
+    driver.turn(a)
+    other = driver.topic_id("other")
+    response = driver.send(a, subscribed_topic_names=["t"])
+    assert driver.consumers.target_epoch == 2, "the next target has to wait"
+    assert response.assignment is not None
+    assert other not in [topic.topic_id for topic in response.assignment.topic_partitions]
+    assert driver.consumers.members["a"].revoking == {other: {0: 2}}
+
+
+def test_a_target_of_topics_that_it_reads_no_more_is_not_given() -> None:
+    driver = ConsumerDriver(consumer_config(assignment_interval_ms=1_000))
+    a = Client("a", topics=("t", "other"))
+    driver.turn(a)
+    driver.turn(a, subscribed_topic_names=["t"])
+    driver.settle(a, turns=2)
+    assert a.owned.keys() == {driver.topic_id()}
+    assert driver.consumers.target_epoch == 2
 
 
 def test_records_that_are_too_large_are_an_error_not_silence() -> None:

@@ -1,5 +1,7 @@
 """A group that changes its protocol with members in it, member by member, and back."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.coordinator.consumer.group import ConsumerGroup
@@ -390,3 +392,42 @@ def test_a_group_in_its_first_rebalance_is_upgraded() -> None:
     assert a.join() is ErrorCode.NONE
     go_on(a, c, driver=driver)
     assert sorted([*a.partitions, *c.partitions]) == [0, 1, 2]
+
+
+def test_sessions_count_on_after_an_upgrade() -> None:
+    driver, a, b = classic_pair()
+    driver.turn(Client("c"))
+    driver.advance(SESSION_MS)
+    assert {a.member_id, b.member_id} & driver.consumers.members.keys() == set()
+
+
+def test_sessions_and_generation_go_on_after_a_downgrade() -> None:
+    driver, c, a = mixed()
+    epoch = driver.consumers.epoch
+    driver.leave_group(c)
+    assert driver.classic.generation == epoch
+    driver.advance(SESSION_MS)
+    assert a.member_id not in driver.classic.roster
+
+
+def test_group_that_would_be_too_large_is_not_downgraded() -> None:
+    driver = ConsumerDriver(replace(consumer_config(), group_size_max=1))
+    c = Client("c")
+    driver.settle(c)
+    members = [ClassicClient(driver, f"x{n}") for n in range(2)]
+    for member in members:
+        member.join()
+    driver.leave_group(c)
+    assert isinstance(driver.shard.groups[GROUP], ConsumerGroup)
+
+
+def test_classic_member_that_waits_for_others_is_left_in_peace() -> None:
+    driver = ConsumerDriver()
+    c = Client("c")
+    driver.settle(c)
+    a = ClassicClient(driver, "x")
+    assert a.join() is ErrorCode.NONE
+    assert a.beat() is ErrorCode.NONE, "what it is to have is not free yet"
+    driver.turn(c)
+    driver.turn(c)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS, "now it is"

@@ -21,7 +21,8 @@ def pair() -> tuple[ConsumerDriver, Client, Client]:
 def test_static_member_gets_back_assignment_upon_rejoin() -> None:
     driver, a, b = pair()
     assert driver.leave_group(a, epoch=-2) is ErrorCode.NONE
-    assert driver.consumers.members["a"].epoch == -2
+    away = driver.consumers.members["a"]
+    assert (away.epoch, away.assigned) == (-2, {driver.topic_id(): {0: 0, 1: 0}})
     driver.turn(b)
     assert b.partitions == [2], "nothing moves while it is away"
     again = Client("a2", instance_id="i")
