@@ -9,7 +9,7 @@ from broker.cluster.names import name_fault
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles
-from broker.partition.producers import ActiveProducer
+from broker.partition.producer_state import ActiveProducer
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import DESCRIBE_PRODUCERS

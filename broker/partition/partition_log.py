@@ -15,7 +15,7 @@ from broker.cluster.settings import TopicSettings
 from broker.errors import error_code
 from broker.partition.appends import Append, AppendResult
 from broker.partition.leader_epochs import LeaderEpochs
-from broker.partition.producers import ActiveProducer, SeenBatch
+from broker.partition.producer_state import ActiveProducer, SeenBatch
 from broker.partition.readable import ReadablePartition, SharedParts
 from broker.partition.unstable import UnstableOffsets
 from broker.partition.verifications import Verifications

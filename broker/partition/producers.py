@@ -9,8 +9,15 @@ Source: reference Kafka 4.2; ProducerStateManager, ProducerAppendInfo (Kafka 4.3
 from collections.abc import Iterable
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
 
+from broker.partition.producer_state import (
+    NO_TRANSACTION,
+    ActiveProducer,
+    CompletedTransaction,
+    KnownProducer,
+    SeenBatch,
+    sequence_after,
+)
 from protocol.errors import BadLength, BadValue, BufferUnderflow, ErrorCode
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
@@ -27,87 +34,15 @@ TRANSACTIONS_MAX = PRODUCERS_MAX // 2
 """Open transactions of one partition; who would begin another gets NOT_ENOUGH_REPLICAS, on which
 producers try again."""
 
-NO_TRANSACTION = -1
 TRANSACTION_VERSION_2 = 2
 """KIP-890: a marker's epoch is the transaction's plus one."""
 EPOCH_MAX = (1 << 15) - 1
 """Where a marker of version 2 cannot bump the epoch any more."""
 
-_SEQUENCE_MODULUS = 1 << 31
 _COUNT = Struct(">I")
 _PRODUCER = Struct(">qhqiqB")  # id, epoch, active, coordinator epoch, transaction, batches
 _PRODUCER_V1 = Struct(">qhqB")
 _BATCH = Struct(">iqiq")  # last sequence, base offset, offset delta, log append time
-
-
-class SeenBatch(NamedTuple):
-    """A batch that a producer wrote before."""
-
-    last_sequence: int
-    base_offset: Offset
-    offset_delta: int
-    """Last offset minus base offset."""
-    log_append_time: int
-    """-1 if the topic keeps the client's time."""
-
-    @property
-    def first_sequence(self) -> int:
-        """Sequence of its first record; the one after 2^31-1 is 0."""
-        return (self.last_sequence - self.offset_delta) % _SEQUENCE_MODULUS
-
-
-class CompletedTransaction(NamedTuple):
-    """What a marker ended."""
-
-    producer_id: int
-    first_offset: Offset
-    last_offset: Offset
-    """Of the marker."""
-    last_stable_offset: Offset
-    """First offset of the oldest transaction that is still open; if none is, behind the marker."""
-    committed: bool
-
-
-class ActiveProducer(NamedTuple):
-    """A producer, as DescribeProducers shows it."""
-
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    """-1: none in this epoch."""
-    active_ms: int
-    coordinator_epoch: int
-    """-1: it never ended a transaction here."""
-    first_offset: Offset
-    """Where its open transaction begins; NO_TRANSACTION."""
-
-
-class _Producer:
-    """One producer id: its epoch, its newest batches, oldest first, and its transaction."""
-
-    __slots__ = (
-        "active_ms",
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "first_offset",
-        "next_sequence",
-    )
-
-    def __init__(self, epoch: int, active_ms: int, batches: list[SeenBatch]) -> None:
-        self.epoch = epoch
-        self.active_ms = active_ms
-        self.batches = batches
-        self.next_sequence = _after(batches[-1].last_sequence) if batches else 0
-        self.coordinator_epoch = -1
-        self.first_offset: Offset = NO_TRANSACTION
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Go on in an epoch; a new one begins at sequence 0."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches = []
-            self.next_sequence = 0
 
 
 class Producers:
@@ -119,7 +54,7 @@ class Producers:
     __slots__ = ("_producers", "open")
 
     def __init__(self) -> None:
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[int, KnownProducer] = {}
         self.open: dict[Offset, int] = {}
         """Open transactions: producer id by first offset, the oldest first."""
 
@@ -227,7 +162,7 @@ class Producers:
         batches.append(seen)
         if len(batches) > BATCHES_KEPT:
             del batches[0]
-        producer.next_sequence = _after(last_sequence)
+        producer.next_sequence = sequence_after(last_sequence)
         producer.active_ms = now_ms
         if header.attributes & TRANSACTIONAL and producer.first_offset < 0:
             producer.first_offset = base_offset
@@ -295,7 +230,7 @@ class Producers:
                 at += head.size
                 batches = [SeenBatch._make(b) for b in _batches(data, at, kept)]
                 at += kept * _BATCH.size
-                producer = producers._producers[key] = _Producer(epoch, active_ms, batches)
+                producer = producers._producers[key] = KnownProducer(epoch, active_ms, batches)
                 if transaction:
                     producer.coordinator_epoch, producer.first_offset = transaction
         except struct_error:
@@ -307,20 +242,22 @@ class Producers:
         """Return the same state, independent of this one."""
         twin = Producers()
         for key, each in self._producers.items():
-            other = twin._producers[key] = _Producer(each.epoch, each.active_ms, [*each.batches])
+            other = twin._producers[key] = KnownProducer(
+                each.epoch, each.active_ms, [*each.batches]
+            )
             other.coordinator_epoch, other.first_offset = each.coordinator_epoch, each.first_offset
         twin.open = dict(self.open)
         return twin
 
-    def _add(self, producer_id: int, epoch: int) -> _Producer:
+    def _add(self, producer_id: int, epoch: int) -> KnownProducer:
         if len(self._producers) >= PRODUCERS_MAX:
             self._forget_oldest()
-        producer = self._producers[producer_id] = _Producer(epoch, 0, [])
+        producer = self._producers[producer_id] = KnownProducer(epoch, 0, [])
         return producer
 
     def _refusal(
         self,
-        producer: _Producer,
+        producer: KnownProducer,
         header: BatchHeader,
         is_next: bool,  # noqa: FBT001 - hot
         verified: bool,  # noqa: FBT001 - hot
@@ -357,10 +294,6 @@ class Producers:
         self.open = dict(found)
         if len(self.open) != len(found):
             raise BadValue("two transactions begin at one offset")
-
-
-def _after(sequence: int) -> int:
-    return (sequence + 1) % _SEQUENCE_MODULUS
 
 
 def _find(batches: list[SeenBatch], header: BatchHeader) -> SeenBatch | None:

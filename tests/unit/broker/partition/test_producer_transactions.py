@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.partition import producers as module
-from broker.partition.producers import EPOCH_MAX, Producers, SeenBatch
+from broker.partition.producer_state import SeenBatch
+from broker.partition.producers import EPOCH_MAX, Producers
 from protocol.errors import BadValue, ErrorCode
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.control import EndTransaction

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.partition import producers as module
-from broker.partition.producers import Producers, SeenBatch
+from broker.partition.producer_state import SeenBatch
+from broker.partition.producers import Producers
 from protocol.errors import DecodeError, ErrorCode
 from protocol.records.batch import BatchHeader
 
