@@ -6,10 +6,11 @@ that comes twice is refused whole; a value has to be finite.
 """
 
 from broker.context import RequestContext
-from broker.errors import KafkaError
+from broker.errors import KafkaError, error_code
 from broker.handlers import handles
 from broker.quotas.entity import QuotaEntity, entity_of
 from broker.quotas.table import Alteration, Change
+from core.errors import CoreError
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import ALTER_CLIENT_QUOTAS
 from protocol.kafka.messages.alter_client_quotas import (
@@ -26,9 +27,13 @@ async def alter_client_quotas(
     ctx: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas; on disk, and in force here, before the answer."""
-    outcomes = await ctx.broker.quotas.alter(
-        [_alteration(entry) for entry in request.entries], validate_only=request.validate_only
-    )
+    alterations = [_alteration(entry) for entry in request.entries]
+    outcomes: dict[QuotaEntity, KafkaError | None]
+    try:
+        outcomes = await ctx.broker.quotas.alter(alterations, validate_only=request.validate_only)
+    except CoreError as error:
+        failure = KafkaError(error_code(error), str(error))
+        outcomes = dict.fromkeys((each.entity for each in alterations), failure)
     return AlterClientQuotasResponse(entries=[_entry(*each) for each in outcomes.items()])
 
 

@@ -130,6 +130,16 @@ async def test_a_trial_changes_nothing(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_what_the_store_does_not_take_is_said_of_every_entity(tmp_path: Path) -> None:
+    async with world_with_store(tmp_path) as world:
+        names = [f"{number:06}" + "x" * 200 for number in range(5000)]
+        many = [entry({"client-id": name}, producer_byte_rate=1) for name in names]
+        assert set(await change(world, *many)) == {ErrorCode.KAFKA_STORAGE_ERROR}
+        assert await found(world) == []
+        assert await change(world, entry(APP, producer_byte_rate=1)) == [0]
+
+
+@in_loop
 async def test_a_filter_that_is_none_is_refused(tmp_path: Path) -> None:
     async with world_with_store(tmp_path) as world:
         for kind, code in (("", ErrorCode.INVALID_REQUEST), ("x", ErrorCode.UNSUPPORTED_VERSION)):
