@@ -19,5 +19,6 @@ def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> Desc
     groups = [ctx.broker.groups.describe(group_id, version) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:
-            group.authorized_operations = GROUP_OPERATIONS
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
     return DescribeGroupsResponse(groups=groups)

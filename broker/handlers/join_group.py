@@ -9,6 +9,9 @@ from protocol.errors import ErrorCode
 from protocol.kafka.apis import JOIN_GROUP
 from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
+NO_PROTOCOL_SINCE = 7
+"""Versions that can say that there is none; earlier ones say an empty name."""
+
 
 @handles(JOIN_GROUP)
 def join_group(ctx: RequestContext, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
@@ -20,8 +23,10 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> Answer[JoinGro
 
     def build(result: Any) -> JoinGroupResponse:
         if isinstance(result, ErrorCode):
-            return JoinGroupResponse(error_code=result, member_id=request.member_id)
+            result = JoinGroupResponse(error_code=result, member_id=request.member_id)
         response: JoinGroupResponse = result
+        if response.error_code and ctx.header.api_version >= NO_PROTOCOL_SINCE:
+            response.protocol_name = None
         return response
 
     return answered(ctx.broker.groups.join(request, caller_of(ctx)), build)

@@ -9,12 +9,14 @@ from protocol.errors import ErrorCode
 from protocol.kafka.apis import SYNC_GROUP
 from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+NAMES_PROTOCOL_SINCE = 5
+
 
 @handles(SYNC_GROUP)
 def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
     """SyncGroup v0-5: waits until the leader's assignments are confirmed on the stream.
 
-    Errors: 14-16, 22-25, 27, 82 in the response.
+    Errors: 14-16, 22-25, 27, 82 in the response; 23 also if v5 does not name the protocol.
     Source: KafkaApis.handleSyncGroupRequest; reference 6.4.
     """
 
@@ -24,4 +26,7 @@ def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> Answer[SyncGro
         response: SyncGroupResponse = result
         return response
 
+    is_named = request.protocol_type is not None and request.protocol_name is not None
+    if ctx.header.api_version >= NAMES_PROTOCOL_SINCE and not is_named:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return answered(ctx.broker.groups.sync(request), build)

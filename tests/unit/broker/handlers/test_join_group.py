@@ -43,6 +43,7 @@ def test_a_refusal_names_the_member_and_no_generation(version: int) -> None:
             response = await ask(groups, JOIN_GROUP, version, joining("m", group_id=""))
             assert response.error_code == ErrorCode.INVALID_GROUP_ID
             assert (response.member_id, response.generation_id) == ("m", -1)
+            assert response.protocol_name == ("" if version < 7 else None)
             response = await ask(groups, JOIN_GROUP, version, joining("m"))
             assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 

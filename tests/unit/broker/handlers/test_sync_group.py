@@ -43,8 +43,33 @@ def test_refusals(version: int, group: str, expected: ErrorCode) -> None:
     @in_loop
     async def body() -> None:
         async with running_groups() as groups:
-            request = SyncGroupRequest(group_id=group, generation_id=1, member_id="m")
+            request = SyncGroupRequest(
+                group_id=group,
+                generation_id=1,
+                member_id="m",
+                protocol_type="consumer",
+                protocol_name="range",
+            )
             response = await ask(groups, SYNC_GROUP, version, request)
             assert (response.error_code, response.assignment) == (expected, b"")
+
+    body()
+
+
+@pytest.mark.parametrize("named", [(None, None), ("consumer", None), (None, "range")])
+@pytest.mark.parametrize("group", ["", "g"])
+def test_the_protocol_is_named_since_v5(group: str, named: tuple[str | None, str | None]) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups() as groups:
+            request = SyncGroupRequest(
+                group_id=group,
+                generation_id=1,
+                member_id="m",
+                protocol_type=named[0],
+                protocol_name=named[1],
+            )
+            response = await ask(groups, SYNC_GROUP, 5, request)
+            assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     body()
