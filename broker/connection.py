@@ -8,7 +8,6 @@ Flow: FrameChannel -> on_frame -> handler -> InFlight -> Outbox -> FrameChannel.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
@@ -19,26 +18,22 @@ from broker.errors import CloseConnection, KafkaError, error_code
 from broker.handlers import HANDLERS, Deferred, Handler
 from broker.in_flight import InFlight
 from broker.outbox import Outbox
-from broker.pipeline import Watch
 from broker.quotas.request_quota import RequestQuota
+from broker.refusals import error_response, unsupported_frame
+from broker.serial_requests import SerialRequests
 from broker.throttle import Throttle
 from core.errors import CoreError
 from core.runtime.budget import Budget
-from core.runtime.net import HOLD_THROTTLE, HOLD_USER, HURRY_S, FrameChannel
-from protocol.errors import ErrorCode, ProtocolError, UnsupportedVersion
-from protocol.kafka.apis import API_VERSIONS
+from core.runtime.net import HOLD_THROTTLE, HOLD_USER, FrameChannel
+from protocol.errors import ProtocolError, UnsupportedVersion
 from protocol.kafka.codec import decode_request
 from protocol.kafka.header import (
     UnsupportedRequest,
     decode_request_header,
     response_frame,
 )
-from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 logger = logging.getLogger(__name__)
-
-WAITING_BYTES_SPARED = 64 * 1024
-"""Requests of a connection that may wait behind a slow one even when memory is short."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
@@ -69,11 +64,8 @@ class KafkaConnection:
         self._limits = owner.broker.config.network
         self._outbox = Outbox(self._limits, owner.requests, owner.broker.unsent)
         self._throttle = Throttle(self._quotas.metrics, self._go_on)
-        self._serial: InFlight | None = None  # the one request that runs and is not a produce
-        self._serial_watch = Watch()
-        self._waiting: deque[InFlight] = deque()  # those that wait for it
+        self._serial = SerialRequests(self._run, self._is_ready)
         self._channel: FrameChannel | None = None
-        self._draining = False  # `_run_waiting` runs: its loop takes whatever comes, no recursion
         self._stopping = False
 
     # -- FrameUser --------------------------------------------------------------------------------
@@ -110,25 +102,22 @@ class KafkaConnection:
         if handler is None:
             raise UnsupportedVersion(f"API {header.api_key} has no handler")
         if handler.pipelined:
-            self._run(item, handler)
-        elif self._serial is None and not self._waiting:
-            self._serial = item
-            self._run(item, handler)
+            self._run(item)
         else:
-            self._waiting.append(item)
+            self._serial.add(item)
         self._outbox.hold_if_full()
 
     def on_drained(self) -> None:
         """Go on with the requests that waited for the client to take its answers."""
         self._outbox.drained()
-        self._run_waiting()
+        self._serial.go_on()
 
     def on_close(self, error: Exception | None) -> None:
         """Drop what is in flight: appends go on, only their answers have nowhere to go."""
         self._channel = None
         self._throttle.cancel()
         self._outbox.drop()
-        self._waiting.clear()
+        self._serial.clear()
         self._owner.closed(self)
 
     # -- what the server asks ---------------------------------------------------------------------
@@ -143,7 +132,7 @@ class KafkaConnection:
     @property
     def in_flight(self) -> int:
         """Requests that will be answered: those that wait for their turn will not when it stops."""
-        return len(self._outbox.turns) - (len(self._waiting) if self._stopping else 0)
+        return len(self._outbox.turns) - (len(self._serial) if self._stopping else 0)
 
     def check(self, now_s: float) -> None:
         """Answer requests that are past their deadline; cut a client that is stuck."""
@@ -156,19 +145,14 @@ class KafkaConnection:
         if channel is None:
             return
         stalled = channel.is_stalled(now_s, hurry=self._broker.unsent.full)
-        if stalled or self._hoards(now_s):
+        hoards = self._serial.hoards(now_s, is_throttled=self._throttle.is_on)
+        hoards = hoards and self._owner.requests.full
+        if stalled or hoards:
             self._metrics.connections_cut_total += 1
             channel.abort("no progress" if stalled else "too much waits behind one request")
         elif now_s - self.idle_since_s > self._limits.idle_ms_max / 1000:
             logger.debug("connection idle peer=%s", channel.peer)
             channel.close()
-
-    def _hoards(self, now_s: float) -> bool:
-        """Whether much waits behind a request that waits itself, while others need the memory."""
-        waits_s = self._serial_watch.age_s(self._serial, now_s)
-        if self._serial is None or waits_s < HURRY_S or not self._owner.requests.full:
-            return False
-        return sum(item.size for item in self._waiting) > WAITING_BYTES_SPARED
 
     def stop_reading(self) -> None:
         """Take no more requests: the broker is stopping."""
@@ -195,10 +179,11 @@ class KafkaConnection:
 
     # -- running ----------------------------------------------------------------------------------
 
-    def _run(self, item: InFlight, handler: Handler) -> None:
+    def _run(self, item: InFlight) -> None:
         """Call the handler. Errors: ProtocolError, and whatever our own bugs raise."""
-        frame, header = item.frame, item.header
+        frame, header, handler = item.frame, item.header, item.handler
         assert frame is not None
+        assert handler is not None
         item.frame = None
         request = decode_request(handler.api, header.api_version, frame[item.body_at :])
         quotas = self._quotas
@@ -276,11 +261,9 @@ class KafkaConnection:
             item.parts = response_frame(
                 handler.api, header.api_version, header.correlation_id, response
             )
-        if item is self._serial:
-            self._serial = None
+        if self._serial.finish(item):
             self._outbox.flush()
-            if self._waiting:
-                self._run_waiting()
+            self._serial.go_on()
         else:
             self._outbox.flush_soon()
 
@@ -298,52 +281,31 @@ class KafkaConnection:
     def _go_on(self) -> None:
         """Start what waited for a quota; the fault boundary of that timer."""
         try:
-            self._run_waiting()
+            self._serial.go_on()
         except ProtocolError as error:
             self._abort(str(error))
         except Exception:
             logger.exception("request failed peer=%s", self.info.host)
             self._abort("request failed")
 
-    def _run_waiting(self) -> None:
-        """Start the next request, unless one runs or the client does not drain, or has to wait."""
-        if self._draining:
-            return
-        self._draining = True
-        try:
-            while self._waiting and self._serial is None and not self._stopping:
-                if self._throttle.is_on:
-                    return
-                if self._channel is None or self._channel.write_blocked:
-                    return
-                item = self._serial = self._waiting.popleft()
-                assert item.handler is not None
-                self._run(item, item.handler)
-        finally:
-            self._draining = False
+    def _is_ready(self) -> bool:
+        """Whether the client takes its answers, and need not wait."""
+        channel = self._channel
+        if channel is None or self._stopping:
+            return False
+        return not channel.write_blocked and not self._throttle.is_on
 
     # -- odds and ends ----------------------------------------------------------------------------
 
     def _answer_unsupported(self, frame: memoryview, error: UnsupportedRequest) -> None:
         """Tell a client which ApiVersions are spoken; for anything else close, as Kafka does."""
-        header = error.header
-        if header.api_key != API_VERSIONS.key:
+        parts = unsupported_frame(error.header)
+        if parts is None:
             self._outbox.give_back(len(frame))
             raise error
-        item = InFlight(self, header, frame, 0)
+        item = InFlight(self, error.header, frame, 0)
         item.frame = None
-        versions = API_VERSIONS.advertised
-        response = ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=(
-                ApiVersion(
-                    api_key=API_VERSIONS.key,
-                    min_version=versions.start,
-                    max_version=versions.stop - 1,
-                ),
-            ),
-        )
-        item.parts = response_frame(API_VERSIONS, 0, header.correlation_id, response)
+        item.parts = parts
         self._outbox.turns.turns.append(item)
         self._outbox.flush()
 
@@ -351,12 +313,11 @@ class KafkaConnection:
         self, item: InFlight, handler: Handler, error: KafkaError | CoreError
     ) -> Any:
         """Return a response that says only the error; an API without a place for it is closed."""
-        code = error_code(error)
         logger.info("request failed api=%s error=%s", handler.api.name, error)
-        if "error_code" in handler.api.response.__slots__:
-            return handler.api.response(error_code=code)
-        self._end(item, f"{handler.api.name} failed: {code.name}")
-        return None
+        response = error_response(handler.api, error)
+        if response is None:
+            self._end(item, f"{handler.api.name} failed: {error_code(error).name}")
+        return response
 
     def _end(self, item: InFlight, reason: str) -> None:
         """End the connection because `item` has no answer."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker import connection
+from broker import serial_requests
 from broker.handlers import HANDLERS, Handler
 from core.runtime.net import FrameChannel
 from protocol.errors import ErrorCode
@@ -323,7 +323,7 @@ async def test_who_fills_the_budget_behind_a_request_that_waits_is_cut(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A fetch may wait for minutes; what its client sends meanwhile must not stop all others."""
-    monkeypatch.setattr(connection, "HURRY_S", 0.3)
+    monkeypatch.setattr(serial_requests, "HURRY_S", 0.3)
     async with Served(queued_bytes_max=100_000) as served:
         served.world.topics.add("t")
         await served.world.open("t")

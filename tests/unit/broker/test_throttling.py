@@ -13,7 +13,7 @@ from broker.quotas.table import Quotas
 from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
 from protocol.kafka.messages.api_versions import ApiVersionsRequest
 from protocol.kafka.messages.fetch import FetchResponse
-from protocol.kafka.messages.metadata import MetadataRequest
+from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.test_connection import fetch_of, produce_of
 from tests.unit.broker.virtual import VirtualBroker, in_virtual_time
@@ -196,6 +196,31 @@ async def test_a_client_that_goes_while_it_waits_is_forgotten() -> None:
     await client.ask(PRODUCE, 8, produce_of(0, data=data()))
     assert broker.quotas.metrics.connections_throttled == 1
     client.transport.close()
+    await asyncio.sleep(0)
+    assert broker.quotas.metrics.connections_throttled == 0
+
+
+@in_virtual_time
+async def test_who_fills_the_budget_while_it_waits_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    broker = VirtualBroker(
+        BrokerConfig(network=NetworkConfig(port=0, queued_bytes_max=100_000, idle_ms_max=1 << 40))
+    )
+    broker.world.topics.add("t")
+    broker.quotas.apply(quota("producer_byte_rate", 1))
+    client = broker.client()
+    client.send(FETCH, 11, fetch_of(0, wait_ms=500), "app")
+    topics = [MetadataRequestTopic(name="x" * 30_000) for _ in range(3)]
+    client.send(METADATA, 4, MetadataRequest(topics=topics), "app")
+    client.send(PRODUCE, 8, produce_of(0, data=batch(1, size=20_000)), "app")
+    await client.receive(FETCH, 11)
+    (connection,) = broker.server._connections
+    for _ in range(2):
+        connection.check(broker.now_ms / 1000)
+        assert not client.transport.closed.is_set()
+        await asyncio.sleep(2)
+    connection.check(broker.now_ms / 1000)
+    assert client.transport.closed.is_set()
+    assert "too much waits" in caplog.text
     await asyncio.sleep(0)
     assert broker.quotas.metrics.connections_throttled == 0
 

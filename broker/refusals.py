@@ -1,0 +1,38 @@
+"""Answers to requests that were not carried out: of an unknown version, or failed whole. Pure."""
+
+from typing import Any
+
+from broker.errors import KafkaError, error_code
+from core.errors import CoreError
+from protocol.errors import ErrorCode
+from protocol.ids import Buffer
+from protocol.kafka.api import Api
+from protocol.kafka.apis import API_VERSIONS
+from protocol.kafka.header import RequestHeader, response_frame
+from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+
+def unsupported_frame(header: RequestHeader) -> list[Buffer] | None:
+    """Return what tells a client which ApiVersions are spoken; None for any other API.
+
+    Kafka closes the connection of all others. Source: KIP-511.
+    """
+    if header.api_key != API_VERSIONS.key:
+        return None
+    spoken = API_VERSIONS.advertised
+    response = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=(
+            ApiVersion(
+                api_key=API_VERSIONS.key, min_version=spoken.start, max_version=spoken.stop - 1
+            ),
+        ),
+    )
+    return response_frame(API_VERSIONS, 0, header.correlation_id, response)
+
+
+def error_response(api: Api[Any, Any], error: KafkaError | CoreError) -> Any | None:
+    """Return a response that says only the error; None if the API has no place for it."""
+    if "error_code" not in api.response.__slots__:
+        return None
+    return api.response(error_code=error_code(error))
