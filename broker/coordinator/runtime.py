@@ -8,11 +8,10 @@ after a start, so that sessions of restored members run and offsets expire altho
 """
 
 import asyncio
-import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from broker.cluster.admin import AvailableBookies
 from broker.cluster.group_configs import GroupConfigs
@@ -24,13 +23,12 @@ from broker.coordinator.consumer.topics import KnownTopics
 from broker.coordinator.describing import described, listed, matches, not_found
 from broker.coordinator.effects import Caller
 from broker.coordinator.metrics import GroupMetrics
-from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
-from broker.coordinator.reading import FoundOffsets, WantedOffsets
+from broker.coordinator.offset_requests import OffsetRequests
+from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.coordinator.records import read_record
 from broker.coordinator.shard import GroupShard
 from broker.errors import KafkaError
 from broker.replicated.alarms import Alarms
-from broker.replicated.effects import EndOfTransaction
 from broker.replicated.machine import Answer, Service
 from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
 from broker.replicated.record_log import RecordLogs
@@ -38,7 +36,6 @@ from core.runtime.clock import Clock
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
 from protocol.kafka.messages.consumer_group_describe import (
     DescribedGroup as ConsumerDescribedGroup,
 )
@@ -51,25 +48,14 @@ from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import JoinGroupRequest
 from protocol.kafka.messages.leave_group import MemberIdentity
 from protocol.kafka.messages.list_groups import ListedGroup
-from protocol.kafka.messages.offset_commit import OffsetCommitRequest
-from protocol.kafka.messages.offset_delete import OffsetDeleteRequest
 from protocol.kafka.messages.sync_group import SyncGroupRequest
-from protocol.kafka.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
-
-logger = logging.getLogger(__name__)
-
-Verify: TypeAlias = Callable[[TopicPartition], Awaitable[ErrorCode]]
-"""Says whether a partition is in a transaction, or why not."""
 
 
 class GroupTopics(Topics, KnownTopics, Protocol):
     """What is needed of the topics; `broker.cluster.TopicRegistry` is one."""
 
 
-class GroupCoordinator:
+class GroupCoordinator(OffsetRequests):
     """Groups of both protocols, and what all groups committed; all calls come from the loop."""
 
     def __init__(
@@ -81,9 +67,7 @@ class GroupCoordinator:
         clock: Clock,
         random: Random,
     ) -> None:
-        self.metrics = GroupMetrics()
-        self._config = config
-        self._topics = topics
+        metrics = GroupMetrics()
         self._random = random
         self._tasks = Tasks("groups")
         self._alarms = Alarms(clock, self._on_due)
@@ -100,9 +84,11 @@ class GroupCoordinator:
             load_bytes=config.offsets_load_buffer_bytes,
             on_wake=self._alarms.schedule,
             on_command=_no_command,
-            metrics=self.metrics,
+            metrics=metrics,
         )
-        self._partitions = Partitions(_offsets_topic(config), service, topics, bookies, self._tasks)
+        internal = _offsets_topic(config)
+        partitions = Partitions(internal, service, topics, bookies, self._tasks)
+        super().__init__(config, topics, partitions, metrics)
 
     async def start(self, metrics: Metrics | None = None) -> None:
         """Begin to serve: the shards of an existing topic load in the background."""
@@ -170,93 +156,6 @@ class GroupCoordinator:
             group_id, lambda shard, ticket, now: shard.leave(group_id, members, ticket, now)
         )
 
-    def commit(self, request: OffsetCommitRequest, caller: Caller) -> Answer:
-        """OffsetCommit; done when the offsets are confirmed. An empty group id is a name, too."""
-        self.metrics.commits_total += 1
-        return self._partitions.ask(
-            request.group_id,
-            lambda shard, ticket, now: shard.commit(
-                request, caller, self.partition_count, ticket, now
-            ),
-        )
-
-    async def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, caller: Caller, verify: Verify
-    ) -> TxnOffsetCommitResponse | ErrorCode:
-        """TxnOffsetCommit; done when it is confirmed. The offsets are pending until the marker.
-
-        `verify`: asks the transaction's coordinator about the group's partition.
-        Cancel: the commit may be written.
-        """
-        self.metrics.commits_total += 1
-        partition = self.partition_for_group(request.group_id)
-        if not request.group_id or partition is None:
-            return ErrorCode.NOT_COORDINATOR if request.group_id else ErrorCode.INVALID_GROUP_ID
-        shard = self._partitions.machine(request.group_id)
-        if isinstance(shard, ErrorCode):
-            return shard
-        guard = shard.commits.guards.begin(request.producer_id)
-        try:
-            code = await verify(TopicPartition(OFFSETS_TOPIC, partition))
-            if code is not ErrorCode.NONE:
-                return code
-            if self._partitions.machine(request.group_id) is not shard:
-                return ErrorCode.NOT_COORDINATOR  # read again meanwhile: the guard means nothing
-            answer: TxnOffsetCommitResponse | ErrorCode = await self._in_time(
-                self._partitions.ask(
-                    request.group_id,
-                    lambda shard, ticket, now: shard.commit_in_transaction(
-                        request, caller, self.partition_count, guard, ticket, now
-                    ),
-                )
-            )
-            return answer
-        finally:
-            shard.commits.guards.give_back(request.producer_id, guard)
-
-    def end_transaction(
-        self,
-        partition: int,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        committed: bool,  # noqa: FBT001 - as agreed with the transaction coordinator
-        transaction_version: int = 0,
-    ) -> Answer:
-        """Write a transaction's marker to a partition of `__consumer_offsets`. An ErrorCode.
-
-        Done when it is confirmed: what the transaction committed is then visible, or gone.
-        """
-        end = EndOfTransaction(
-            producer_id, producer_epoch, coordinator_epoch, committed, transaction_version
-        )
-        return self._partitions.ask_partition(
-            partition, lambda shard, ticket, _now: shard.end_transaction(end, ticket)
-        )
-
-    def partition_for_group(self, group_id: str) -> int | None:
-        """Return the partition of `__consumer_offsets` that a group lives in, once there is one."""
-        count = len(self._partitions)
-        return partition_for_group(group_id, count) if count else None
-
-    def delete_offsets(self, request: OffsetDeleteRequest) -> Answer:
-        """OffsetDelete; done when the tombstones are confirmed."""
-        if not request.group_id:
-            return answer_now(ErrorCode.INVALID_GROUP_ID)
-        return self._partitions.ask(
-            request.group_id,
-            lambda shard, ticket, _now: shard.delete_offsets(request, self.partition_count, ticket),
-        )
-
-    async def delete(self, group_id: str) -> ErrorCode:
-        """DeleteGroups for one group; done when the tombstones are confirmed."""
-        code: ErrorCode = await self._in_time(
-            self._partitions.ask(
-                group_id, lambda shard, ticket, _now: shard.delete_group(group_id, ticket)
-            )
-        )
-        return code
-
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Answer:
         """ConsumerGroupHeartbeat; done when what it tells the member is confirmed."""
         self.metrics.consumer_heartbeats_total += 1
@@ -290,27 +189,6 @@ class GroupCoordinator:
             )
         return group
 
-    def settle(self, group_id: str) -> Answer:
-        """Return what is done when everything asked of the group's shard so far is confirmed."""
-        runner = self._partitions.runner(group_id)
-        return answer_now(ErrorCode.NOT_COORDINATOR) if runner is None else runner.settle()
-
-    async def find_offsets(self, wanted: WantedOffsets) -> FoundOffsets:
-        """Return what a group has committed, by topic and partition.
-
-        If stable, what was asked of the group's shard so far is confirmed first.
-        """
-        if wanted.is_stable:
-            code = await self._in_time(self.settle(wanted.group_id))
-            if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                code = ErrorCode.NOT_COORDINATOR  # consumers before 3.9 do not know the other here
-            if code is not ErrorCode.NONE:
-                return FoundOffsets(code, [])
-        shard = self._partitions.machine(wanted.group_id)
-        if isinstance(shard, ErrorCode):
-            return FoundOffsets(shard, [])
-        return shard.commits.find(wanted)
-
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group for DescribeGroups."""
         found = self._partitions.machine(group_id)
@@ -339,14 +217,6 @@ class GroupCoordinator:
         """Make sure that the group can be served here: FindCoordinator's part."""
         return await self._partitions.prepare(group_id)
 
-    async def _in_time(self, answer: Answer) -> Any:
-        """Wait as long as a write may take; then it may be stored, or not."""
-        try:
-            async with asyncio.timeout(self._config.offsets_commit_timeout_ms / 1000):
-                return await answer
-        except TimeoutError:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-
     def _refusal(self) -> ErrorCode:
         if self._is_stopping:
             return ErrorCode.NOT_COORDINATOR
@@ -369,11 +239,6 @@ class GroupCoordinator:
         name = topic.name
         for runner in self._partitions:
             runner.tell_loaded(name, lambda shard, _now: [shard.drop_topic(name)])
-
-    def partition_count(self, topic: str) -> int:
-        """Return how many partitions a topic has, 0 if there is no such topic."""
-        found = self._topics.get(topic)
-        return 0 if found is None else found.partition_count
 
     # Time
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from broker.coordinator.runtime import Verify
+from broker.coordinator.offset_requests import Verify
 from core.errors import BookieUnavailable
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
