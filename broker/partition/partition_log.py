@@ -9,17 +9,20 @@ Flow: Produce -> check -> append -> LogWriter -> on_confirmed -> tail cache, wai
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from broker.cluster.settings import TopicSettings
 from broker.errors import error_code
 from broker.partition.appends import Append, AppendResult
 from broker.partition.leader_epochs import LeaderEpochs
+from broker.partition.notes import LogNotes, read_notes
 from broker.partition.producer_state import ActiveProducer, SeenBatch
 from broker.partition.readable import ReadablePartition, SharedParts
 from broker.partition.unstable import UnstableOffsets
 from broker.partition.verifications import Verifications
-from core.errors import CoreError
+from core.errors import BadVersion, CoreError
 from core.log.log import Log
 from core.log.rolling import RollingPolicy
 from core.log.writer import LogWriter
@@ -58,6 +61,8 @@ class PartitionLog(ReadablePartition):
         """Of the topic that it was opened for; a topic made again has another."""
         self.failure: ErrorCode | None = None
         """Why nothing goes in or out any more."""
+        self.notes = LogNotes()
+        """What is on disk with the stream, as far as this owner knows; see `note`."""
         self.on_dead: Callable[[PartitionLog], None] = _nobody
         """Called once, when `failure` is set for good."""
         self._clock = shared.clock
@@ -85,9 +90,11 @@ class PartitionLog(ReadablePartition):
             self._writer.rolling = RollingPolicy(settings.segment_bytes, settings.segment_ms)
         self._rules_before_zstd = rules._replace(zstd_allowed=False)
 
-    def start(self, writer: LogWriter, log_start_offset: Offset) -> None:
+    def start(self, writer: LogWriter, notes: LogNotes) -> None:
         """Begin to serve what the log holds; everything recovered is confirmed."""
         self._writer = writer
+        self.notes = notes
+        log_start_offset = notes.log_start_offset
         self.use_settings(self.settings)
         self.leader_epoch = writer.lssn
         end = max(self.state.next_offset, writer.last_txid + 1, log_start_offset, 0)
@@ -274,6 +281,19 @@ class PartitionLog(ReadablePartition):
         self.log_start_offset = max(self.log_start_offset, offset)
         self.epochs.forget_before(self.log_start_offset)
         self.waiters.wake_all()
+
+    async def note(self, **changes: Any) -> None:
+        """Change what is on disk with the stream. Shape: fields of LogNotes.
+
+        Errors: BadVersion, when it was changed meanwhile: `notes` is read again; CoreError.
+        """
+        notes = msgspec.structs.replace(self.notes, **changes)
+        try:
+            await self.log.set_data(notes.encode())
+        except BadVersion:
+            self.notes = await read_notes(self.log)
+            raise
+        self.notes = notes
 
     async def roll(self) -> None:
         """End the segment that is being written. Errors: CoreError."""

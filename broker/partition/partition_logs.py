@@ -14,12 +14,12 @@ from broker.cluster.names import stream_name
 from broker.cluster.topics import Topic, TopicRegistry
 from broker.errors import KafkaError, error_code
 from broker.partition.config import PartitionConfig
+from broker.partition.notes import read_notes
 from broker.partition.partition_log import PartitionLog
 from broker.partition.readable import SharedParts
 from broker.partition.reads import OpenReaders
 from broker.partition.stored import StoredPartitions
 from broker.partition.tail_cache import TailCache
-from broker.partition.trimming import read_log_start
 from broker.partition.turns import Turns
 from core.errors import CoreError
 from core.log.namespace import LogNamespace
@@ -207,7 +207,7 @@ class PartitionLogs:
         log.topic_id = topic.topic_id
         writer = await stream.open_writer(log, log.state)
         try:  # now that the former owner, who is fenced, has nothing to do with it any more
-            log.start(writer, await read_log_start(stream))
+            log.start(writer, await read_notes(stream))
         except BaseException:
             await writer.abort()
             raise

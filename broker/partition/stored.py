@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 from broker.cluster.names import stream_name
 from broker.cluster.topics import Topic
+from broker.partition.notes import read_notes
 from broker.partition.offsets import Totals
 from broker.partition.segment_state import decode_index
-from broker.partition.trimming import read_log_start
 from core.log.namespace import LogNamespace
 from core.log.stored_log import StoredLog
 from core.metadata.segment_metadata import SegmentMetadata
@@ -71,7 +71,7 @@ class StoredPartitions:
         segments = list(await log.segments())
         completed = [segment for segment in segments if not segment.in_progress]
         return StoredPartition(
-            log_start=await read_log_start(log),
+            log_start=(await read_notes(log)).log_start_offset,
             segments=await self._read(stream, log, completed),
             in_progress=len(completed) < len(segments),
             has_owner=await log.has_owner(),

@@ -10,26 +10,15 @@ Source: reference Kafka 5.8, 5.9; reference DistributedLog 8.
 import logging
 from typing import NamedTuple
 
-import msgspec
-
 from broker.errors import KafkaError
 from broker.partition.partition_log import PartitionLog
-from core.errors import BadVersion, CorruptData, Unavailable
-from core.log.log import Log
-from core.log.stored_log import StoredLog
+from core.errors import BadVersion, Unavailable
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 
 UP_TO_HIGH_WATERMARK = -1
-
-
-class LogNotes(msgspec.Struct, forbid_unknown_fields=True):
-    """What is kept in a stream's application metadata, as JSON."""
-
-    version: int = 1
-    log_start_offset: Offset = 0
 
 
 class SegmentFacts(NamedTuple):
@@ -113,11 +102,9 @@ async def raise_log_start(log: PartitionLog, offset: Offset) -> None:
 async def _note_start(log: PartitionLog, offset: Offset) -> None:
     """Put the start on disk. Errors: BadVersion when it is not what we knew: try again."""
     try:
-        await log.log.set_data(msgspec.json.encode(LogNotes(log_start_offset=offset)))
+        await log.note(log_start_offset=offset)
     except BadVersion:
-        log.claim_start(
-            await read_log_start(log.log)
-        )  # the next attempt is not below what is there
+        log.claim_start(log.notes.log_start_offset)  # the next attempt is not below what is there
         raise
 
 
@@ -140,14 +127,3 @@ async def segments_for_retention(log: PartitionLog) -> list[SegmentFacts]:
         )
         async for lssn, totals in log.segments.totals()
     ]  # fmt: skip
-
-
-async def read_log_start(stream: Log | StoredLog) -> Offset:
-    """Return the log start offset that was noted with the stream. Errors: CoreError."""
-    data = await stream.get_data()
-    if not data:
-        return 0
-    try:
-        return msgspec.json.decode(data, type=LogNotes).log_start_offset
-    except msgspec.DecodeError as error:
-        raise CorruptData(f"notes of log {stream.name}: {error}") from error

@@ -2,17 +2,15 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from broker.errors import KafkaError
+from broker.partition.notes import LogNotes, read_notes
 from broker.partition.partition_log import PartitionLog
 from broker.partition.trimming import (
-    LogNotes,
     SegmentFacts,
     delete_records,
     delete_segments_before,
-    read_log_start,
     segments_for_retention,
 )
 from core.errors import BadVersion, CorruptData, Unavailable
@@ -171,9 +169,9 @@ async def test_a_start_that_a_former_owner_put_on_disk_late_does_not_fall() -> N
         stream.set_data = set_data  # type: ignore[method-assign]
         raise BadVersion("not what you knew")
 
-    stream.data = msgspec.json.encode(LogNotes(log_start_offset=6))
+    stream.data = LogNotes(log_start_offset=6).encode()
     stream.set_data = refuse_once  # type: ignore[method-assign]
     with pytest.raises(BadVersion):
         await delete_records(log, 4)
     assert await delete_records(log, 4) == 6
-    assert await read_log_start(stream) == 6  # type: ignore[arg-type]
+    assert (await read_notes(stream)).log_start_offset == 6  # type: ignore[arg-type]

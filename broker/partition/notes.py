@@ -1,0 +1,54 @@
+"""What a partition keeps in its stream's application metadata, as JSON: log start, what is clean.
+
+Every change is one versioned write of the whole, so nothing is lost between two that meet: the
+later one gets BadVersion, reads again and says so.
+"""
+
+import msgspec
+
+from core.errors import CorruptData
+from core.log.log import Log
+from core.log.stored_log import StoredLog
+from protocol.ids import Offset
+
+VERSION = 2
+"""1, which is read, knows of no cleaning; it still is written until a first pass."""
+
+
+class CleanNotes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What the cleaner did so far."""
+
+    first_dirty_offset: Offset
+    cleaned_ms: int
+    """When the last pass ended."""
+    bytes_before: int
+    """Of batches that all passes read, and wrote."""
+    bytes_after: int
+
+
+class LogNotes(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """All of it."""
+
+    log_start_offset: Offset = 0
+    cleaned: CleanNotes | None = None
+    """None: never."""
+    version: int = 0
+
+    def encode(self) -> bytes:
+        """Return the stored form: of version 1 as long as that can say it."""
+        version = 1 if self.cleaned is None else VERSION
+        return msgspec.json.encode(msgspec.structs.replace(self, version=version))
+
+
+async def read_notes(stream: Log | StoredLog) -> LogNotes:
+    """Return what was noted with the stream. Errors: CoreError, CorruptData."""
+    data = await stream.get_data()
+    if not data:
+        return LogNotes()
+    try:
+        notes = msgspec.json.decode(data, type=LogNotes)
+    except msgspec.DecodeError as error:
+        raise CorruptData(f"notes of log {stream.name}: {error}") from error
+    if notes.version > VERSION:
+        raise CorruptData(f"notes of log {stream.name}: version {notes.version}")
+    return notes
