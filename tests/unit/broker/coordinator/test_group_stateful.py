@@ -1,5 +1,6 @@
 """Several members do what they like, in any order; the invariants hold after each step."""
 
+from copy import deepcopy
 from typing import Any
 
 from hypothesis import settings
@@ -8,6 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.group import GroupState
+from broker.coordinator.records import OffsetUpdate
+from broker.coordinator.shard import GroupShard
 from broker.replicated.effects import NEVER
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.join_group import JoinGroupResponse
@@ -24,6 +27,8 @@ PROTOCOLS = st.sampled_from(
         (("sticky", subscription("t")), ("range", subscription("t", "other"))),
     ]
 )
+PRODUCERS = (1, 2)
+PRODUCER = st.sampled_from(PRODUCERS)
 SESSION_MS = 6_000
 REBALANCE_MS = 15_000
 CONFIG = GroupConfig(initial_rebalance_delay_ms=1_000, group_size_max=3)
@@ -40,6 +45,16 @@ class Actor:
         self.ticket: int | None = None
         self.protocols: Any = (("range", subscription("t")),)
         self.is_synced = False
+
+
+def offsets_of(shard: GroupShard) -> dict[str, Any]:
+    offsets = shard.commits.offsets
+    return {group_id: offsets.of_group(group_id) for group_id in offsets}
+
+
+def outcome_of(shard: GroupShard, producer: int) -> list[OffsetUpdate]:
+    """Return what would be seen if a transaction were committed now."""
+    return sorted(deepcopy(shard.commits.pending).end(producer, is_commit=True))
 
 
 class GroupMachine(RuleBasedStateMachine):
@@ -128,6 +143,33 @@ class GroupMachine(RuleBasedStateMachine):
         me = self.actors[actor]
         self.driver.commit(me.member_id, me.generation, offsets={("t", actor % 3): offset})
 
+    @rule(producer=PRODUCER, actor=ACTOR, is_member=st.booleans(), offset=st.integers(0, 100))
+    def commit_in_transaction(
+        self, producer: int, actor: int, is_member: bool, offset: int
+    ) -> None:
+        me = self.actors[actor]
+        who = {"member_id": me.member_id, "generation_id": me.generation} if is_member else {}
+        offsets = {("t", actor % 3): offset}
+        self.driver.commit_in_transaction(producer, offsets=offsets, **who)
+
+    @rule(producer=PRODUCER, is_commit=st.booleans())
+    def end_transaction(self, producer: int, is_commit: bool) -> None:
+        self.driver.end_transaction(producer, is_commit=is_commit)
+
+    @rule(what=st.sampled_from(["group", "topic"]))
+    def delete(self, what: str) -> None:
+        shard = self.driver.shard
+        if what == "topic":
+            self.driver.act(shard.drop_topic("t"))
+        else:
+            self.driver.act(shard.delete_group(GROUP, self.driver.ticket()))
+            self.forget_a_group_that_is_gone()
+
+    def forget_a_group_that_is_gone(self) -> None:
+        if GROUP not in self.driver.shard.groups:
+            self.generation = 0
+            self.leaders.clear()
+
     @rule(everything=st.booleans())
     def confirm(self, everything: bool) -> None:
         if everything:
@@ -144,9 +186,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def clean(self) -> None:
         self.driver.act(self.driver.shard.clean(self.driver.now))
-        if GROUP not in self.driver.shard.groups:
-            self.generation = 0
-            self.leaders.clear()
+        self.forget_a_group_that_is_gone()
 
     def collect(self) -> None:
         for actor in self.actors:
@@ -233,16 +273,19 @@ class GroupMachine(RuleBasedStateMachine):
             assert group.next_deadline_ms() < NEVER
 
     @invariant()
-    def a_copy_from_the_stream_is_the_group_when_nothing_is_under_way(self) -> None:
-        group = self.driver.shard.groups.classic(GROUP)
-        if group is None or self.driver.unconfirmed:
+    def a_copy_from_the_stream_is_the_shard_when_nothing_is_under_way(self) -> None:
+        if self.driver.unconfirmed:
             return
-        copy = self.driver.reloaded().shard
-        assert {g: copy.commits.offsets.of_group(g) for g in copy.commits.offsets} == {
-            g: self.driver.shard.commits.offsets.of_group(g)
-            for g in self.driver.shard.commits.offsets
-        }
-        if group.state not in (GroupState.STABLE, GroupState.EMPTY) or group.generation == 0:
+        shard, copy = self.driver.shard, self.driver.reloaded().shard
+        assert len(shard.commits._under_way) == 0
+        assert offsets_of(copy) == offsets_of(shard)
+        for producer in PRODUCERS:
+            assert outcome_of(copy, producer) == outcome_of(shard, producer)
+        assert copy.groups.keys() <= shard.groups.keys()
+        group = shard.groups.classic(GROUP)
+        if group is None or group.generation == 0:
+            return
+        if group.state not in (GroupState.STABLE, GroupState.EMPTY):
             return
         copied = copy.groups.classic(GROUP)
         assert copied is not None
