@@ -21,7 +21,12 @@ POINT_BYTES = 256 * 1024
 
 NO_TIMESTAMP = -1
 
+NOT_COUNTED = -1
+
 _TOTALS = Struct(">qqqqqqqI")
+_COUNTS = Struct(">qqq")
+_PLAIN = 7
+"""Fields of `Totals` that records without counts have."""
 
 
 class Totals(NamedTuple):
@@ -38,6 +43,12 @@ class Totals(NamedTuple):
     """NO_TIMESTAMP while there is none."""
     max_timestamp_offset: Offset
     """Base offset of the first batch that has it."""
+    first_timestamp: int = NO_TIMESTAMP
+    """The largest of the first batch."""
+    tombstones: int = NOT_COUNTED
+    """Records without a value. The owner does not look into batches, who cleans them does."""
+    keys: int = NOT_COUNTED
+    """Distinct keys, where they were counted."""
 
 
 class SegmentIndex:
@@ -45,7 +56,8 @@ class SegmentIndex:
 
     __slots__ = (
         "_before", "_entries", "_offsets", "_since_point", "aborted", "batches", "first_offset",
-        "max_timestamp", "max_timestamp_offset", "next_offset", "records", "size_bytes",
+        "first_timestamp", "keys", "max_timestamp", "max_timestamp_offset", "next_offset",
+        "records", "size_bytes", "tombstones",
     )  # fmt: skip
 
     def __init__(self, next_offset: Offset = 0) -> None:
@@ -56,6 +68,8 @@ class SegmentIndex:
         self.size_bytes = 0
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = -1
+        self.first_timestamp = NO_TIMESTAMP
+        self.tombstones = self.keys = NOT_COUNTED
         self.aborted = AbortedIndex()
         """Kept beside the rest, encoded by itself."""
         self._offsets = array("q")
@@ -69,6 +83,7 @@ class SegmentIndex:
         return Totals(
             self.first_offset, self.next_offset, self.batches, self.records, self.size_bytes,
             self.max_timestamp, self.max_timestamp_offset,
+            self.first_timestamp, self.tombstones, self.keys,
         )  # fmt: skip
 
     def add(
@@ -82,6 +97,7 @@ class SegmentIndex:
             self._since_point = 0
         if self.batches == 0:
             self.first_offset = base
+            self.first_timestamp = timestamp
         self._since_point += size
         self.batches += 1
         self.records += records
@@ -112,13 +128,17 @@ class SegmentIndex:
     def encode(self) -> bytes:
         """Return totals and points as bytes."""
         points = encode_columns((self._offsets, self._entries, self._before))
-        return _TOTALS.pack(*self.totals, len(self._offsets)) + points
+        totals, counts = self.totals[:_PLAIN], self.totals[_PLAIN:]
+        return _TOTALS.pack(*totals, len(self._offsets)) + points + _COUNTS.pack(*counts)
 
     @classmethod
-    def decode(cls, data: Buffer, at: int = 0) -> tuple["SegmentIndex", int]:
+    def decode(
+        cls, data: Buffer, at: int = 0, *, has_counts: bool = True
+    ) -> tuple["SegmentIndex", int]:
         """Read an `encode()`d index; return it with the place where it ends.
 
-        Errors: BufferUnderflow, BadLength, BadValue (columns that do not rise).
+        `has_counts`: an older one has none. Errors: BufferUnderflow, BadLength, BadValue (columns
+        that do not rise).
         """
         try:
             *totals, count = _TOTALS.unpack_from(data, at)
@@ -126,7 +146,13 @@ class SegmentIndex:
             raise BufferUnderflow("the bytes end inside a segment's totals") from None
         columns, at = decode_columns(data, at + _TOTALS.size, 3, count)
         index = cls()
-        index._set_totals(Totals._make(totals))
+        if has_counts:
+            try:
+                totals += _COUNTS.unpack_from(data, at)
+            except struct_error:
+                raise BufferUnderflow("the bytes end inside a segment's counts") from None
+            at += _COUNTS.size
+        index._set_totals(Totals(*totals))
         index._offsets, index._entries, index._before = columns
         if any(list(column) != sorted(column) for column in columns):
             raise BadValue("a segment's index does not rise")
@@ -134,4 +160,5 @@ class SegmentIndex:
 
     def _set_totals(self, totals: Totals) -> None:
         self.first_offset, self.next_offset, self.batches, self.records = totals[:4]
-        self.size_bytes, self.max_timestamp, self.max_timestamp_offset = totals[4:]
+        self.size_bytes, self.max_timestamp, self.max_timestamp_offset = totals[4:_PLAIN]
+        self.first_timestamp, self.tombstones, self.keys = totals[_PLAIN:]

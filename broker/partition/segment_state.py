@@ -7,10 +7,11 @@ when its position is known (`observe`), so a snapshot never speaks of a batch th
 take away. The appends' own view of producers, which runs ahead of it, is `PartitionLog`'s.
 
     snapshot := u8 version 2 | i64 next offset | leader epochs | producers
-    index    := u8 version 2 | segment index | aborted transactions
+    index    := u8 version 3 | segment index | aborted transactions
 
-Version 1, which is read, knows no transactions: no coordinator epoch and no first offset with a
-producer, no aborted transactions.
+Older versions are read. An index of version 2 has no counts (first timestamp, tombstones, keys).
+Version 1 knows no transactions: no coordinator epoch and no first offset with a producer, no
+aborted transactions.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,12 @@ from protocol.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_h
 from protocol.records.control import read_marker
 
 VERSION = 2
+"""Of snapshots."""
 _VERSIONS_READ = (1, VERSION)
+INDEX_VERSION = 3
+"""Raised by counts."""
+_ABORTED_SINCE = 2
+_COUNTS_SINCE = 3
 SEGMENTS_KEPT = 8
 """Indexes kept in memory; those of older segments are read when they are asked for."""
 
@@ -73,8 +79,7 @@ class PartitionState:
 
     def index(self) -> bytes:
         """Return what the segment that is being written holds."""
-        index = self.ended_index()
-        return bytes((VERSION,)) + index.encode() + index.aborted.encode()
+        return encode_index(self.ended_index())
 
     def ended_index(self) -> SegmentIndex:
         """Return the same as it is kept in memory."""
@@ -161,13 +166,18 @@ def append_time(header: BatchHeader) -> int:
     return header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
 
 
+def encode_index(index: SegmentIndex) -> bytes:
+    """Write down what a completed segment holds."""
+    return bytes((INDEX_VERSION,)) + index.encode() + index.aborted.encode()
+
+
 def decode_index(data: Buffer) -> SegmentIndex:
     """Read what a completed segment holds. Errors: CorruptData."""
     try:
-        if not data or data[0] not in _VERSIONS_READ:
+        if not data or not 1 <= data[0] <= INDEX_VERSION:
             raise BadValue(f"version {data[0] if data else 'missing'}")
-        index, end = SegmentIndex.decode(data, 1)
-        if data[0] == VERSION:
+        index, end = SegmentIndex.decode(data, 1, has_counts=data[0] >= _COUNTS_SINCE)
+        if data[0] >= _ABORTED_SINCE:
             index.aborted, end = AbortedIndex.decode(data, end)
         else:
             index.aborted.stable_end = index.next_offset

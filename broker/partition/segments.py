@@ -8,7 +8,7 @@ Totals are kept for all segments, indexes for a few.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from broker.partition.aborted import AbortedTransaction
 from broker.partition.offsets import SegmentIndex, Totals
@@ -32,9 +32,16 @@ class SegmentCatalog:
         self._state = state
         self._totals: dict[int, Totals] = {}
         self._indexes: OrderedDict[int, SegmentIndex] = OrderedDict()
+        self._changes = 0
 
     async def totals(self) -> AsyncIterator[tuple[int, Totals]]:
         """Yield sequence number and totals of every segment that has batches. Errors: CoreError."""
+        async for lssn, totals in self.all_totals():
+            if totals.batches:
+                yield lssn, totals
+
+    async def all_totals(self) -> AsyncIterator[tuple[int, Totals]]:
+        """Yield the same of every segment; one that was cleaned may have nothing left."""
         await self._log.refresh()
         for segment in list(self._log.segments):
             known = self._state.indexes.get(segment.lssn)
@@ -44,15 +51,17 @@ class SegmentCatalog:
                 totals = self._totals[segment.lssn]
             else:
                 totals = (await self.index(segment.lssn)).totals
-            if totals.batches:
-                yield segment.lssn, totals
+            yield segment.lssn, totals
 
     async def index(self, lssn: int) -> SegmentIndex:
         """Return the index of a segment. Errors: CoreError, LogTruncated if it is gone."""
         index = self._state.indexes.get(lssn) or self._indexes.get(lssn)
         if index is None:
+            changes = self._changes
             data = await self._log.read_index(lssn)
             index = decode_index(data) if data else await self._read_through(lssn)
+            if changes != self._changes:  # it may have been replaced since
+                return index
             self._totals[lssn] = index.totals
             self._indexes[lssn] = index
             if len(self._indexes) > INDEXES_KEPT:
@@ -102,6 +111,15 @@ class SegmentCatalog:
                 if is_whole:
                     break
         return found
+
+    def replace(self, indexes: Mapping[int, SegmentIndex]) -> None:
+        """Take over what segments hold since they were rewritten, by sequence number."""
+        self._changes += 1
+        for lssn, index in indexes.items():
+            self._indexes.pop(lssn, None)
+            self._totals[lssn] = index.totals
+            if lssn in self._state.indexes:
+                self._state.indexes[lssn] = index
 
     def forget_missing(self) -> None:
         """Drop what is known of segments that were purged."""
