@@ -10,6 +10,7 @@ from broker.config import BrokerConfig, NetworkConfig
 from broker.handlers import HANDLERS
 from broker.quotas.entity import entity_of
 from broker.quotas.table import Quotas
+from broker.throttle import Throttle
 from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
 from protocol.kafka.messages.api_versions import ApiVersionsRequest
 from protocol.kafka.messages.fetch import FetchResponse
@@ -188,6 +189,21 @@ async def test_a_quota_that_goes_or_changes_acts_at_once() -> None:
 
 
 @in_virtual_time
+async def test_a_shorter_wait_does_not_end_a_longer_one() -> None:
+    broker = VirtualBroker()
+    client, is_over = broker.client(), asyncio.Event()
+    channel = client.transport.channel
+    assert channel is not None
+    throttle = Throttle(broker.quotas.metrics, is_over.set)
+    for wait_ms in (1500, 10):
+        throttle.extend(channel, wait_ms)
+    assert not client.is_read
+    await is_over.wait()
+    assert (broker.now_ms, client.is_read) == (1500, True)
+    assert broker.quotas.metrics.throttle_ms_total == 1500
+
+
+@in_virtual_time
 async def test_a_client_that_goes_while_it_waits_is_forgotten() -> None:
     broker = VirtualBroker()
     broker.world.topics.add("t")
@@ -254,6 +270,19 @@ async def test_an_address_that_connects_too_fast_is_closed_after_a_while() -> No
     assert all(client.is_read for client in taken)
     assert broker.quotas.metrics.connections_turned_away_total == 1
     assert broker.world.broker.metrics.connections == 11
+
+
+@in_virtual_time
+async def test_who_goes_before_its_turn_leaves_nothing_behind() -> None:
+    broker = VirtualBroker(BrokerConfig(network=NetworkConfig(port=0, connection_rate_max=1)))
+    broker.quotas.apply(quota("connection_creation_rate", 1, ip=None))
+    clients = [broker.client() for _ in range(12)]
+    clients[10].transport.close()
+    clients[11].transport.close()
+    await asyncio.sleep(60)
+    gate = broker.server._gate
+    assert (list(gate._line), gate._leaving) == ([], {})
+    assert broker.world.broker.metrics.connections == 10
 
 
 @in_virtual_time

@@ -1,5 +1,7 @@
 """Who shares an account, how many there are, and what a request is charged."""
 
+import asyncio
+
 import pytest
 
 from broker.errors import KafkaError
@@ -104,6 +106,38 @@ def test_what_has_no_quota_is_free() -> None:
     assert quota.throttle_ms == 0
 
 
+def test_a_fetch_that_brings_nothing_costs_nothing() -> None:
+    accounts = accounts_of({entity(client_id=None): {"consumer_byte_rate": 100.0}})
+    waits = []
+    for size in (600, 900, 300):
+        quota = RequestQuota(found(accounts, "a"), 1000, ManualClock(), QuotaMetrics())
+        quota.fetched(size)
+        waits.append(quota.throttle_ms > 0)
+    assert waits == [False, True, False]
+
+
+def test_what_a_waiting_handler_is_told_reaches_it() -> None:
+    quota = request_of(ManualClock(), request_percentage=1.0)
+
+    async def handler() -> str:
+        try:
+            await asyncio.sleep(0)  # waits for nothing that could be cancelled in its place
+        except asyncio.CancelledError:
+            return "told"
+        return "not told"
+
+    async def main() -> None:
+        async def waiting() -> str:
+            return await quota.timed(handler())
+
+        task = asyncio.create_task(waiting())
+        await asyncio.sleep(0)
+        task.cancel()
+        assert await task == "told"
+
+    asyncio.run(main())
+
+
 def test_the_time_of_a_block_is_charged_once() -> None:
     clock = ManualClock()
     quota = request_of(clock, request_percentage=10.0)
@@ -123,8 +157,17 @@ def test_addresses_that_are_too_fast_do_not_count() -> None:
     rates = ConnectionRates(Windows(11, 1000))
     rates.apply({None: 1, "10.0.0.9": 2})
     assert [rates.refusal_ms("10.0.0.1", 0) for _ in range(12)] == [0] * 10 + [1000, 1000]
-    assert [rates.refusal_ms("10.0.0.9", 0) for _ in range(21)] == [0] * 20 + [500]
+    assert [rates.refusal_ms("10.0.0.9", 0) for _ in range(23)] == [0] * 20 + [500] * 3
     assert rates.refusal_ms("10.0.0.1", 11_000) == 0
+
+
+def test_connections_that_are_refused_hold_nobody_up() -> None:
+    rates = ConnectionRates(Windows(11, 1000))
+    rates.apply({"10.0.0.1": 1})
+    for _ in range(30):
+        rates.delay_ms(1 << 30, 0)
+        rates.refusal_ms("10.0.0.1", 0)
+    assert rates.delay_ms(2, 0) == 0  # ten were taken
 
 
 @pytest.mark.parametrize(

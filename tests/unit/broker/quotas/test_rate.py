@@ -84,6 +84,13 @@ def test_after_the_wait_the_rate_is_within_its_bound() -> None:
     assert rate.wait_ms(100, 11_000) == 0  # forgotten
 
 
+def test_the_oldest_window_counts_as_long_as_it_reaches_into_the_span() -> None:
+    rate = SampledRate(Windows(2, 1000))
+    for moment_ms in (0, 999, 1000, 1999, 2000):
+        rate.record(100, moment_ms)
+    assert rate.per_second(2000) == 250  # 500 over two seconds: the one that began at 0 is there
+
+
 def test_what_is_taken_back_was_never_there() -> None:
     rate = SampledRate(WINDOWS)
     rate.record(1500, 0)

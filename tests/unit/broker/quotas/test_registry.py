@@ -115,6 +115,9 @@ def test_what_changed_while_the_session_was_lost_is_read(tmp_path: Path) -> None
             assert deaf.watch is not None
             deaf.watch(NODE, WatchEvent.SESSION_LOST)
             await until(store, lambda: late.quotas == {entity("a"): {KEY: 6.0}})
+            for _ in range(10):
+                await store.exists("/")
+            assert deaf.reads == 2  # once at the start, once for the event
             await late.close()
 
     run(story)
@@ -126,9 +129,11 @@ class DeafStore:
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
         self.watch: Watch | None = None
+        self.reads = 0
 
     async def get(self, path: str, watch: Watch | None = None) -> object:
         self.watch = watch or self.watch
+        self.reads += 1
         return await self._store.get(path)
 
 
