@@ -65,6 +65,7 @@ class LastSequence(NamedTuple):
 class StoredBatches(NamedTuple):
     """Some of a segment's batches, in offset order."""
 
+    lssn: int
     ledger_id: LedgerId
     batches: Sequence[Buffer]
     """Each one whole record batch. Valid until the next ones are asked for."""
@@ -83,26 +84,31 @@ class CleanCheckpoint(NamedTuple):
     bytes_after: int = 0
 
 
+class SegmentCounts(NamedTuple):
+    """What only the cleaner knows of a segment that it wrote; -1: not counted."""
+
+    tombstones: int = -1
+    keys: int = -1
+    """Distinct ones."""
+
+
 class SegmentRewrite(Protocol):
-    """New ledgers for a run of completed segments, swapped in all at once (core.log)."""
+    """New ledgers for a run of completed segments, swapped in all at once."""
 
-    async def append(self, lssn: int, txid: Offset, parts: Sequence[Buffer], length: int) -> int:
-        """Write one record: a batch in parts of `length` bytes; `txid`: its last offset.
+    async def append(self, lssn: int, batches: Sequence[Buffer]) -> None:
+        """Write batches of one segment; segments one after the other, offsets rise.
 
-        Returns the entry that it goes into. Waits for room. Errors: CoreError.
+        Waits for room. The buffers may go once it returns. Errors: CoreError.
         """
 
-    async def finish(self, lssn: int, snapshot: bytes | None, index: bytes) -> None:
-        """Complete one segment: control records, close. Errors: CoreError.
-
-        `snapshot`: what its first control record had; `index`: what it holds now.
-        """
+    async def finish(self, lssn: int, counts: SegmentCounts) -> None:
+        """Complete one segment. Errors: CoreError."""
 
     async def commit(self) -> None:
         """Swap all of them in. Errors: BadVersion (owner, truncation or retention came first)."""
 
     async def abort(self) -> None:
-        """Delete what was written. Idempotent. Errors: none, leftovers go with the next rewrite."""
+        """Delete what was written; nothing after `commit`. Idempotent. Errors: none."""
 
 
 class CleanableLog(Protocol):
@@ -146,10 +152,8 @@ class CleanableLog(Protocol):
         """Yield what a completed segment holds. Errors: CoreError. Memory: about 1 MiB."""
 
     async def rewrite(self, lssns: Sequence[int]) -> SegmentRewrite:
-        """Begin new ledgers for a run of completed segments. Errors: CoreError.
+        """Begin new ledgers for a run of completed segments. Errors: CoreError."""
 
-        `finish` takes their snapshot from the source; the adapter hands it on.
-        """
-
-    def check_may_clean(self) -> None:
-        """Errors: CleanAborted: ownership, the topic or its policy went, or a pause was asked."""
+    @property
+    def may_clean(self) -> bool:
+        """False once ownership, the topic or its policy went: the pass then gives up."""
