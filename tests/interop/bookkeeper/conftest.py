@@ -5,8 +5,9 @@ from typing import TypeVar
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaBookie, JavaClient
+from tests.interop.bookkeeper.java import JavaBookie
 from tests.interop.bookkeeper.ours import OurBookie
+from tests.java.peers import JavaClient
 from tests.zookeeper import ZooKeeperServer
 
 Bookie = TypeVar("Bookie", OurBookie, JavaBookie, OurBookie | JavaBookie)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaBookie, JavaClient
+from tests.interop.bookkeeper.java import JavaBookie
 from tests.interop.bookkeeper.ours import OurBookie
 from tests.interop.bookkeeper.payloads import shown
+from tests.java.peers import JavaClient
 from tests.zookeeper import ZooKeeperServer
 
 pytestmark = [

@@ -12,9 +12,9 @@ from core.ledger.reader import LedgerReader
 from protocol.bookkeeper.digest import DigestType
 from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
 from protocol.ids import LedgerId
-from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.bookkeeper.ours import Listener, add, ledger_client, run
 from tests.interop.bookkeeper.payloads import payload, shown
+from tests.java.peers import JavaClient, JavaError
 
 pytestmark = [
     pytest.mark.interop,

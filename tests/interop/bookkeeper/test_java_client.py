@@ -3,9 +3,9 @@
 import pytest
 
 from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
-from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.bookkeeper.ours import OurBookie
 from tests.interop.bookkeeper.payloads import shown
+from tests.java.peers import JavaClient, JavaError
 
 pytestmark = [
     pytest.mark.interop,

@@ -14,9 +14,10 @@ from core.metadata.ledger_tree import initialize_layout, ledger_ranges
 from core.metadata.uri import ledgers_root, open_store
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import LedgerId
-from tests.interop.bookkeeper.java import JavaBookie, JavaClient, shell
+from tests.interop.bookkeeper.java import JavaBookie, shell
 from tests.interop.bookkeeper.ours import Listener, OurBookie, add, ledger_client, run
 from tests.interop.bookkeeper.payloads import payload, shown
+from tests.java.peers import JavaClient
 
 pytestmark = [
     pytest.mark.interop,

@@ -18,12 +18,7 @@ from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import LedgerId
-from tests.interop.bookkeeper.java import (
-    JavaAutoRecovery,
-    JavaBookie,
-    JavaClient,
-    JavaError,
-)
+from tests.interop.bookkeeper.java import JavaAutoRecovery, JavaBookie
 from tests.interop.bookkeeper.ours import (
     ROOT,
     Listener,
@@ -33,6 +28,7 @@ from tests.interop.bookkeeper.ours import (
     run,
 )
 from tests.interop.bookkeeper.payloads import payload, shown
+from tests.java.peers import JavaClient, JavaError
 
 pytestmark = [
     pytest.mark.interop,

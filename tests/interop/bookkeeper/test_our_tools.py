@@ -7,8 +7,9 @@ import pytest
 
 from protocol.ids import LedgerId
 from tests.cluster.cli import output, parsed
-from tests.interop.bookkeeper.java import JavaBookie, JavaClient, JavaError
+from tests.interop.bookkeeper.java import JavaBookie
 from tests.interop.bookkeeper.payloads import payload, shown
+from tests.java.peers import JavaClient, JavaError
 from tests.zookeeper import ZooKeeperServer
 
 pytestmark = [

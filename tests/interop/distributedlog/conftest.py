@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaBookie, JavaClient
+from tests.interop.bookkeeper.java import JavaBookie
 from tests.interop.bookkeeper.ours import OurBookie
 from tests.interop.distributedlog.java import JavaLog
 from tests.interop.distributedlog.ours import Place
+from tests.java.peers import JavaClient
 from tests.zookeeper import ZooKeeperServer
 
 

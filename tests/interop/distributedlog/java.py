@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from protocol.distributedlog.dlsn import DLSN, INITIAL
-from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.distributedlog.records import SIZE, Seen
+from tests.java.peers import JavaClient, JavaError
 
 
 class JavaLog:

@@ -7,7 +7,6 @@ import pytest
 
 from protocol.distributedlog.dlsn import DLSN, INITIAL
 from protocol.distributedlog.record import RecordParts
-from tests.interop.bookkeeper.java import JavaError
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.ours import (
@@ -20,6 +19,7 @@ from tests.interop.distributedlog.ours import (
     write_segment,
 )
 from tests.interop.distributedlog.records import SIZE, check, payload
+from tests.java.peers import JavaError
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 100

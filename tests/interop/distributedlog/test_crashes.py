@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from protocol.distributedlog.dlsn import INITIAL
-from tests.interop.bookkeeper.java import JavaError
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener, java_peer
 from tests.interop.distributedlog.java import JavaLog
@@ -21,6 +20,7 @@ from tests.interop.distributedlog.ours import (
     write_segment,
 )
 from tests.interop.distributedlog.records import check
+from tests.java.peers import JavaError
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.crash]
 ENOUGH = 200

@@ -8,7 +8,6 @@ import pytest
 from core.errors import EndOfStream
 from core.log.config import CompressionType
 from protocol.distributedlog.dlsn import DLSN, INITIAL
-from tests.interop.bookkeeper.java import JavaError
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.ours import (
@@ -29,6 +28,7 @@ from tests.interop.distributedlog.records import (
     digest,
     payload,
 )
+from tests.java.peers import JavaError
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 10

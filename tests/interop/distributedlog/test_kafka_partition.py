@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.cluster.names import stream_name
 from tests.cluster.three_bookies import ClusterBroker
-from tests.interop.bookkeeper.java import JavaClient
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.java import JavaLog
 from tests.interop.distributedlog.ours import Place
 from tests.interop.distributedlog.records import Seen, check_positions
+from tests.java.peers import JavaClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.crash]
 TOPIC: Final = "orders"

@@ -9,7 +9,6 @@ from core.metadata.bindings import bind_namespace
 from core.metadata.namespace_binding import BKDLConfig
 from protocol.distributedlog.dlsn import DLSN
 from tests.cluster.cli import output
-from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.java import JavaLog
@@ -21,6 +20,7 @@ from tests.interop.distributedlog.ours import (
     write_segment,
 )
 from tests.interop.distributedlog.records import check
+from tests.java.peers import JavaClient, JavaError
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 10

@@ -11,7 +11,6 @@ from core.errors import LedgerFenced, OwnershipLost
 from core.log.log import Log
 from core.metadata.layout import LogPaths
 from core.metadata.store import MetadataStore
-from tests.interop.bookkeeper.java import JavaError
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.java import JavaLog
@@ -25,6 +24,7 @@ from tests.interop.distributedlog.ours import (
     read,
 )
 from tests.interop.distributedlog.records import check
+from tests.java.peers import JavaError
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 10

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaClient
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.java import JavaLog
 from tests.interop.distributedlog.ours import Place, our_namespace, read, write_segment
 from tests.interop.distributedlog.records import check
+from tests.java.peers import JavaClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 COUNT = 10

@@ -12,11 +12,11 @@ from core.metadata.layout import LogPaths
 from core.metadata.namespace_binding import BKDLConfig
 from core.metadata.segment_metadata import completed_name, decode_segment, encode_segment
 from tests.cluster.cli import output, tailrace
-from tests.interop.bookkeeper.java import JavaClient
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.ours import Listener, Place, our_namespace, put
 from tests.interop.distributedlog.records import payload
+from tests.java.peers import JavaClient
 from tests.unit.core.log.world import RecordState
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from tests.interop.bookkeeper.java import JavaClient
+from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
 
 _numbers = count()

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaClient
 from tests.interop.kafka.tools import Tools
+from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
 
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.kafka.clients import Client, Kafka
+from tests.java.peers import JavaClient, JavaError
 from tests.process import TailraceProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaClient
 from tests.interop.kafka.clients import Kafka
+from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]

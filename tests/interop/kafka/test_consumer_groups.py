@@ -5,10 +5,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.kafka.clients import Client, Kafka
 from tests.interop.kafka.test_clients import assigned_to_all, numbered
 from tests.interop.test_consumer_groups_confluent import QUICK
+from tests.java.peers import JavaClient, JavaError
 from tests.process import TailraceProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]

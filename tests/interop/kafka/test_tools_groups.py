@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaClient
 from tests.interop.kafka.clients import Client, Kafka
 from tests.interop.kafka.tools import Tools
+from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.cluster.cli import parsed
-from tests.interop.bookkeeper.java import JavaClient
 from tests.interop.kafka.clients import Kafka
+from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaClient, JavaError
 from tests.interop.kafka.clients import Kafka
 from tests.interop.kafka.tools import Tools
+from tests.java.peers import JavaClient, JavaError
 from tests.process import TailraceProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]

@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.interop.bookkeeper.java import JavaClient
 from tests.java.jars import jars, tool
+from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
 
 MAIN_CLASSES: Final = {
