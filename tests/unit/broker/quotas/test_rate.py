@@ -1,6 +1,7 @@
-"""Kafka's arithmetic: against a ring of samples as Java keeps it, and by hand."""
+"""Kafka's arithmetic: against what its classes say, a ring of samples, and by hand."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from broker.quotas.rate import WAIT_MS_MAX, SampledRate, TokenBucket, Windows
 
 WINDOWS = Windows(11, 1000)
+GOLDEN = Path(__file__).parents[3] / "golden" / "quota-rates.txt"
 
 
 class Ring:
@@ -72,6 +74,25 @@ def test_a_rate_is_what_javas_ring_says(
         else:
             ours.record(value, now_ms)
             ring.record(value, now_ms)
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
+)
+def test_kafkas_own_classes_say_the_same(line: str) -> None:
+    kind, number, length_ms, bound_text, *steps = line.split()
+    windows, bound = Windows(int(number), int(length_ms)), float(bound_text)
+    rate, bucket = SampledRate(windows), TokenBucket(windows, bound, 0)
+    for step in steps:
+        moment_ms, value, measured, wait_ms = map(float, step.split(":"))
+        now_ms = int(moment_ms)
+        if kind == "rate":
+            rate.record(value, now_ms)
+            found = rate.per_second(now_ms), rate.wait_ms(bound, now_ms)
+        else:
+            bucket.take(value, bound, now_ms)
+            found = bucket.tokens(bound, now_ms), bucket.wait_ms(bound, now_ms)
+        assert found == (pytest.approx(measured), pytest.approx(wait_ms, abs=1))
 
 
 def test_after_the_wait_the_rate_is_within_its_bound() -> None:
