@@ -185,7 +185,9 @@ class ConsumerProtocol:
             )
             member = classic_members.join(group, request, subscription, member_id, caller, around)
         except KafkaError as error:
-            response = JoinGroupResponse(error_code=error.code, member_id=member_id)
+            is_told = error.code is ErrorCode.MEMBER_ID_REQUIRED
+            told = member_id if is_told else request.member_id
+            response = JoinGroupResponse(error_code=error.code, member_id=told)
             return Effects([Reply(ticket, response)])
         reply = Reply(ticket, classic_members.joined(group, member, around))
         if can_downgrade(group, (), around, self._config):

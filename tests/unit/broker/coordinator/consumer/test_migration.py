@@ -244,6 +244,8 @@ def test_classic_members_need_a_protocol_of_all(fields: dict[str, object]) -> No
     driver, _, _ = mixed()
     response = driver.joined(driver.join("x", **{"protocols": protocols(), **fields}))
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    response = driver.joined(driver.join("", **{"protocols": protocols(), **fields}))
+    assert (response.error_code, response.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
 def test_classic_members_session_timeout_has_its_bounds() -> None:
