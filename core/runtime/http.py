@@ -37,10 +37,19 @@ Handler: TypeAlias = Callable[[bytes], Awaitable[HttpReply] | HttpReply]
 """Answers one request; the argument is its body. Errors: answered as 500, logged once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A route whose handler wants to know what was asked: names in the path, then the query."""
+
+    handler: Callable[[Mapping[str, str]], Awaitable[HttpReply] | HttpReply]
+
+
 class HttpServer:
     """One HTTP port with fixed routes: (method, path) -> handler."""
 
-    def __init__(self, host: str, port: int, routes: Mapping[tuple[str, str], Handler]) -> None:
+    def __init__(
+        self, host: str, port: int, routes: Mapping[tuple[str, str], Handler | Asked]
+    ) -> None:
         """`port`: 0 picks a free one; see `port` after `start`."""
         self.host = host
         self.port = port
@@ -80,9 +89,12 @@ def prometheus_text(collector: Any) -> HttpReply:
     return HttpReply(generate_latest(registry).decode(), content_type=PROMETHEUS_TEXT)
 
 
-def _adapted(handler: Handler) -> "Callable[[web.Request], Awaitable[web.Response]]":
+def _adapted(handler: Handler | Asked) -> "Callable[[web.Request], Awaitable[web.Response]]":
     async def answer(request: "web.Request") -> "web.Response":
-        found = handler(await request.read())
+        if isinstance(handler, Asked):
+            found = handler.handler({**request.query, **request.match_info})
+        else:
+            found = handler(await request.read())
         return _response(found if isinstance(found, HttpReply) else await found)
 
     return answer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.runtime.http import BODY_BYTES_MAX, HttpReply, HttpServer, prometheus_text
+from core.runtime.http import BODY_BYTES_MAX, Asked, HttpReply, HttpServer, prometheus_text
 from core.runtime.metrics import Metrics, counter
 
 
@@ -50,6 +50,14 @@ def test_text_json_and_bodies() -> None:
     health, echo = asked(routes, ("GET", "/health", b""), ("PUT", "/echo", b"x"))
     assert health == (200, b"OK\n", "text/plain; charset=utf-8")
     assert (echo[0], json.loads(echo[1])) == (201, {"got": "x"})
+
+
+def test_a_handler_hears_names_in_the_path_and_the_query() -> None:
+    routes: dict[tuple[str, str], Any] = {
+        ("GET", "/topics/{topic}"): Asked(lambda asked: HttpReply(dict(asked))),
+    }
+    (found,) = asked(routes, ("GET", "/topics/t%2Fx?key=a%20b&topic=other", b""))
+    assert json.loads(found[1]) == {"topic": "t/x", "key": "a b"}
 
 
 def test_what_is_not_there_is_refused() -> None:
