@@ -244,8 +244,6 @@ def test_classic_members_need_a_protocol_of_all(fields: dict[str, object]) -> No
     driver, _, _ = mixed()
     response = driver.joined(driver.join("x", **{"protocols": protocols(), **fields}))
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    response = driver.joined(driver.join("", **{"protocols": protocols(), **fields}))
-    assert (response.error_code, response.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
 def test_classic_members_session_timeout_has_its_bounds() -> None:
@@ -259,6 +257,12 @@ def test_joining_consumer_group_triggers_size_limit() -> None:
     driver.turn(Client("c"))
     response = driver.joined(driver.join("x", protocols=protocols()))
     assert response.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_refused_join_without_member_id_is_not_told_one() -> None:
+    driver, _, _ = mixed()
+    response = driver.joined(driver.join("", protocols=protocols(), protocol_type="connect"))
+    assert (response.error_code, response.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
 def test_classic_group_sync_to_consumer_group_refusals() -> None:
