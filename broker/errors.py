@@ -50,6 +50,7 @@ _TABLE: dict[type[CoreError], ErrorCode] = {
     core_errors.ColdStorageUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.ColdObjectNotFound: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.ColdObjectCorrupt: ErrorCode.KAFKA_STORAGE_ERROR,
+    core_errors.CannotRewrite: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.NotYetImplemented: ErrorCode.KAFKA_STORAGE_ERROR,
 }
 

@@ -37,6 +37,7 @@
         ReadCancelled       the reader was closed while it was read from
       ColdObjectNotFound    the metadata names an object that is not in cold storage
       ColdStorageDisabled   something is in cold storage, and nobody said where that is
+      CannotRewrite         a segment must stay in the ledger that it was written to
       NotYetImplemented     DistributedLog has it, Tailrace does not
 
 `broker.errors` maps each of them to Kafka's code; a test walks the tree.
@@ -214,6 +215,10 @@ class IdleReader(CoreError):
     """A reader waited for an entry longer than `readerIdleErrorThresholdMillis`; open another."""
 
     retriable = True
+
+
+class CannotRewrite(CoreError):
+    """A segment, or its log, is of a kind that must stay as it was written."""
 
 
 class NotYetImplemented(CoreError):

@@ -25,6 +25,7 @@ from core.log.recovery import (
     recover_segments,
     restore_state,
 )
+from core.log.rewrite import RewritePlace, SegmentRewrite
 from core.log.segment_chain import SegmentChain
 from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import (
@@ -369,6 +370,14 @@ class Log:
         self._check_lock()
         return await self.upkeep.trimmer.purge(before_lssn)
 
+    async def rewrite(self, lssns: Sequence[int]) -> SegmentRewrite:
+        """Begin to write completed segments anew, in this process or another than the owner's.
+
+        Errors: as `RewritePlace.begin`.
+        """
+        place = RewritePlace(self, self._paths, self._context, self._check_lock)
+        return await place.begin(lssns)
+
     def _check_lock(self) -> None:
         """Refuse an owner without its lock: no fence protects completed segments from two owners.
 
@@ -379,6 +388,10 @@ class Log:
 
     def segments_rewritten(self, segments: Sequence[SegmentMetadata]) -> None:
         """Take over what completed segments say now (SegmentHome)."""
+        for segment in segments:
+            known = self.segments.find(segment.lssn)
+            if known is not None and known.ledger_id != segment.ledger_id:
+                self._reading.views.forget(known.ledger_id)
         self._known.rewrite(segments)
 
     def segments_gone(self, through_lssn: int) -> None:

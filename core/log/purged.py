@@ -7,6 +7,7 @@ harmless.
 
     segment --multi--> note --delete delay--> ledger deleted --> note deleted
 
+A ledger that is to take a segment's place is noted as well, before it is made (`noted_ledger.py`).
 The `purged` node itself is the guard of this side of the metadata: whoever changes which segments
 there are, or how much of them is kept, names the version that it read and raises it. (A segment's
 own node is made anew with each change, as DistributedLog does it: its version tells nothing.)
@@ -15,6 +16,7 @@ Java's library looks at none of these nodes.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -31,10 +33,18 @@ NEVER_MS: Final = 2**63 - 1
 """Later than anything is due."""
 
 _LEDGER: Final = "ledger_"
+_NEW: Final = "new_"
 _COLD: Final = "cold_"
 
 DeleteLedger = Callable[[LedgerId], Awaitable[None]]
 DeleteObjects = Callable[[str], Awaitable[None]]
+
+
+class Purpose(StrEnum):
+    """What a ledger is made for that no segment has yet."""
+
+    RESTORE = "restore"
+    REWRITE = "rewrite"
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +54,8 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Not before this time. Unit: ms since the epoch."""
     ledger_id: int | None = None
     cold_prefix: str | None = None
+    purpose: Purpose | None = None
+    """Set for a ledger that a segment may still take."""
     version: int = 1
 
 
@@ -73,10 +85,53 @@ class PurgedNodes:
         """Return where a ledger is noted."""
         return f"{self._paths.purged}/{_LEDGER}{ledger_id}"
 
-    def note_cold(self, lssn: int, prefix: str, due_ms: int) -> Create:
-        """Return the op that has a segment's objects deleted."""
-        path = f"{self._paths.purged}/{_COLD}{lssn:018d}"
+    def note_cold(self, prefix: str, due_ms: int) -> Create:
+        """Return the op that has the objects of one segment and ledger deleted."""
+        name = prefix.rpartition("/")[2].strip("-")
+        path = f"{self._paths.purged}/{_COLD}{name}"
         return self._create(path, Note(due_ms, cold_prefix=prefix))
+
+    def new_path(self, ledger_id: LedgerId) -> str:
+        """Return where a ledger is noted that no segment has yet."""
+        return f"{self._paths.purged}/{_NEW}{ledger_id}"
+
+    async def note_new(self, ledger_id: LedgerId, due_ms: int, purpose: Purpose) -> None:
+        """Have a ledger deleted that is not made yet, unless a segment takes it until `due_ms`."""
+        note = Note(due_ms, ledger_id=ledger_id, purpose=purpose)
+        ops: list[Op] = [self._create(self.new_path(ledger_id), note)]
+        if await self.version() is None:
+            ops.insert(0, self.guard(None))
+        await self._store.multi(ops)
+
+    async def is_new(self, ledger_id: LedgerId) -> bool:
+        """Tell whether a ledger may still be taken."""
+        node = await self._store.exists(self.new_path(ledger_id))
+        return node is not None and node.version == 0
+
+    async def discard_new(self, purpose: Purpose, delete_ledger: DeleteLedger) -> int:
+        """Delete the ledgers made for this that no segment took; return how many.
+
+        Whoever still fills one finds out when a segment is to take it.
+        Errors: CoreError, with the rest left to the next call.
+        """
+        discarded = 0
+        for path, note in await self.notes():
+            if note.purpose is not purpose or note.ledger_id is None:
+                continue
+            if await self._claim(path, note):
+                await delete_ledger(LedgerId(note.ledger_id))
+                await self._forget(path)
+                discarded += 1
+                logger.info("leftover_deleted path=%s", path)
+        return discarded
+
+    async def _claim(self, path: str, note: Note) -> bool:
+        """Make every multi fail that would still take the ledger; False when one was faster."""
+        try:
+            await self._store.set(path, msgspec.json.encode(note))
+        except NoNode:
+            return False
+        return True
 
     async def collect(
         self, now_ms: int, delete_ledger: DeleteLedger, delete_objects: DeleteObjects | None
@@ -91,7 +146,10 @@ class PurgedNodes:
             if note.due_ms > now_ms:
                 continue
             if note.ledger_id is not None:
-                await delete_ledger(LedgerId(note.ledger_id))
+                ledger_id = LedgerId(note.ledger_id)
+                if note.purpose is not None and not await self._claim(path, note):
+                    continue
+                await delete_ledger(ledger_id)
             elif note.cold_prefix is not None:
                 if delete_objects is None:
                     logger.warning("cold_objects_left prefix=%s", note.cold_prefix)

@@ -294,7 +294,7 @@ class LogTrimmer:
                 raise self._needs_cold(place.cold)
             ops.append(Delete(self._paths.cold_segment(planned.lssn), place.cold_version))
             prefix = place.cold.prefix
-            ops.append(self._purged.note_cold(planned.lssn, prefix, self._due_ms()))
+            ops.append(self._purged.note_cold(prefix, self._due_ms()))
         return ops
 
     def _take_off_bookies(self, place: _Place, _: SegmentMetadata) -> list[Op] | None:

@@ -104,6 +104,8 @@ class LogPaths:
         self.subscribers = f"{self.partition}/subscribers"
         self.purged = f"{self.partition}/purged"
         """Ours: what no segment names any more and is not deleted yet; absent until needed."""
+        self.rewrite_lock = f"{self.partition}/rewriteLock"
+        """Ours: parent of who rewrites segments, as `lock`; absent until needed."""
         self.cold = f"{self.partition}/cold"
         """Ours: parent of the segments in cold storage, by 18 digits of LSSN; as `purged`."""
 

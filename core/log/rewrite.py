@@ -1,0 +1,350 @@
+"""Rewriting completed segments: new ledgers under the same sequence numbers, all swapped at once.
+
+Invariant: the log is the old segments or the new ones, never some of each, whatever dies when; and
+no ledger is forgotten. New ledgers are noted before they are made (`noted_ledger.py`), the multi
+that swaps them in takes their notes away and notes the old ones, which go when
+`log.segment.delete.delay.ms` is over. That multi names the version of the guard (`purged.py`) that
+was read before the segments were compared with what was copied: who truncated, purged, copied to
+cold storage or rewrote meanwhile has changed either, and the rewrite fails. Rolling and
+recovery touch segments in progress only, so a rewrite lives on when the log gets another owner.
+One process at a time rewrites a log, by a lock like the owner's; what the lock cannot stop, a
+process that sleeps through its session, fails by its notes: the next rewrite took them.
+
+Data stays in its segment. A reader that finishes the old ledger of one segment goes on in the new
+ledger of the next: a record that moved between them would be missed, or read twice; Java's readers
+would besides search it where it was. So small segments are not merged, and empty ones stay.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final, NamedTuple
+
+from core.errors import (
+    BadVersion,
+    CannotRewrite,
+    CoreError,
+    MetadataConflict,
+    NodeExists,
+    Unavailable,
+)
+from core.log.cold.nodes import decode_cold
+from core.log.context import LogContext
+from core.log.entries import visible_records
+from core.log.noted_ledger import create_noted
+from core.log.owner_records import SegmentIndex
+from core.log.ownership import Ownership
+from core.log.purged import PurgedNodes, Purpose
+from core.log.recovery import read_index, read_snapshot
+from core.log.segment_copy import CopySource, SegmentCopy
+from core.log.segment_ledger import SegmentLedger
+from core.log.subscribers import Subscribers
+from core.log.tiered import open_segment
+from core.log.trimmer import SegmentHome
+from core.metadata.layout import LogPaths
+from core.metadata.node_reads import read_nodes
+from core.metadata.segment_metadata import (
+    SegmentMetadata,
+    Truncation,
+    decode_segment,
+    encode_segment,
+    segment_name,
+)
+from core.metadata.store import Create, Delete, Node, Op
+from protocol.distributedlog.record import END_OF_STREAM_TXID
+from protocol.ids import Buffer, EntryId, TxId
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 8
+"""Changes of others to other segments, or lost answers, after which a swap is given up."""
+
+SEGMENTS_MAX: Final = 200
+"""Segments of one rewrite; a kilobyte each in its multi, so far below NODE_BYTES_MAX."""
+
+
+class _Found(NamedTuple):
+    """A segment as it was read when the rewrite began."""
+
+    node: Node
+    source: CopySource
+
+
+class SegmentRewrite:
+    """A rewrite of some segments of one log: fill each in order, then `commit`, or `abort`.
+
+    One call at a time. Made by `begin_rewrite`.
+    """
+
+    def __init__(
+        self,
+        place: "RewritePlace",
+        claim: Ownership,
+        found: dict[int, _Found],
+    ) -> None:
+        self._place = place
+        self._claim = claim
+        self._found = found
+        self._copies: dict[int, SegmentCopy] = {}
+        self._is_over = False
+
+    def source(self, lssn: int) -> CopySource:
+        """Return what a segment is so far."""
+        return self._found[lssn].source
+
+    async def append(self, lssn: int, txid: TxId, parts: Sequence[Buffer], length: int) -> EntryId:
+        """Write a record to a segment, as soon as there is room; return the entry it goes into.
+
+        Shape: txids of a segment rise, and are those of the records that it has; the parts,
+        `length` bytes together, must not change until `finish`. Errors: TransactionIdOutOfOrder;
+        LogRecordTooLong; NotEnoughBookies, BookieUnavailable; MetadataConflict: another rewrite
+        took over. Memory: one entry that waits, and what `noted_ledger` has in flight.
+        """
+        return await (await self._copy(lssn)).append(txid, parts, length)
+
+    async def finish(self, lssn: int, end_snapshot: bytes | None, index: bytes) -> None:
+        """End a segment with the owner's record, and close its ledger. Errors: as `append`.
+
+        `end_snapshot`: the owner's state behind the segment; None: as it was. The snapshot of the
+        state before it is copied as it was.
+        """
+        source = self.source(lssn)
+        if end_snapshot is None:
+            end_snapshot = b"" if source.end is None else source.end.end_snapshot
+        await (await self._copy(lssn)).finish(SegmentIndex(end_snapshot, index))
+
+    async def commit(self) -> list[SegmentMetadata]:
+        """Put the new ledgers in the place of the old ones; return the segments as they are now.
+
+        Errors: BadVersion: somebody truncated, purged, copied or rewrote one of them, or took the
+        rewrite over; nothing was changed, `abort` it. OwnershipLost: the lock is lost; likewise.
+        Unavailable: it may have happened; call it again, or `abort`, which finds out.
+        """
+        finished = [copy.metadata for copy in self._copies.values() if copy.metadata is not None]
+        assert len(finished) == len(self._found), "commit before every segment was finished"
+        await self._swap(finished)
+        await self._end()
+        self._place.home.segments_rewritten(finished)
+        logger.info("segments_rewritten log=%s lssns=%s", self._place.paths.log, list(self._found))
+        return finished
+
+    async def abort(self) -> None:
+        """Delete the new ledgers, unless segments have them. Idempotent.
+
+        Errors: none; what could not be deleted now goes with the next rewrite or `collect`.
+        """
+        if self._is_over:
+            return
+        for copy in self._copies.values():
+            copy.ledger.abort()
+        try:
+            if self._claim.is_held:
+                await self._place.discard_leftovers()
+        except CoreError as error:
+            logger.info("rewrite_left log=%s error=%r", self._place.paths.log, error)
+        await self._end()
+
+    # ------------------------------------------------------------------ inside
+
+    async def _copy(self, lssn: int) -> SegmentCopy:
+        copy = self._copies.get(lssn)
+        if copy is None:
+            copy = await self._place.new_copy(self._found[lssn].source)
+            self._copies[lssn] = copy
+            await copy.begin()
+        return copy
+
+    async def _end(self) -> None:
+        self._is_over = True
+        await self._claim.release()
+
+    async def _swap(self, changed: Sequence[SegmentMetadata]) -> None:
+        """Run the multi until it is certain what became of it. Errors: as `commit`."""
+        place = self._place
+        error: CoreError | None = None
+        for _ in range(_ATTEMPTS):
+            self._claim.check_ownership()
+            place.check_owner()
+            version = await place.purged.version()
+            nodes = await place.read(changed)
+            if all(each.is_swapped for each in nodes):
+                return  # by a multi whose answer was lost
+            ops: list[Op] = [place.purged.guard(version)]
+            for new, now in zip(changed, nodes, strict=True):
+                ops += self._ops(new, now)
+            try:
+                await place.store.multi(ops)
+            except (MetadataConflict, Unavailable) as failed:
+                logger.info("swap_raced log=%s error=%r", place.paths.log, failed)
+                error = failed
+            else:
+                return
+        raise error or BadVersion(place.paths.log)
+
+    def _ops(self, new: SegmentMetadata, now: "_Now") -> list[Op]:
+        """Return what one segment's swap consists of. Errors: BadVersion."""
+        place = self._place
+        found, copy = self._found[new.lssn], self._copies[new.lssn]
+        old = found.source.metadata
+        if now.node is None or now.node.data != found.node.data:
+            raise BadVersion(f"segment {new.lssn} of {place.paths.log} was changed meanwhile")
+        path = place.path(old)
+        due_ms = place.context.clock.now_ms() + place.context.config.delete_delay_ms
+        ops: list[Op] = [
+            Delete(path, now.node.version),
+            Create(path, encode_segment(new)),
+            copy.ledger.take(),
+            place.purged.note_ledger(old.ledger_id, due_ms),
+        ]
+        if now.cold is not None:  # a copy of what is no more
+            cold_path = place.paths.cold_segment(new.lssn)
+            prefix = decode_cold(now.cold.data, cold_path).prefix
+            ops += (
+                Delete(cold_path, now.cold.version),
+                place.purged.note_cold(prefix, due_ms),
+            )
+        return ops
+
+
+class _Now(NamedTuple):
+    """A segment's nodes, as they are when it is swapped."""
+
+    node: Node | None
+    cold: Node | None
+    is_swapped: bool
+
+
+class RewritePlace:
+    """The log whose segments are rewritten, with its nodes."""
+
+    def __init__(
+        self,
+        home: SegmentHome,
+        paths: LogPaths,
+        context: LogContext,
+        check_owner: Callable[[], None],
+    ) -> None:
+        """`check_owner`: fails in a process that owns the log and lost its lock."""
+        self.home = home
+        self.paths = paths
+        self.context = context
+        self.store = context.store
+        self.purged = PurgedNodes(context.store, paths)
+        self.check_owner = check_owner
+        self._rng = Random()
+
+    async def begin(self, lssns: Sequence[int]) -> SegmentRewrite:
+        """Begin to rewrite these segments; what an earlier rewrite left is deleted first.
+
+        Errors: OwnershipAcquireFailed: another process rewrites this log; MetadataConflict: a
+        segment is gone or not completed; CannotRewrite: the end of a sealed log, a segment in cold
+        storage only or without a number, a log with subscribers; CoreError. Cancel: nothing is
+        left. Cost: two or three entries of each segment are read.
+        """
+        if not 0 < len(lssns) <= SEGMENTS_MAX:
+            raise ValueError(f"{len(lssns)} segments; one multi swaps 1 to {SEGMENTS_MAX}")
+        self.check_owner()
+        claim = await self._claim()
+        try:
+            await self.discard_leftovers()
+            await self._check_positions()
+            await self.home.refresh()
+            found = {lssn: await self._find(lssn) for lssn in lssns}
+        except BaseException:
+            await claim.release()
+            raise
+        return SegmentRewrite(self, claim, found)
+
+    async def new_copy(self, source: CopySource) -> SegmentCopy:
+        """Make the ledger for a segment. Errors: as `create_noted`."""
+        ledger = await create_noted(self.purged, self.context, self._rng, Purpose.REWRITE)
+        compresses = bool(self.context.config.compression.codec)
+        return SegmentCopy(source, ledger, compresses=compresses)
+
+    async def discard_leftovers(self) -> None:
+        """Delete what was begun and never swapped in. Errors: CoreError."""
+        await self.purged.discard_new(Purpose.REWRITE, self.context.ledgers.delete_ledger)
+
+    async def read(self, wanted: Sequence[SegmentMetadata]) -> list[_Now]:
+        """Return the nodes of segments. Errors: CorruptData."""
+        cold_paths = [self.paths.cold_segment(each.lssn) for each in wanted]
+        nodes = await read_nodes(self.store, [*map(self.path, wanted), *cold_paths])
+        here, cold = nodes[: len(wanted)], nodes[len(wanted) :]
+        return [
+            _Now(node, copy, _has_ledger(node, segment))
+            for segment, node, copy in zip(wanted, here, cold, strict=True)
+        ]
+
+    def path(self, segment: SegmentMetadata) -> str:
+        """Return where a segment's node is."""
+        return self.paths.segment(segment_name(segment))
+
+    async def _claim(self) -> Ownership:
+        if await self.store.exists(self.paths.rewrite_lock) is None:
+            try:
+                await self.store.create(self.paths.rewrite_lock)
+            except NodeExists:
+                logger.debug("rewrite_lock_made_by_another log=%s", self.paths.log)
+        claim = Ownership(self.store, self.paths.rewrite_lock, self.context.config.client_id)
+        await claim.acquire(0)
+        return claim
+
+    async def _check_positions(self) -> None:
+        subscribers = await Subscribers(self.store, self.paths).last_commits()
+        if subscribers:
+            raise CannotRewrite(
+                f"{self.paths.log} has subscribers ({', '.join(sorted(subscribers)[:3])}): their"
+                " positions are entry ids, which change"
+            )
+
+    async def _find(self, lssn: int) -> _Found:
+        known = self.home.segments.find(lssn)
+        where = f"segment {lssn} of {self.paths.log}"
+        if known is None:
+            raise MetadataConflict(f"{where} is not there (any more)")
+        node = await self.store.exists(self.path(known))
+        if node is None:
+            cold = await self.store.exists(self.paths.cold_segment(lssn))
+            if cold is not None:
+                raise CannotRewrite(f"{where} is in cold storage only: tailrace cold restore")
+            raise MetadataConflict(f"{where} is not there (any more)")
+        segment = decode_segment(node.data)
+        if segment.in_progress:
+            raise MetadataConflict(f"{where} is still written")
+        if segment.lssn != lssn:
+            raise CannotRewrite(f"{where} has no number: tailrace log check")
+        if segment.last_txid == END_OF_STREAM_TXID:
+            raise CannotRewrite(f"{where} is the end of a sealed log")
+        return _Found(node, await self._source(_named(segment, known)))
+
+    async def _source(self, segment: SegmentMetadata) -> CopySource:
+        ledger = await open_segment(segment, self.paths, self.context)
+        return CopySource(
+            segment,
+            await read_snapshot(segment, ledger),
+            await read_index(segment, ledger),
+            await _active_from(segment, ledger),
+        )
+
+
+def _has_ledger(node: Node | None, segment: SegmentMetadata) -> bool:
+    return node is not None and decode_segment(node.data).ledger_id == segment.ledger_id
+
+
+def _named(segment: SegmentMetadata, known: SegmentMetadata) -> SegmentMetadata:
+    return replace(segment, node_name=known.node_name)
+
+
+async def _active_from(segment: SegmentMetadata, ledger: SegmentLedger) -> TxId | None:
+    """Return the txid of the first record of a partially truncated segment that is kept."""
+    if segment.truncation is not Truncation.PARTIALLY_TRUNCATED:
+        return None
+    first = segment.min_active_entry_id
+    for entry_id in range(first, ledger.last_confirmed + 1):
+        records = visible_records(segment, (await ledger.read(entry_id, entry_id))[0])
+        if entry_id == first:
+            records = records.from_slot(segment.min_active_slot)
+        if records.slots:
+            return records.columns.txids[0]
+    return None
