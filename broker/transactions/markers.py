@@ -92,6 +92,7 @@ class MarkerWriter:
         self._jobs: dict[str, _Job] = {}
         self._queue: deque[tuple[_Job, TopicPartition]] = deque()
         self._in_flight = 0
+        self._is_sending = False
 
     def write(self, markers: Markers, coordinator_epoch: int) -> None:
         """Write markers; those of the same id that are still on their way are forgotten."""
@@ -121,11 +122,17 @@ class MarkerWriter:
         self._pump()
 
     def _pump(self) -> None:
-        while self._queue and self._in_flight < IN_FLIGHT_MAX:
-            job, partition = self._queue.popleft()
-            if self._is_current(job):
-                self._in_flight += 1
-                self._send(job, partition)
+        if self._is_sending:
+            return  # a marker was answered at once: the loop below goes on anyway
+        self._is_sending = True
+        try:
+            while self._queue and self._in_flight < IN_FLIGHT_MAX:
+                job, partition = self._queue.popleft()
+                if self._is_current(job):
+                    self._in_flight += 1
+                    self._send(job, partition)
+        finally:
+            self._is_sending = False
 
     def _is_current(self, job: _Job) -> bool:
         return self._jobs.get(job.markers.transactional_id) is job

@@ -189,3 +189,14 @@ async def test_after_its_end_nothing_is_written_or_told(monkeypatch: pytest.Monk
     assert world.written == []
     assert TopicPartition("t", 1) not in world.partitions
     assert world.metrics.markers_waiting == 0
+
+
+@in_loop
+async def test_many_partitions_that_answer_at_once_are_one_step() -> None:
+    """A topic of many partitions may be deleted within a transaction."""
+    world = World()
+    wanted = markers(*range(2_000))
+    world.refused = dict.fromkeys(wanted.partitions, E.UNKNOWN_TOPIC_OR_PARTITION)
+    world.writer.write(wanted, 5)
+    assert world.written == [wanted]
+    assert world.metrics.markers_waiting == 0
