@@ -145,6 +145,8 @@ async def running_transactions(
         transactions=config, groups=GroupConfig(offsets_topic_partitions=PARTITIONS)
     )
     found = Transactions(make_world(auto=auto, config=broker_config), config)
+    escaped: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: escaped.append(context))
     found.world.topics.add("t", 3)
     await found.coordinator.start()
     if prepared:
@@ -155,3 +157,4 @@ async def running_transactions(
         await found.coordinator.close()
         await found.world.broker.partitions.close()
         assert len(asyncio.all_tasks()) == 1
+        assert not escaped, "a callback failed"

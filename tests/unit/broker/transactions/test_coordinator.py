@@ -8,6 +8,7 @@ import pytest
 import re2
 
 from broker.coordinator.partitioning import OFFSETS_TOPIC
+from broker.replicated.partitioning import partition_for
 from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TRANSACTIONS_TOPIC
 from broker.transactions.decisions import Producer
@@ -26,6 +27,13 @@ from tests.unit.broker.transactions.runtime_support import (
     TIMEOUT_MS,
     running_transactions,
 )
+
+NEIGHBOURS = [
+    name
+    for name in map("other-{}".format, range(99))
+    if partition_for(name, PARTITIONS) == partition_for(ID, PARTITIONS)
+]
+"""Ids that live in the same partition."""
 
 # The thin way
 
@@ -337,6 +345,48 @@ async def test_a_coordinator_that_is_fenced_at_a_partition_serves_no_more() -> N
         await turns()
         assert world.coordinator.metrics.markers_total == 0
         assert world.described().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@in_loop
+async def test_a_fence_that_comes_at_once_sends_away_who_is_next_in_the_same_batch() -> None:
+    async with running_transactions() as world:
+        producer = await world.producer()
+        assert await world.add(producer) is E.NONE
+        log = await world.log_of()
+        await log.append_marker(*producer, world.log_epoch() + 1, committed=False)
+        world.log.auto = False
+        ending = asyncio.ensure_future(world.end(producer))
+        beginning = asyncio.ensure_future(
+            world.coordinator.init_producer_id(NEIGHBOURS[0], TIMEOUT_MS, None)
+        )
+        await turns()
+        world.writer.confirm()
+        assert await ending == producer
+        assert await beginning is E.NOT_COORDINATOR
+        assert world.coordinator.metrics.requests_waiting == 0
+
+
+@in_loop
+async def test_a_load_that_ends_in_a_fence_asks_for_no_more_markers() -> None:
+    async with running_transactions() as world:
+        world.world.log("t", 0).open_error = BookieUnavailable("b1")
+        decided = []
+        for name in NEIGHBOURS[:2]:
+            producer = await world.coordinator.init_producer_id(name, TIMEOUT_MS, None)
+            assert isinstance(producer, Producer)
+            decided.append(producer)
+            partitions = [TopicPartition("t", 0)]
+            assert await world.coordinator.add(name, producer, partitions, 0) is E.NONE
+            assert await world.coordinator.end(name, producer, 0, committed=True) == producer
+        await world.restart()
+        world.world.log("t", 0).open_error = None
+        world.log.opening = asyncio.Event()
+        log = await world.log_of()
+        await log.append_marker(*decided[0], 1_000, committed=False)
+        world.log.opening.set()
+        await world.coordinator.prepare(ID)
+        await turns()
+        assert [each.producer_id for each in log.producers()] == [decided[0].producer_id]
 
 
 # Failing and restarting
