@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
 from broker.transactions.metadata import (
+    EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
@@ -52,9 +53,9 @@ def decide_init(
     if current.state is _S.ONGOING:
         if expected is not None and expected.epoch < current.producer_epoch:
             return ErrorCode.PRODUCER_FENCED
-        return current.fence(VERSION_2, now_ms)
+        return current.fence(now_ms)
     epoch = None if expected is None else expected.epoch
-    if current.is_exhausted and epoch in (None, current.producer_epoch):
+    if current.has_no_epoch_for(epoch):
         return current.rotate_producer_id(new_producer_id(), timeout_ms, epoch, now_ms)
     return current.increment_epoch(timeout_ms, epoch, now_ms)
 
@@ -152,6 +153,8 @@ def _is_retry(current: TransactionMetadata, producer: Producer) -> bool:
     """Whether the end that the producer asks for is the one that was decided last."""
     if current.state in (_S.ONGOING, _S.EMPTY) or not current.raises_epochs:
         return False
+    if current.state not in PREPARED and current.producer_epoch == EPOCH_MAX:
+        return False  # a fence ended it, and its epoch may be nobody's
     if producer.producer_id == current.producer_id:
         return current.producer_epoch == producer.epoch + 1
     is_before_the_turn = current.state not in PREPARED and current.producer_epoch == 0

@@ -94,6 +94,16 @@ class TransactionMetadata:
         """Whether the producer id has no epoch left to give."""
         return is_exhausted(self.producer_epoch)
 
+    def has_no_epoch_for(self, expected_epoch: int | None) -> bool:
+        """Whether who begins anew, as the producer of that epoch, needs another producer id.
+
+        At 32,767, where a fence got it, that is also who had the last epoch before the fence.
+        """
+        known = {None, self.producer_epoch}
+        if self.producer_epoch == EPOCH_MAX:
+            known.add(self.last_producer_epoch)
+        return self.is_exhausted and expected_epoch in known
+
     def increment_epoch(
         self, timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> "TransactionMetadata | ErrorCode":
@@ -113,7 +123,7 @@ class TransactionMetadata:
         self, producer_id: int, timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> "TransactionMetadata":
         """Begin anew with another producer id: the epochs of this one are used up."""
-        last = NO_EPOCH if expected_epoch is None else self.producer_epoch
+        last = NO_EPOCH if expected_epoch is None else expected_epoch
         return self._begin(producer_id, 0, last, timeout_ms, now_ms)
 
     def _begin(
@@ -160,13 +170,12 @@ class TransactionMetadata:
             client_version=client_version,
         )
 
-    def fence(self, client_version: int, now_ms: int) -> "TransactionMetadata":
-        """Abort what is open in the name of the next epoch: this one's producer is shut out."""
-        fenced = self
-        if client_version < VERSION_2:
-            epoch = min(self.producer_epoch + 1, EPOCH_MAX)
-            fenced = replace(self, producer_epoch=epoch, last_producer_epoch=NO_EPOCH)
-        return fenced.prepare(_S.PREPARE_ABORT, client_version, NO_PRODUCER_ID, now_ms)
+    def fence(self, now_ms: int) -> "TransactionMetadata":
+        """Abort what is open in the name of the next epoch: this one's producer is shut out.
+
+        The broker ends it and not a client, so by version 2, whichever the client speaks.
+        """
+        return self.prepare(_S.PREPARE_ABORT, VERSION_2, NO_PRODUCER_ID, now_ms)
 
     def complete(self, now_ms: int) -> "TransactionMetadata":
         """End the transaction: every marker is written."""

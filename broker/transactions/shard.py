@@ -219,7 +219,7 @@ class TransactionShard:
             current = transaction.current
             is_late = current.start_ms + current.timeout_ms < now.wall_ms
             if current.state is TransactionState.ONGOING and not transaction.is_busy and is_late:
-                yield self._write(transaction, current.fence(VERSION_2, now.wall_ms), ())
+                yield self._write(transaction, current.fence(now.wall_ms), ())
 
     def remove_expired(self, now: Now) -> Iterator[Effects]:
         """Forget ids that have not been used for long."""

@@ -93,6 +93,15 @@ def test_a_repeated_init_at_the_last_epoch_gets_it_again() -> None:
     assert got(init(current, Producer(7, 32765))) == Producer(7, 32766)
 
 
+def test_a_producer_that_was_fenced_at_its_last_epoch_goes_on_with_another_id() -> None:
+    """The epoch of markers alone, 32767, is nobody's: no later fence could be above it."""
+    aborted = metadata(S.ONGOING, epoch=32766, client_version=2).fence(200).complete(300)
+    rotated = init(aborted, Producer(7, 32766))
+    assert got(rotated) == Producer(NEW_ID, 0)
+    assert isinstance(rotated, TransactionMetadata)
+    assert got(init(rotated, Producer(7, 32766))) == Producer(NEW_ID, 0)
+
+
 def test_a_producer_whose_id_was_forgotten_may_go_on() -> None:
     assert got(init(metadata(epoch=-1), Producer(3, 12))) == Producer(7, 0)
 
@@ -255,3 +264,11 @@ def test_the_last_epoch_ends_with_the_next_producer_id_and_may_be_repeated() -> 
     begun = replace(done, state=S.ONGOING)
     decision = decide_end_version_2(begun, me, ids.__next__, committed=True, now_ms=300)
     assert decision is E.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_end_that_was_fenced_at_the_last_epoch_is_no_repetition(committed: bool) -> None:
+    aborted = metadata(S.ONGOING, epoch=32766, client_version=2).fence(200).complete(300)
+    me = Producer(7, 32766)
+    decision = decide_end_version_2(aborted, me, int, committed=committed, now_ms=300)
+    assert decision is E.PRODUCER_FENCED

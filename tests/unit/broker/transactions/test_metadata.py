@@ -167,13 +167,12 @@ def test_the_last_epochs_transaction_ends_with_the_next_producer_id() -> None:
     assert done.next_producer_id == NO_PRODUCER_ID
 
 
-@pytest.mark.parametrize(("version", "last"), [(0, NO_EPOCH), (2, 5)])
-def test_a_fence_is_an_abort_of_the_next_epoch(version: int, last: int) -> None:
-    fenced = metadata(S.ONGOING, last_producer_epoch=4).fence(version, 200)
+def test_a_fence_is_an_abort_of_the_next_epoch() -> None:
+    fenced = metadata(S.ONGOING, last_producer_epoch=4).fence(200)
     assert fenced.state is S.PREPARE_ABORT
-    assert (fenced.producer_epoch, fenced.last_producer_epoch) == (6, last)
+    assert (fenced.producer_epoch, fenced.last_producer_epoch) == (6, 5)
+    assert fenced.raises_epochs
 
 
-@pytest.mark.parametrize("version", [0, 2])
-def test_a_fence_at_the_end_of_the_epochs_stays_there(version: int) -> None:
-    assert metadata(S.ONGOING, epoch=EPOCH_MAX).fence(version, 200).producer_epoch == EPOCH_MAX
+def test_a_fence_at_the_end_of_the_epochs_stays_there() -> None:
+    assert metadata(S.ONGOING, epoch=EPOCH_MAX).fence(200).producer_epoch == EPOCH_MAX

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from broker.transactions.decisions import Producer
-from broker.transactions.metadata import PREPARED, TransactionMetadata, TransactionState
+from broker.transactions.metadata import EPOCH_MAX, PREPARED, TransactionMetadata, TransactionState
 from broker.transactions.records import read_record
 from protocol.errors import ErrorCode
 from tests.unit.broker.transactions.support import ID, TIMEOUT_MS, Driver
@@ -140,7 +140,10 @@ class TransactionMachine(RuleBasedStateMachine):
         if transaction is None or transaction.current.producer_epoch not in range(32_000):
             return
         self.driver.mono_ms += 1
-        worn = replace(transaction.current, producer_epoch=32_764, last_producer_epoch=-1)
+        state = S.ONGOING if transaction.current.state is S.ONGOING else S.EMPTY
+        worn = replace(
+            transaction.current, state=state, producer_epoch=32_764, last_producer_epoch=-1
+        )
         self.driver.act(self.driver.shard._write(transaction, worn, ()))
         self.driver.settle()
         self.producers.append(Producer(worn.producer_id, 32_764))
@@ -168,7 +171,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.inits.discard(ticket)
             answer = self.driver.replies[ticket]
             if isinstance(answer, Producer):
-                self.producers.append(answer)
+                self.give(answer)
         for ticket in [each for each in self.sent if each in self.driver.replies]:
             ended, answer = self.sent.pop(ticket), self.driver.replies[ticket]
             if isinstance(answer, ErrorCode):
@@ -181,7 +184,12 @@ class TransactionMachine(RuleBasedStateMachine):
             ]
             assert ended.committed in outcomes, "an end was answered that nobody decided"
             if ended.version == 2:
-                self.producers.append(answer)
+                self.give(answer)
+
+    def give(self, producer: Producer) -> None:
+        """Have a producer go on as it was told."""
+        assert producer.epoch < EPOCH_MAX, "nothing could fence this one"
+        self.producers.append(producer)
 
     @invariant()
     def a_copy_from_the_stream_is_the_state(self) -> None:
