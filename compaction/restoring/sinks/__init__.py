@@ -1,0 +1,1 @@
+"""Where restored values go."""
