@@ -1,8 +1,7 @@
 """Requests of clients that have quotas: called, charged and answered with the time to wait.
 
-Kept: a produce is appended whatever it costs; a fetch that has to wait brings nothing, and no more
-than its quota's windows hold; what brokers tell each other is free. Not kept: a fetch session may
-have taken note of a high watermark that an empty answer does not bring; the next change does.
+Kept: a produce is appended whatever it costs; a fetch that has to wait brings nothing and begins no
+session, and no more than its quota's windows hold; what brokers tell each other is free.
 Source: kafka.server.KafkaApis, RequestHandlerHelper.
 """
 
@@ -53,7 +52,7 @@ def charged_frame(
         quota.charge_time()
     if quota.throttle_ms and response is not None:
         with quota:
-            parts = _frame(handler, ctx, _throttled(response, quota.throttle_ms))
+            parts = _frame(handler, ctx, _throttled(ctx, response, quota.throttle_ms))
     quota.note_time()
     return parts
 
@@ -65,10 +64,13 @@ def _frame(handler: Handler, ctx: RequestContext, response: Any) -> list[Buffer]
     return response_frame(handler.api, header.api_version, header.correlation_id, response)
 
 
-def _throttled(response: Any, throttle_ms: int) -> Any:
+def _throttled(ctx: RequestContext, response: Any, throttle_ms: int) -> Any:
     """Return a copy, since others may have the same answer; not every API can say it."""
     if type(response) is FetchResponse:
-        return dataclasses.replace(response, throttle_time_ms=throttle_ms, responses=())
+        session_id = ctx.broker.fetch_sessions.withhold(response)
+        return dataclasses.replace(
+            response, throttle_time_ms=throttle_ms, session_id=session_id, responses=()
+        )
     if "throttle_time_ms" not in response.__slots__:
         return response
     return dataclasses.replace(response, throttle_time_ms=throttle_ms)

@@ -161,8 +161,8 @@ class Collection:
         return target.asked.fetch_offset >= log.end_for(committed=self.limits.committed)
 
     def _next(self) -> Target | None:
-        """Return a further partition of the session, unless the answer is full."""
-        if self._is_full:
+        """Return a further partition of the session, unless the answer is full, or nobody's."""
+        if self._is_full or self.is_outdated:
             return None
         target = self.news()
         if target is not None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from broker.fetching.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKind, Updates
 from core.runtime.metrics import counter, gauge
 from protocol.errors import ErrorCode
+from protocol.kafka.messages.fetch import FetchResponse
 
 NO_SESSION = 0
 SESSION_ID_MAX = 0x7FFF_FFFF
@@ -136,6 +137,24 @@ class FetchSessionCache:
             insort(self._evictable_by_all, entry.key)
         if is_old or not session.privileged:
             insort(self._evictable_by_privileged, entry.key)
+
+    def withhold(self, answer: FetchResponse) -> int:
+        """Take note that an answer's partitions are not sent; return the session id that is.
+
+        What it told is told again. The client that began a session with it tries again without one.
+        """
+        session = self.get(answer.session_id)
+        if session is None:
+            return answer.session_id
+        if session.is_new:
+            self.remove(session.id)
+            return NO_SESSION
+        session.untell(
+            (topic.topic_id if session.uses_topic_ids else topic.topic, each.partition_index)
+            for topic in answer.responses
+            for each in topic.partitions
+        )
+        return session.id
 
     def remove(self, session_id: int) -> None:
         """Close a session if there is one; a poll of it that waits ends."""

@@ -248,6 +248,20 @@ class FetchSession:
         self._put_back(waiting)
         self._examined = []
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no poll has gone on with it yet."""
+        return self.epoch == next_epoch(INITIAL_EPOCH)
+
+    def untell(self, keys: Iterable[PartitionKey]) -> None:
+        """Have the next poll tell again what an answer told that is not sent."""
+        for key in keys:
+            cached = self.partitions.get(key)
+            if cached is not None:
+                cached.high_watermark = cached.log_start_offset = -1
+                cached.leave()
+                self.activate(cached)
+
     def close(self) -> None:
         """Let go of all logs; a poll that waits ends now, outdated."""
         self.epoch = CLOSED

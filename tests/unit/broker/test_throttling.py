@@ -13,7 +13,7 @@ from broker.quotas.table import Quotas
 from broker.throttle import Throttle
 from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
 from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.fetch import FetchResponse
+from protocol.kafka.messages.fetch import FetchRequest, FetchResponse
 from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.test_connection import fetch_of, produce_of
@@ -99,6 +99,44 @@ async def test_a_fetch_over_its_quota_brings_nothing_and_costs_nothing() -> None
     again = await client.ask(FETCH, 11, fetch_of(1, max_bytes=1))
     assert (again.throttle_time_ms, await fetched(again) > PRODUCED_BYTES) == (0, True)
     assert broker.quotas.metrics.fetch_throttled_total == 2
+
+
+@in_virtual_time
+async def test_a_throttled_first_fetch_leaves_no_session() -> None:
+    """Its client knows of none, and would take the place of others' with every attempt."""
+    broker = VirtualBroker()
+    broker.world.topics.add("t")
+    await broker.world.open("t")
+    client = broker.client()
+    await client.ask(PRODUCE, 8, produce_of(0, data=data()))
+    broker.quotas.apply(quota("consumer_byte_rate", 1))
+    asked = replace(fetch_of(0), session_epoch=0)
+    answer = await client.ask(FETCH, 11, asked)
+    assert answer.throttle_time_ms > 0
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    assert len(broker.world.broker.fetch_sessions) == 0
+
+
+@in_virtual_time
+async def test_what_a_throttled_poll_would_have_told_the_next_one_tells() -> None:
+    broker = VirtualBroker()
+    broker.world.topics.add("t")
+    log = await broker.world.open("t")
+    client = broker.client()
+    session = (await client.ask(FETCH, 11, replace(fetch_of(0), session_epoch=0))).session_id
+    for _ in range(2):
+        await client.ask(PRODUCE, 8, produce_of(0, data=data()))
+    log.move_start(2)
+    broker.quotas.apply(quota("consumer_byte_rate", 1))
+    moved = replace(fetch_of(2), session_id=session, session_epoch=1)
+    throttled = await client.ask(FETCH, 11, moved)
+    assert throttled.throttle_time_ms > 0
+    assert (throttled.session_id, list(throttled.responses)) == (session, [])
+    broker.quotas.apply({})
+    poll = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session, session_epoch=2)
+    told = await client.ask(FETCH, 11, poll)
+    (part,) = told.responses[0].partitions
+    assert (part.high_watermark, part.log_start_offset) == (2, 2)
 
 
 @in_virtual_time

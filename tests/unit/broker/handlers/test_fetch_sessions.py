@@ -330,6 +330,19 @@ async def test_a_second_request_of_a_session_outdates_the_first() -> None:
 
 
 @in_loop
+async def test_an_outdated_poll_takes_nothing_from_the_one_that_outdates_it() -> None:
+    world, client = await session_at_the_end(2)
+    outdated = asyncio.get_running_loop().create_task(
+        ask(world, FETCH, 13, client.request(wait_ms=60_000))
+    )
+    await turns()
+    client.epoch += 1
+    (await world.open("t", 0)).tail.clear()  # so the second poll waits for the log at its first
+    assert partitions_of(await client.poll((0, 0), (1, 0))) == [0, 1]
+    assert (await outdated).error_code == E.INVALID_FETCH_SESSION_EPOCH
+
+
+@in_loop
 async def test_a_poll_whose_client_went_away_loses_nothing() -> None:
     """Of what it had begun to look at the next poll hears again."""
     world, client = await session_at_the_end(2)
