@@ -182,7 +182,7 @@ class Partitions(Generic[M]):
         """Give everything up: the topic goes, or this broker does. Whoever waits is told."""
         runners, self._runners = self._runners, []
         for runner in runners:
-            runner.unload(ErrorCode.NOT_COORDINATOR)
+            runner.close(ErrorCode.NOT_COORDINATOR)
 
     def stop(self) -> None:
         """Make no topic and no runner any more."""

@@ -83,6 +83,7 @@ class Runner(Generic[M]):
         self._tasks = tasks
         self._log: RecordLog | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._when_loaded: dict[str, Quiet[M]] = {}
         self._tickets = count()
         self._waiting: dict[Ticket, Answer] = {}
@@ -282,11 +283,16 @@ class Runner(Generic[M]):
             if not answer.done():
                 answer.set_result(code)
 
+    def close(self, code: ErrorCode) -> None:
+        """Unload for good: no load follows, and one that is under way comes to nothing."""
+        self._is_closed = True
+        self.unload(code)
+
     # Loading
 
     def load_soon(self) -> None:
         """Begin to load, unless it is loaded or on its way."""
-        if self.machine is None and self._loading is None:
+        if self.machine is None and self._loading is None and not self._is_closed:
             self._loading = self._tasks.spawn(self._load(), f"load {self.tp}")
 
     async def loaded(self) -> bool:
@@ -308,7 +314,7 @@ class Runner(Generic[M]):
                         self.tp,
                         error,
                     )
-                    if _is_gone(error):
+                    if self._is_closed or _is_gone(error):
                         return
                     await asyncio.sleep(RELOAD_DELAYS_S[min(attempt, len(RELOAD_DELAYS_S) - 1)])
                 else:
@@ -324,6 +330,8 @@ class Runner(Generic[M]):
         async for update in read_updates(log, service.load_bytes, service.read_record):
             machine.replay(update)
             records += 1
+        if self._is_closed:
+            return
         service.metrics.records_loaded_total += records
         service.metrics.shards_loaded += 1
         self._log, self.machine = log, machine

@@ -98,9 +98,9 @@ class TransactionCoordinator:
     async def close(self) -> None:
         """Stop; whoever waits is told to find another coordinator. Idempotent."""
         self._partitions.stop()
+        self._partitions.drop()  # first: an append that fails now has nobody to load again for
         await self._tasks.close()
         await self._markers.close()
-        self._partitions.drop()
 
     # Requests: each returns a future of the answer, or of an ErrorCode
 

@@ -467,6 +467,39 @@ async def test_stopping_answers_whoever_waits() -> None:
 
 
 @in_loop
+async def test_an_append_that_fails_while_it_stops_is_nobodys_to_read_again() -> None:
+    async with running_transactions(auto=False) as world:
+        beginning = asyncio.ensure_future(world.init())
+        await turns()
+        stopping = asyncio.ensure_future(world.coordinator.close())
+        await turns(1)
+        world.writer.fail(BookieUnavailable("b1"))
+        await stopping
+        assert await beginning is E.NOT_COORDINATOR
+
+
+@in_loop
+async def test_a_load_that_outlives_its_topic_serves_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_transactions() as world:
+        producer = await world.producer()
+        assert await world.add(producer) is E.NONE
+        world.world.log("t", 0).open_error = BookieUnavailable("b1")
+        assert await world.end(producer) == producer
+        await world.restart()
+        world.log.opening = asyncio.Event()
+        assert await world.init() is E.COORDINATOR_LOAD_IN_PROGRESS
+        topic = world.world.topics.get(TRANSACTIONS_TOPIC)
+        assert topic is not None
+        await world.coordinator.on_topic_deleting(topic)
+        world.log.opening.set()
+        await turns(20)
+        assert world.coordinator.metrics.shards_loaded == 0
+        assert "task_failed" not in caplog.text
+
+
+@in_loop
 async def test_without_its_topic_it_coordinates_nothing() -> None:
     async with running_transactions() as world:
         producer = await world.producer()
