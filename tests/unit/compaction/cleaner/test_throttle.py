@@ -1,0 +1,44 @@
+"""The cleaner's budget of bytes per second, in virtual time."""
+
+import asyncio
+
+import pytest
+
+from compaction.cleaner.throttle import WINDOW_S, Throttle
+from tests.unit.broker.virtual import in_virtual_time
+
+
+@in_virtual_time
+async def test_all_who_spend_go_at_the_rate_together() -> None:
+    throttle = Throttle(lambda: 1000.0)
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(10)  # what was not used long ago does not count
+    began_s = loop.time()
+
+    async def spend() -> None:
+        for _ in range(50):
+            await throttle.spend(100)
+
+    await asyncio.gather(spend(), spend())
+    assert loop.time() - began_s == pytest.approx(10.0 - WINDOW_S)
+    assert throttle.slept_s > 0
+
+
+@in_virtual_time
+async def test_another_rate_holds_for_what_is_spent_next() -> None:
+    rate = 10.0
+    throttle = Throttle(lambda: rate)
+    loop = asyncio.get_running_loop()
+    await throttle.spend(10)
+    rate = 1000.0
+    began_s = loop.time()
+    await throttle.spend(1000)
+    assert loop.time() - began_s == pytest.approx(1.0, abs=WINDOW_S)
+
+
+@in_virtual_time
+async def test_without_a_limit_nobody_waits() -> None:
+    throttle = Throttle(lambda: float(2**63 - 1))
+    for _ in range(100):
+        await throttle.spend(2**30)
+    assert throttle.slept_s < 1e-3
