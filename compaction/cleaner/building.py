@@ -1,0 +1,107 @@
+"""The first walk of a pass: the head of a log goes into the key summary. Pure.
+
+Source: Cleaner.buildOffsetMap (reference Kafka 9.4).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compaction.cleaner.cleanable import AbortedRange
+from compaction.cleaner.columns import Choice, Columns, read_columns, read_headers
+from compaction.cleaner.digests import digest_keys
+from compaction.cleaner.errors import CorruptBatch
+from compaction.cleaner.key_summary import KeySummary, Words
+from compaction.cleaner.transactions import CleanedTransactions
+from protocol.errors import DecodeError
+from protocol.ids import Buffer, Offset
+from protocol.records.batch import BatchHeader
+
+
+class SummaryBuilder:
+    """Fills a key summary with the head of one log, block by block."""
+
+    def __init__(
+        self, summary: KeySummary, first_dirty: Offset, aborted: Sequence[AbortedRange]
+    ) -> None:
+        """`aborted`: of the head. The summary is cleared."""
+        summary.clear()
+        summary.latest_offset = first_dirty - 1
+        self._summary = summary
+        self._first = first_dirty
+        self._transactions = CleanedTransactions(aborted)
+        self.records = 0
+        """Read so far."""
+        self.bytes_read = 0
+
+    def add(self, batches: Sequence[Buffer]) -> bool:
+        """Note the keys of a block of batches; return False once the summary is full.
+
+        What it did not take any more lies behind `latest_offset`. Errors: CorruptBatch.
+        """
+        headers = read_headers(batches)
+        self.bytes_read += sum(map(len, batches))
+        self.records += sum(header.record_count for header in headers)
+        taken = [
+            index
+            for index, header in enumerate(headers)
+            if not self._is_skipped(index, header, batches[index])
+        ]
+        if taken and not self._put(batches, headers, taken):
+            return False
+        if headers:
+            self._reach(headers[-1].last_offset)
+        return True
+
+    def end_segment(self, next_offset: Offset) -> None:
+        """Go on to the next segment, over offsets that the last one lacks at its end."""
+        self._reach(next_offset - 1)
+
+    def _reach(self, offset: Offset) -> None:
+        self._summary.latest_offset = max(self._summary.latest_offset, offset)
+
+    def _is_skipped(self, index: int, header: BatchHeader, batch: Buffer) -> bool:
+        if header.is_control:
+            note_marker(self._transactions, index, header, batch)
+            return True
+        is_aborted = self._transactions.on_batch(header)
+        return is_aborted or not header.record_count or header.last_offset < self._first
+
+    def _put(
+        self, batches: Sequence[Buffer], headers: Sequence[BatchHeader], taken: list[int]
+    ) -> bool:
+        columns = columns_of(batches, headers, taken)
+        keyed = (columns.key_size >= 0) & (columns.offset >= self._first)
+        offsets = columns.offset[keyed]
+        count = self._summary.put(keys_of(columns, keyed), offsets)
+        if count == len(offsets):
+            return True
+        self._reach(int(offsets[count]) - 1)
+        return False
+
+
+def note_marker(
+    transactions: CleanedTransactions, index: int, header: BatchHeader, batch: Buffer
+) -> bool:
+    """Show a control batch; return whether it may go. Errors: CorruptBatch."""
+    try:
+        return transactions.on_control(header, batch)
+    except DecodeError as error:
+        raise CorruptBatch(index, header.base_offset, str(error)) from None
+
+
+def columns_of(
+    batches: Sequence[Buffer], headers: Sequence[BatchHeader], taken: Sequence[int]
+) -> Columns:
+    """Read the records of some batches of a block. Errors: CorruptBatch, of the whole block."""
+    try:
+        return read_columns([batches[at] for at in taken], [headers[at] for at in taken])
+    except CorruptBatch as error:
+        raise CorruptBatch(taken[error.index], error.offset, error.reason) from None
+
+
+def keys_of(columns: Columns, chosen: Choice) -> Words:
+    """Return the digests of the keys of chosen records, which all have one."""
+    data, at, size = columns.data, columns.key_at[chosen], columns.key_size[chosen]
+    ends = np.add(at, size).tolist()
+    return digest_keys([data[first:end] for first, end in zip(at.tolist(), ends, strict=True)])

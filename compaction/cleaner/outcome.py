@@ -1,0 +1,78 @@
+"""What became of a segment, and of a pass. Pure."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.ids import Buffer, Offset
+from protocol.records.batch import BatchHeader
+
+
+class KeptBatch(NamedTuple):
+    """A batch of the new segment."""
+
+    data: Buffer
+    """The source's own bytes, or new ones."""
+    header: BatchHeader
+    """As in `data`."""
+    is_changed: bool
+
+
+@dataclass(slots=True)
+class SegmentOutcome:
+    """Exact counts of one segment, before (`_in`, and what was dropped) and after."""
+
+    batches_in: int = 0
+    records_in: int = 0
+    """Markers count as records, here and below, as they do in the segment's totals."""
+    bytes_in: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes_out: int = 0
+    tombstones: int = 0
+    """Records with a key and without value."""
+    keyed: int = 0
+    keys: int | None = None
+    """Distinct keys; None if the pass does not cover all of the segment."""
+    invalid: int = 0
+    """Dropped because they had no key."""
+    first_timestamp: int = -1
+    """Largest of the first batch; -1: none."""
+    max_timestamp: int = -1
+    last_offset: Offset = -1
+    """Of the last batch that is left."""
+    is_changed: bool = False
+    """Whether anything differs from the source: if not, it need not be swapped."""
+
+
+@dataclass(slots=True)
+class PassOutcome:
+    """What one pass did."""
+
+    first_dirty: Offset
+    next_dirty: Offset = 0
+    """Where the next pass begins: all before it is clean."""
+    is_partial: bool = False
+    """Whether the key summary filled before the end of what could be cleaned."""
+    keys: int = 0
+    """Distinct keys in the head."""
+    utilization: float = 0.0
+    """Of the key summary."""
+    records_indexed: int = 0
+    bytes_indexed: int = 0
+    segments: dict[int, SegmentOutcome] = field(default_factory=dict)
+    """By sequence number."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Of both walks."""
+        return self.bytes_indexed + sum(each.bytes_in for each in self.segments.values())
+
+    @property
+    def bytes_written(self) -> int:
+        """Of the segments that were swapped."""
+        return sum(each.bytes_out for each in self.segments.values() if each.is_changed)
+
+    @property
+    def invalid(self) -> int:
+        """Records that were dropped because they had no key."""
+        return sum(each.invalid for each in self.segments.values())
