@@ -101,7 +101,10 @@ class OffsetRequests:
         """Write a transaction's marker to a partition of `__consumer_offsets`. An ErrorCode.
 
         Done when it is confirmed: what the transaction committed is then visible, or gone.
+        Errors: UNKNOWN_TOPIC_OR_PARTITION once there is no such partition, and so nothing to end.
         """
+        if partition not in range(self.partition_count(OFFSETS_TOPIC)):
+            return answer_now(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         end = EndOfTransaction(
             producer_id, producer_epoch, coordinator_epoch, committed, transaction_version
         )

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from broker.coordinator.offset_requests import Verify
+from broker.coordinator.partitioning import OFFSETS_TOPIC
 from core.errors import BookieUnavailable
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -13,10 +14,16 @@ from protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from protocol.records.batch import read_header
-from tests.unit.broker.coordinator.runtime_support import CALLER, GROUP, Groups, running_groups
+from tests.unit.broker.coordinator.runtime_support import (
+    CALLER,
+    GROUP,
+    PARTITIONS,
+    Groups,
+    running_groups,
+)
 from tests.unit.broker.loops import in_loop, turns
 
-NONE = ErrorCode.NONE
+NONE, GONE = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 PRODUCER = 5
 
 
@@ -177,3 +184,12 @@ async def test_a_refused_commit_leaves_nothing_behind() -> None:
         assert groups.coordinator.describe(GROUP, 6).error_code == NONE
         groups.coordinator.clean()
         assert groups.coordinator.describe(GROUP, 6).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@in_loop
+async def test_of_offsets_that_are_gone_no_marker_is_missed() -> None:
+    async with running_groups() as groups:
+        await committing(groups, 1)
+        assert await groups.coordinator.end_transaction(PARTITIONS, PRODUCER, 0, 0, True) is GONE
+        await groups.world.topics.delete(OFFSETS_TOPIC)
+        assert await groups.coordinator.end_transaction(0, PRODUCER, 0, 0, True) is GONE
