@@ -1,3 +1,4 @@
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,6 +102,54 @@ def test_synonyms_and_documentation_only_when_asked(tmp_path: Path) -> None:
             for config in by_name(result).values():
                 assert config.synonyms == ()
                 assert config.documentation is None
+
+    run(story)
+
+
+def test_a_resource_that_is_named_again_is_answered_once(tmp_path: Path) -> None:
+    """A broker's answer has 60 KB: a request of as much could ask for a thousand."""
+
+    async def story() -> None:
+        async with admin(tmp_path) as to:
+            named = [(BROKER, "1", None), (TOPIC, "t", None), (BROKER, "1", []), (BROKER, "", None)]
+            some = [(BROKER, "1", ["node.id"]), (BROKER, "1", ["node.id", "node.id"])]
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=kind, resource_name=name, configuration_keys=keys
+                    )
+                    for kind, name, keys in named + some
+                ]
+            )
+            found = (await to.ask(DESCRIBE_CONFIGS, 4, request)).results
+            assert [(each.resource_type, each.resource_name) for each in found] == [
+                (BROKER, "1"), (TOPIC, "t"), (BROKER, ""), (BROKER, "1"),
+            ]  # fmt: skip
+            assert [config.name for config in found[3].configs] == ["node.id"]
+
+    run(story)
+
+
+def test_others_get_their_turns_while_many_resources_are_described(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with admin(tmp_path) as to:
+            resources = [
+                DescribeConfigsResource(resource_type=32, resource_name=f"g{number}")
+                for number in range(50)
+            ]
+            turns = 0
+
+            async def other() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            task = asyncio.get_running_loop().create_task(other())
+            request = DescribeConfigsRequest(resources=resources)
+            assert len((await to.ask(DESCRIBE_CONFIGS, 4, request)).results) == 50
+            task.cancel()
+            assert turns >= 50
 
     run(story)
 
