@@ -147,6 +147,15 @@ class Producers:
             for key, each in self._producers.items()
         ]
 
+    def last_sequences(self) -> dict[int, tuple[Offset, int]]:
+        """Return offset of the last data batch (-1: none in its epoch) and epoch, by producer."""
+        found = {}
+        for key, each in self._producers.items():
+            last = each.batches[-1] if each.batches else None
+            offset = -1 if last is None else last.base_offset + last.offset_delta
+            found[key] = (offset, each.epoch)
+        return found
+
     def record(
         self, header: BatchHeader, base_offset: Offset, now_ms: int, log_append_time: int = -1
     ) -> None:

@@ -128,8 +128,18 @@ class SegmentCatalog:
             for lssn in [lssn for lssn in known if lssn not in there]:
                 del known[lssn]
 
+    async def end_snapshot(self, lssn: int) -> bytes:
+        """Return the state behind a segment that has no index record, by reading it through.
+
+        Errors: CoreError.
+        """
+        return (await self._replayed(lssn)).snapshot()
+
     async def _read_through(self, lssn: int) -> SegmentIndex:
-        state = PartitionState(0)
+        return (await self._replayed(lssn)).ended_index()
+
+    async def _replayed(self, lssn: int) -> PartitionState:
+        state = PartitionState(self._state.now_ms)
         state.restore(await self._log.read_snapshot(lssn))
         state.begin_segment(lssn, LedgerId(-1))
         reader = await self._log.open_reader(DLSN(lssn, 0, 0))
@@ -137,11 +147,11 @@ class SegmentCatalog:
             while entries := await reader.read_entries(SCAN_BYTES):
                 for entry in entries:
                     if entry.lssn != lssn:
-                        return state.ended_index()
+                        return state
                     _replay(state, entry)
         finally:
             await reader.close()
-        return state.ended_index()
+        return state
 
 
 def _replay(state: PartitionState, entry: EntryRecords) -> None:

@@ -39,6 +39,8 @@ class StoredPartition(NamedTuple):
     """Whether another process has it, or this one is opening it."""
     is_being_purged: bool
     """Whether segments that it had wait to be deleted."""
+    clean_end: Offset = 0
+    """Up to where it was cleaned."""
 
     @property
     def size_bytes(self) -> int:
@@ -70,12 +72,14 @@ class StoredPartitions:
         log = self._namespace.stored_log(stream)
         segments = list(await log.segments())
         completed = [segment for segment in segments if not segment.in_progress]
+        notes = await read_notes(log)
         return StoredPartition(
-            log_start=(await read_notes(log)).log_start_offset,
+            log_start=notes.log_start_offset,
             segments=await self._read(stream, log, completed),
             in_progress=len(completed) < len(segments),
             has_owner=await log.has_owner(),
             is_being_purged=await log.is_being_purged(),
+            clean_end=0 if notes.cleaned is None else notes.cleaned.first_dirty_offset,
         )
 
     def on_topic_changed(self, topic: Topic) -> None:

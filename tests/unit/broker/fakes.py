@@ -47,6 +47,7 @@ class FakeSegment:
     def __init__(self, lssn: int) -> None:
         self.lssn = lssn
         self.in_progress = True
+        self.ledger_id = LedgerId(lssn)
         self.records: list[LogRecordWithDLSN] = []
         self.snapshot: bytes | None = None
         self.end_snapshot: bytes | None = None
@@ -55,6 +56,9 @@ class FakeSegment:
 
 class FakeSegments(list[FakeSegment]):
     """The segments of a `FakeLog`, oldest first."""
+
+    def find(self, lssn: int) -> FakeSegment | None:
+        return next((each for each in self if each.lssn == lssn), None)
 
     def first_not_less(self, txid: int) -> FakeSegment | None:
         for segment in self:
@@ -172,11 +176,61 @@ class FakeLog:
     async def truncate(self, dlsn: DLSN) -> None:
         self.truncated = dlsn
 
+    async def rewrite(self, lssns: Sequence[int]) -> "FakeRewrite":
+        return FakeRewrite(self, lssns)
+
     async def purge_segments(self, before_lssn: int) -> list[FakeSegment]:
         completed = [each for each in self.segments if not each.in_progress]
         gone = [each for each in completed[:-1] if each.lssn < before_lssn]
         self.segments = FakeSegments(each for each in self.segments if each not in gone)
         return gone
+
+
+class FakeSource(NamedTuple):
+    """What `FakeRewrite.source` says."""
+
+    end: bytes | None
+
+
+class FakeRewrite:
+    """Segments of a `FakeLog` that are written anew."""
+
+    def __init__(self, log: FakeLog, lssns: Sequence[int]) -> None:
+        found = [log.segments.find(lssn) for lssn in lssns]
+        self._sources = {each.lssn: each for each in found if each is not None}
+        self._new = {lssn: FakeSegment(lssn) for lssn in lssns}
+        self._is_over = False
+
+    def source(self, lssn: int) -> FakeSource:
+        return FakeSource(self._sources[lssn].end_snapshot)
+
+    async def append(self, lssn: int, txid: int, parts: Sequence[Buffer], length: int) -> int:
+        await asyncio.sleep(0)
+        assert not self._is_over
+        payload = b"".join(parts)
+        assert len(payload) == length
+        records = self._new[lssn].records
+        assert not records or records[-1].record.txid < txid
+        dlsn = DLSN(lssn, len(records), 0)
+        records.append(LogRecordWithDLSN(dlsn, LogRecord(txid, payload)))
+        return dlsn.entry_id
+
+    async def finish(self, lssn: int, end_snapshot: bytes | None, index: bytes) -> None:
+        new = self._new[lssn]
+        new.in_progress = False
+        new.index = index
+        new.end_snapshot = end_snapshot or self._sources[lssn].end_snapshot
+
+    async def commit(self) -> None:
+        for lssn, new in self._new.items():
+            assert not new.in_progress
+            old = self._sources[lssn]
+            old.ledger_id = LedgerId(old.ledger_id + 1000)
+            old.records, old.index, old.end_snapshot = new.records, new.index, new.end_snapshot
+        self._is_over = True
+
+    async def abort(self) -> None:
+        self._is_over = True
 
 
 class FakeWriter:

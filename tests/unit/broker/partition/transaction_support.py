@@ -8,7 +8,7 @@ from protocol.records.record import Producer, Record, build_batch
 
 def transactional(producer: int, sequence: int, *, epoch: int = 0, count: int = 1) -> memoryview:
     """Return a batch of a transaction."""
-    records = [Record(offset=i, value=b"v%d" % i) for i in range(count)]
+    records = [Record(offset=i, key=b"k", value=b"v%d" % i) for i in range(count)]
     made_by = Producer(producer, epoch, sequence)
     return memoryview(build_batch(records, producer=made_by, attributes=TRANSACTIONAL))
 

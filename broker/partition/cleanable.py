@@ -1,0 +1,216 @@
+"""Partitions as the log cleaner sees them: `CleanableLog` of a partition that this broker owns."""
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+
+from broker.partition.aborted import AbortedTransaction
+from broker.partition.notes import CleanNotes
+from broker.partition.offsets import SegmentIndex
+from broker.partition.partition_log import PartitionLog
+from broker.partition.segment_state import encode_index
+from compaction.cleaner.cleanable import (
+    AbortedRange,
+    CleanableSegment,
+    CleanCheckpoint,
+    CleanSettings,
+    LastSequence,
+    SegmentCounts,
+    StoredBatches,
+)
+from core.errors import CoreError, CorruptData, LogTruncated
+from core.log.rewrite import SegmentRewrite
+from protocol.distributedlog.dlsn import DLSN
+from protocol.errors import ProtocolError
+from protocol.ids import Buffer, EntryId, Offset
+from protocol.records.batch import CONTROL, read_header
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 1024 * 1024
+"""Read at once from a segment."""
+
+
+class CleanablePartition:
+    """One partition, for the cleaner. All calls come from the loop."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    @property
+    def name(self) -> str:
+        """Topic and partition."""
+        return str(self._log.partition)
+
+    @property
+    def settings(self) -> CleanSettings:
+        """What the topic's configs say now."""
+        settings = self._log.settings
+        return CleanSettings(
+            compacts=settings.compacted,
+            min_compaction_lag_ms=settings.min_compaction_lag_ms,
+            max_compaction_lag_ms=settings.max_compaction_lag_ms,
+            delete_retention_ms=settings.delete_retention_ms,
+            min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
+            segment_bytes=settings.segment_bytes,
+            max_message_bytes=settings.max_message_bytes,
+        )
+
+    @property
+    def may_clean(self) -> bool:
+        """Whether this broker still owns it and its topic is still compacted."""
+        return self._log.failure is None and self._log.settings.compacted
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """First offset that is kept."""
+        return self._log.log_start_offset
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """First offset that is not decided."""
+        return self._log.last_stable_offset
+
+    async def checkpoint(self) -> CleanCheckpoint:
+        """Return what was noted last. Errors: none: it is in memory while the partition is open."""
+        cleaned = self._log.notes.cleaned
+        if cleaned is None:
+            return CleanCheckpoint()
+        return CleanCheckpoint(
+            cleaned.first_dirty_offset,
+            cleaned.cleaned_ms,
+            cleaned.bytes_before,
+            cleaned.bytes_after,
+        )
+
+    async def save_checkpoint(self, checkpoint: CleanCheckpoint) -> None:
+        """Note what was cleaned, on disk. Errors: CoreError."""
+        await self._log.note(cleaned=CleanNotes(*checkpoint))
+
+    async def segments(self) -> Sequence[CleanableSegment]:
+        """Return all segments, oldest first. Errors: CoreError."""
+        found: list[CleanableSegment] = []
+        async for lssn, totals in self._log.segments.all_totals():
+            segment = self._log.log.segments.find(lssn)
+            if segment is None:  # purged meanwhile
+                continue
+            found.append(
+                CleanableSegment(
+                    lssn,
+                    found[-1].next_offset
+                    if found
+                    else min(totals.first_offset, totals.next_offset),
+                    totals.next_offset,
+                    totals.size_bytes,
+                    totals.first_timestamp,
+                    totals.max_timestamp,
+                    segment.in_progress,
+                )
+            )
+        return found
+
+    async def aborted_between(self, first: Offset, last: Offset) -> Sequence[AbortedRange]:
+        """Return aborted transactions with records in the range. Errors: CoreError."""
+        found = await self._log.aborted_between(first, last)
+        return [AbortedRange(*each[:3]) for each in found]
+
+    def last_sequences(self) -> Mapping[int, LastSequence]:
+        """Return where producers' last sequences stand, as the log has them by now."""
+        return {
+            producer_id: LastSequence(*held)
+            for producer_id, held in self._log.state.producers.last_sequences().items()
+        }
+
+    async def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
+        """Yield what a completed segment holds. Errors: CoreError."""
+        segment = self._log.log.segments.find(lssn)
+        if segment is None:
+            raise LogTruncated(f"{self.name} has no segment {lssn}")
+        reader = await self._log.log.open_reader(DLSN(lssn, 0, 0))
+        try:
+            while entries := await reader.read_entries(READ_BYTES):
+                batches: list[Buffer] = []
+                places: list[EntryId] = []
+                for entry in entries:
+                    if entry.lssn == lssn:
+                        batches += entry.columns.payloads
+                        places += [entry.entry_id] * len(entry.columns.payloads)
+                if batches:
+                    yield StoredBatches(lssn, segment.ledger_id, batches, places)
+                if entries[-1].lssn != lssn:
+                    return
+        finally:
+            await reader.close()
+
+    async def rewrite(self, lssns: Sequence[int]) -> "PartitionRewrite":
+        """Begin new ledgers for a run of completed segments. Errors: CoreError."""
+        sources = {lssn: await self._log.segments.index(lssn) for lssn in lssns}
+        return PartitionRewrite(self._log, await self._log.log.rewrite(lssns), sources)
+
+
+class PartitionRewrite:
+    """A run of segments that is written anew, with what the partition knows of each."""
+
+    def __init__(
+        self, log: PartitionLog, rewrite: SegmentRewrite, sources: Mapping[int, SegmentIndex]
+    ) -> None:
+        self._log = log
+        self._rewrite = rewrite
+        self._sources = sources
+        self._indexes: dict[int, SegmentIndex] = {}
+        self._markers: set[Offset] = set()
+
+    async def append(self, lssn: int, batches: Sequence[Buffer]) -> None:
+        """Write batches of one segment. Errors: CoreError."""
+        index = self._index(lssn)
+        for batch in batches:
+            try:
+                header = read_header(batch)
+            except ProtocolError as error:
+                raise CorruptData(f"a cleaned batch of segment {lssn}: {error}") from error
+            last = header.base_offset + header.last_offset_delta
+            entry = await self._rewrite.append(lssn, last, (batch,), len(batch))
+            if header.attributes & CONTROL:
+                self._markers.add(header.base_offset)
+            index.add(
+                header.base_offset,
+                last,
+                entry,
+                len(batch),
+                header.max_timestamp,
+                header.record_count,
+            )
+
+    async def finish(self, lssn: int, counts: SegmentCounts) -> None:
+        """Complete one segment. Errors: CoreError."""
+        source, index = self._sources[lssn], self._index(lssn)
+        index.next_offset = source.next_offset  # it covers what it covered
+        if not index.batches:
+            index.first_offset = source.next_offset
+        index.tombstones, index.keys = counts.tombstones, counts.keys
+        index.aborted.stable_end = source.aborted.stable_end
+        for aborted in source.aborted.all():
+            if aborted.last_offset in self._markers:  # without it a reader would drop what follows
+                index.aborted.add(AbortedTransaction(*aborted))
+        end = None
+        if self._rewrite.source(lssn).end is None:  # recovered: what was replayed goes with records
+            end = await self._log.segments.end_snapshot(lssn)
+        await self._rewrite.finish(lssn, end, encode_index(index))
+
+    async def commit(self) -> None:
+        """Swap all of them in. Errors: CoreError; BadVersion: somebody else was faster."""
+        await self._rewrite.commit()
+        self._log.segments.replace(self._indexes)
+
+    async def abort(self) -> None:
+        """Delete what was written. Idempotent. Errors: none."""
+        try:
+            await self._rewrite.abort()
+        except CoreError as error:
+            logger.warning("rewrite left over partition=%s error=%r", self._log.partition, error)
+
+    def _index(self, lssn: int) -> SegmentIndex:
+        if lssn not in self._indexes:
+            self._indexes[lssn] = SegmentIndex(self._sources[lssn].first_offset)
+        return self._indexes[lssn]
