@@ -24,15 +24,11 @@ class PartitionConfig:
         86_400_000,
         "An idempotent producer that wrote nothing for so long is forgotten.",
     )
-    add_partitions_retry_backoff_ms: int = setting(
-        "add.partitions.to.txn.retry.backoff.ms",
-        20,
-        "Pause before a coordinator that still ends a producer's last transaction is asked again.",
-    )
     add_partitions_retry_backoff_max_ms: int = setting(
         "add.partitions.to.txn.retry.backoff.max.ms",
         100,
-        "How long that is done before the producer is told to try again itself.",
+        "How long partitions that join a transaction wait for the end of the producer's last one, "
+        "before the producer is told to try again itself.",
     )
     retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms", 300_000, "How often old segments are looked for."
