@@ -17,7 +17,6 @@ class AssignmentWritten(NamedTuple):
     """The leader's assignment of a generation is on the stream."""
 
     group_id: str
-    generation: int
     assignments: dict[str, bytes]
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from broker.coordinator.config import GroupConfig
+from broker.coordinator.effects import AssignmentWritten
 from broker.coordinator.kinds import Committer, GroupType
 from broker.coordinator.records import group_record
 from broker.coordinator.roster import Member, Roster
@@ -47,6 +48,7 @@ class ClassicGroup:
 
     __slots__ = (
         "_effects",
+        "awaited",
         "config",
         "generation",
         "grew_in_delay",
@@ -79,6 +81,8 @@ class ClassicGroup:
         self.grew_in_delay = False
         self.join_deadline_ms = NEVER
         self.sync_deadline_ms = NEVER
+        self.awaited: AssignmentWritten | None = None
+        """The assignments that make the group Stable when they are confirmed."""
         self._effects = Effects(key=group_id)
 
     # As it is stored
@@ -243,11 +247,17 @@ class ClassicGroup:
     def enter(self, state: GroupState, now: Now) -> None:
         """Change the state."""
         self.state = state
+        self.awaited = None
         self.state_since_ms = now.wall_ms
 
     def write(self, write: Write) -> None:
         """Have records appended."""
         self._effects.writes.append(write)
+
+    def store(self, record: StateRecord, then: AssignmentWritten) -> None:
+        """Have the assignments appended that make the group Stable."""
+        self.awaited = then
+        self.write(Write((record,), then))
 
     def reply(self, ticket: Ticket, response: object) -> None:
         """Answer a request that waits."""

@@ -17,7 +17,7 @@ from broker.coordinator.rebalance import (
 )
 from broker.coordinator.records import group_record
 from broker.coordinator.roster import Member
-from broker.replicated.effects import NEVER, Now, Ticket, Write
+from broker.replicated.effects import NEVER, Now, Ticket
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -60,7 +60,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, ticket: Ticket, now: No
     member.sync_ticket = ticket
     if group.state is GroupState.STABLE:
         _assign(group, member)
-    elif group.roster.leader == member.member_id:
+    elif group.roster.leader == member.member_id and group.awaited is None:
         _store_assignments(group, request)
 
 
@@ -87,13 +87,12 @@ def _store_assignments(group: ClassicGroup, request: SyncGroupRequest) -> None:
     given = {a.member_id: bytes(a.assignment) for a in request.assignments}
     assignments = {member.member_id: given.get(member.member_id, b"") for member in group.roster}
     record = group_record(group.group_id, group.to_value(assignments))
-    then = AssignmentWritten(group.group_id, group.generation, assignments)
-    group.write(Write((record,), then))
+    group.store(record, AssignmentWritten(group.group_id, assignments))
 
 
 def on_assignment_written(group: ClassicGroup, written: AssignmentWritten, now: Now) -> None:
     """Hand out the assignments, unless the group has moved on since."""
-    if not _is_current(group, written):
+    if group.awaited is not written:
         return
     group.enter(GroupState.STABLE, now)
     for member in group.roster:
@@ -105,14 +104,10 @@ def on_assignment_written(group: ClassicGroup, written: AssignmentWritten, now: 
 
 def on_assignment_refused(group: ClassicGroup, written: AssignmentWritten, now: Now) -> None:
     """Give up a generation whose record can never be stored, as it is too large."""
-    if not _is_current(group, written):
+    if group.awaited is not written:
         return
     release_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR, now)
     begin_rebalance(group, now)
-
-
-def _is_current(group: ClassicGroup, written: AssignmentWritten) -> bool:
-    return group.state is GroupState.COMPLETING and group.generation == written.generation
 
 
 def _assign(group: ClassicGroup, member: Member) -> None:
