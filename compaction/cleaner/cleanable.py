@@ -7,7 +7,7 @@ these values (`compaction/cleaner`, pure); what it changes goes through `Segment
 Source: reference Kafka 9.3 - 9.6.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from protocol.ids import Buffer, LedgerId, Offset
@@ -148,7 +148,7 @@ class CleanableLog(Protocol):
     def last_sequences(self) -> Mapping[int, LastSequence]:
         """Return where each known producer's last sequence stands, by producer id."""
 
-    def read(self, lssn: int) -> AsyncIterator[StoredBatches]:
+    def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
         """Yield what a completed segment holds. Errors: CoreError. Memory: about 1 MiB."""
 
     async def rewrite(self, lssns: Sequence[int]) -> SegmentRewrite:

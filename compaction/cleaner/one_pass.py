@@ -1,0 +1,252 @@
+"""One pass over a log: its head into the key summary, then the segments without what it supersedes.
+
+The I/O around `building` and `filtering`, which decide. Each segment is swapped in as soon as it
+is written, so that the space needed is one segment's. One in which nothing changes is not written:
+new ledgers are begun at the first change, and what came before it is read again. Kafka puts small
+segments together; here each stays, as Java's readers die on a hole in the sequence numbers.
+Blocks are worked on where the caller says, as they take milliseconds each.
+
+If it fails or is given up, segments that were swapped in stay so; that is what an earlier end of
+the pass would have left, and the next one goes over all of it again.
+Source: Cleaner.doClean (reference Kafka 9.4).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+from compaction.cleaner.building import SummaryBuilder
+from compaction.cleaner.cleanable import (
+    CleanableLog,
+    CleanableSegment,
+    SegmentCounts,
+    SegmentRewrite,
+    StoredBatches,
+)
+from compaction.cleaner.errors import CleanAborted, CorruptBatch
+from compaction.cleaner.filtering import FilterRules, SegmentFilter
+from compaction.cleaner.key_summary import KeySummary
+from compaction.cleaner.outcome import KeptBatch, PassOutcome, SegmentOutcome
+from core.errors import CorruptData
+from protocol.ids import Buffer, Offset
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs a function elsewhere, or here."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """Return what it gives, or raise what it raises."""
+
+
+class Dirty(NamedTuple):
+    """The part of a log that a pass is to clean; from `choosing`."""
+
+    first_dirty: Offset
+    first_uncleanable: Offset
+
+
+@dataclass(slots=True)
+class PassProgress:
+    """How far a pass is; whoever gave it may look at any time."""
+
+    bytes_total: int = 0
+    """To be read, by both walks."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+    segments_total: int = 0
+    """Of the second walk."""
+    segments_done: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassMeans:
+    """What a pass works with."""
+
+    run: Run
+    throttle: Callable[[int], Awaitable[None]]
+    """Waits until that many more bytes may be read or written."""
+    now_ms: Callable[[], int]
+    check: Callable[[], None] = lambda: None
+    """Asked between blocks. Errors: CleanAborted, if the pass has to end."""
+    levels: Mapping[int, int] = field(default_factory=dict)
+    """Compression levels by codec."""
+
+
+async def one_pass(
+    log: CleanableLog,
+    summary: KeySummary,
+    dirty: Dirty,
+    means: PassMeans,
+    progress: PassProgress | None = None,
+) -> PassOutcome:
+    """Clean a log as far as the summary reaches; `next_dirty` is the checkpoint to note.
+
+    Errors: CorruptData with offset, ledger and entry; CleanAborted; CoreError. Cancel: as a crash,
+    new ledgers of the segment in work are deleted. Cost: all segments up to its end are read once,
+    those of the head twice.
+    """
+    segments = [each for each in await log.segments() if not each.in_progress]
+    segments = [each for each in segments if each.next_offset <= dirty.first_uncleanable]
+    work = _Pass(log, summary, dirty, means, progress or PassProgress())
+    head = [each for each in segments if each.next_offset > dirty.first_dirty]
+    size = sum(each.size_bytes for each in (*head, *segments))
+    work.progress.bytes_total, work.progress.segments_total = size, len(segments)
+    await work.build(head)
+    await work.filter(segments)
+    return work.outcome
+
+
+class _Pass:
+    def __init__(
+        self,
+        log: CleanableLog,
+        summary: KeySummary,
+        dirty: Dirty,
+        means: PassMeans,
+        progress: PassProgress,
+    ) -> None:
+        self._log, self._summary, self._means = log, summary, means
+        self.progress = progress
+        self.outcome = PassOutcome(dirty.first_dirty, dirty.first_dirty)
+
+    async def build(self, head: Sequence[CleanableSegment]) -> None:
+        """Fill the summary with the head."""
+        first = self.outcome.first_dirty
+        last = head[-1].next_offset - 1 if head else first
+        builder = SummaryBuilder(
+            self._summary, first, await self._log.aborted_between(first, last) if head else ()
+        )
+        for segment in head:
+            if not await self._build_segment(builder, segment):
+                self.outcome.is_partial = True
+                break
+            builder.end_segment(segment.next_offset)
+        outcome = self.outcome
+        outcome.next_dirty = self._summary.latest_offset + 1
+        outcome.keys, outcome.utilization = len(self._summary), self._summary.utilization
+        outcome.records_indexed, outcome.bytes_indexed = builder.records, builder.bytes_read
+
+    async def _build_segment(self, builder: SummaryBuilder, segment: CleanableSegment) -> bool:
+        async with aclosing(self._log.read(segment.lssn)) as parts:
+            async for part in parts:
+                await self._read(part)
+                if not await self._work(part, partial(builder.add, part.batches)):
+                    return False
+        return True
+
+    async def filter(self, segments: Sequence[CleanableSegment]) -> None:
+        """Write the segments up to the end of the pass anew, where anything changes."""
+        covered = [each for each in segments if each.base_offset < self.outcome.next_dirty]
+        if not covered:
+            return
+        rules = FilterRules(
+            summary=self._summary,
+            delete_retention_ms=self._log.settings.delete_retention_ms,
+            last_sequences=self._log.last_sequences(),
+            levels=self._means.levels,
+        )
+        last = covered[-1].next_offset - 1
+        aborted = await self._log.aborted_between(covered[0].base_offset, last)
+        cleaner = SegmentFilter(rules, aborted)
+        for segment in covered:
+            cleaner.begin_segment(self._means.now_ms())
+            self.outcome.segments[segment.lssn] = await self._filter_segment(cleaner, segment)
+            self.progress.segments_done += 1
+
+    async def _filter_segment(
+        self, cleaner: SegmentFilter, segment: CleanableSegment
+    ) -> SegmentOutcome:
+        writer = _SegmentWriter(self._log, segment.lssn, self._means.throttle, self.progress)
+        try:
+            async with aclosing(self._log.read(segment.lssn)) as parts:
+                async for part in parts:
+                    await self._read(part)
+                    kept = await self._work(part, partial(cleaner.filter, part.batches))
+                    await writer.take(part.batches, kept)
+            outcome = cleaner.end_segment(segment.next_offset)
+            self._check()
+            await writer.finish(outcome)
+        finally:
+            await writer.abort()
+        return outcome
+
+    async def _read(self, part: StoredBatches) -> None:
+        self._check()
+        size = sum(map(len, part.batches))
+        await self._means.throttle(size)
+        self.progress.bytes_read += size
+
+    def _check(self) -> None:
+        if not self._log.may_clean:
+            raise CleanAborted(f"{self._log.name}: its owner, its policy or the topic went")
+        self._means.check()
+
+    async def _work(self, part: StoredBatches, work: Callable[[], T]) -> T:
+        try:
+            return await self._means.run(work)
+        except CorruptBatch as error:
+            raise CorruptData(
+                f"{self._log.name}: segment {part.lssn}, ledger {part.ledger_id}, entry "
+                f"{part.entries[error.index]}: {error}; it is not cleaned until that is mended"
+            ) from error
+
+
+class _SegmentWriter:
+    """Writes one segment, from its first change on."""
+
+    def __init__(
+        self,
+        log: CleanableLog,
+        lssn: int,
+        throttle: Callable[[int], Awaitable[None]],
+        progress: PassProgress,
+    ) -> None:
+        self._log, self._lssn, self._throttle, self._progress = log, lssn, throttle, progress
+        self._rewrite: SegmentRewrite | None = None
+        self._verbatim = 0  # batches that came so far, none of them changed
+
+    async def take(self, source: Sequence[Buffer], kept: Sequence[KeptBatch]) -> None:
+        """Take what stays of a block."""
+        if self._rewrite is None:
+            if len(kept) == len(source) and not any(each.is_changed for each in kept):
+                self._verbatim += len(source)
+                return
+            self._rewrite = await self._log.rewrite([self._lssn])
+            await self._copy(self._rewrite)
+        await self._append(self._rewrite, [each.data for each in kept])
+
+    async def finish(self, outcome: SegmentOutcome) -> None:
+        """Complete the segment and swap it in, if anything of it changed."""
+        if self._rewrite is None:
+            return
+        keys = -1 if outcome.keys is None else outcome.keys
+        await self._rewrite.finish(self._lssn, SegmentCounts(outcome.tombstones, keys))
+        await self._rewrite.commit()
+        self._rewrite = None
+
+    async def abort(self) -> None:
+        """Give up what was not finished. Idempotent."""
+        if self._rewrite is not None:
+            await self._rewrite.abort()
+
+    async def _copy(self, rewrite: SegmentRewrite) -> None:
+        """Copy what was passed over before the first change."""
+        left = self._verbatim
+        if not left:
+            return
+        async with aclosing(self._log.read(self._lssn)) as parts:
+            async for part in parts:
+                await self._append(rewrite, part.batches[:left])
+                left -= len(part.batches)
+                if left <= 0:
+                    return
+
+    async def _append(self, rewrite: SegmentRewrite, batches: Sequence[Buffer]) -> None:
+        size = sum(map(len, batches))
+        await self._throttle(size)
+        await rewrite.append(self._lssn, batches)
+        self._progress.bytes_written += size

@@ -1,0 +1,255 @@
+"""The driver of a pass over a log that lies in memory, swaps and all."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+import pytest
+
+from compaction.cleaner.cleanable import (
+    AbortedRange,
+    CleanableSegment,
+    CleanCheckpoint,
+    CleanSettings,
+    LastSequence,
+    SegmentCounts,
+    StoredBatches,
+)
+from compaction.cleaner.errors import CleanAborted
+from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
+from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, one_pass
+from compaction.cleaner.outcome import PassOutcome
+from core.errors import CorruptData, Unavailable
+from protocol.ids import Buffer, LedgerId
+from tests.unit.compaction.cleaner.support import FakeLog, keys, last_values
+
+T = TypeVar("T")
+BLOCK = 2
+
+
+class MemoryLog:
+    """A CleanableLog over a FakeLog; counts what is begun and not ended."""
+
+    name = "topic/0"
+    may_clean = True
+
+    def __init__(self, log: FakeLog) -> None:
+        self.log = log
+        self.rewritten: list[int] = []
+        self.counts: dict[int, SegmentCounts] = {}
+        self.unfinished = 0
+        self.reading = 0
+        self.fail_at_commit: int | None = None
+
+    @property
+    def settings(self) -> CleanSettings:
+        return CleanSettings(delete_retention_ms=self.log.delete_retention_ms)
+
+    @property
+    def log_start_offset(self) -> int:
+        return 0
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset
+
+    async def checkpoint(self) -> CleanCheckpoint:
+        return CleanCheckpoint(self.log.first_dirty)
+
+    async def save_checkpoint(self, checkpoint: CleanCheckpoint) -> None:
+        self.log.first_dirty = checkpoint.first_dirty_offset
+
+    async def segments(self) -> Sequence[CleanableSegment]:
+        ends = [*self.log.bases[1:], self.log.next_offset]
+        return [
+            CleanableSegment(
+                at + 1, base, end, sum(map(len, self.log.segments[at])), -1, -1,
+                in_progress=at == len(ends) - 1,
+            )
+            for at, (base, end) in enumerate(zip(self.log.bases, ends, strict=True))
+        ]  # fmt: skip
+
+    async def aborted_between(self, first: int, last: int) -> Sequence[AbortedRange]:
+        return [e for e in self.log.aborted if e.first_offset <= last and e.last_offset >= first]
+
+    def last_sequences(self) -> Mapping[int, LastSequence]:
+        return self.log.last
+
+    async def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
+        batches = self.log.segments[lssn - 1]
+        self.reading += 1
+        try:
+            for at in range(0, len(batches), BLOCK):
+                part = batches[at : at + BLOCK]
+                entries = range(at, at + len(part))
+                yield StoredBatches(lssn, LedgerId(100 + lssn), part, entries)
+                await asyncio.sleep(0)
+        finally:
+            self.reading -= 1
+
+    async def rewrite(self, lssns: Sequence[int]) -> "MemoryRewrite":
+        return MemoryRewrite(self, lssns)
+
+
+class MemoryRewrite:
+    def __init__(self, log: MemoryLog, lssns: Sequence[int]) -> None:
+        self.log = log
+        self.new: dict[int, list[bytes]] = {lssn: [] for lssn in lssns}
+        log.unfinished += 1
+
+    async def append(self, lssn: int, batches: Sequence[Buffer]) -> None:
+        self.new[lssn] += map(bytes, batches)
+
+    async def finish(self, lssn: int, counts: SegmentCounts) -> None:
+        self.log.counts[lssn] = counts
+
+    async def commit(self) -> None:
+        if self.log.fail_at_commit in self.new:
+            raise Unavailable("the metadata store does not answer")
+        for lssn, batches in self.new.items():
+            self.log.log.segments[lssn - 1] = batches
+            self.log.rewritten.append(lssn)
+        self.log.unfinished -= 1
+
+    async def abort(self) -> None:
+        self.log.unfinished -= 1
+
+
+async def inline(work: Callable[[], T]) -> T:
+    return work()
+
+
+def means(throttle: Callable[[int], Awaitable[None]] | None = None) -> PassMeans:
+    async def free(_size: int) -> None: ...
+
+    return PassMeans(run=inline, throttle=throttle or free, now_ms=lambda: 5_000)
+
+
+def clean(
+    log: MemoryLog, slots: int = 101, with_means: PassMeans | None = None,
+    progress: PassProgress | None = None,
+) -> PassOutcome:  # fmt: skip
+    dirty = Dirty(log.log.first_dirty, log.log.bases[log.log.cleanable_segments()])
+    summary = KeySummary(slots * SLOT_BYTES)
+    return asyncio.run(one_pass(log, summary, dirty, with_means or means(), progress))
+
+
+def filled() -> FakeLog:
+    """Three completed segments: unchanged, late change, all superseded; and an active one."""
+    log = FakeLog()
+    log.append((b"only", b"1"))
+    log.roll()
+    for key in (b"p", b"q", b"r", b"s", b"twice"):
+        log.append((key, b"1"))
+    log.roll()
+    log.append((b"gone", b"1"))
+    log.roll()
+    log.append((b"twice", b"2"), (b"gone", b"2"))
+    log.roll()
+    log.append((b"only", b"2"))
+    return log
+
+
+def test_only_segments_that_change_are_written() -> None:
+    log = MemoryLog(filled())
+    progress = PassProgress()
+    before = log.log.batches()
+    outcome = clean(log, progress=progress)
+    assert log.rewritten == [2, 3]
+    assert log.log.segments[1] == before[1:5]
+    assert log.log.segments[2] == []
+    assert keys(log.log) == [b"only", b"p", b"q", b"r", b"s", b"twice", b"gone", b"only"]
+    assert (outcome.next_dirty, outcome.keys, outcome.is_partial) == (9, 7, False)
+    assert outcome.bytes_written == sum(map(len, before[1:5])) == progress.bytes_written
+    assert progress.bytes_read == progress.bytes_total == outcome.bytes_read
+    assert (progress.segments_done, progress.segments_total) == (4, 4)
+    assert log.counts == {2: SegmentCounts(0, 4), 3: SegmentCounts(0, 0)}
+    assert (log.unfinished, log.reading) == (0, 0)
+
+
+def test_a_second_pass_over_a_clean_log_writes_nothing() -> None:
+    log = MemoryLog(filled())
+    log.log.first_dirty = clean(log).next_dirty
+    log.rewritten.clear()
+    outcome = clean(log)
+    assert (log.rewritten, outcome.bytes_written, outcome.keys) == ([], 0, 0)
+
+
+def test_a_full_summary_ends_the_pass_early_and_the_next_goes_on() -> None:
+    log = MemoryLog(filled())
+    first = clean(log, slots=5)
+    assert (first.is_partial, first.keys, first.next_dirty, log.reading) == (True, 4, 4, 0)
+    for _ in range(5):
+        log.log.first_dirty = clean(log, slots=5).next_dirty
+    assert log.log.first_dirty == 9
+    assert keys(log.log) == [b"only", b"p", b"q", b"r", b"s", b"twice", b"gone", b"only"]
+
+
+def test_a_corrupt_batch_is_told_with_its_place() -> None:
+    log = MemoryLog(filled())
+    broken = bytearray(log.log.segments[1][3])
+    broken[-1] ^= 1
+    log.log.segments[1][3] = bytes(broken)
+    before = log.log.batches()
+    with pytest.raises(
+        CorruptData, match=r"topic/0: segment 2, ledger 102, entry 3: batch at offset 4"
+    ):
+        clean(log)
+    assert log.log.batches() == before
+    assert (log.unfinished, log.reading) == (0, 0)
+
+
+def test_a_clean_that_is_given_up_leaves_the_log_unchanged() -> None:
+    log = MemoryLog(filled())
+    before = log.log.batches()
+    spent = []
+
+    async def throttle(size: int) -> None:
+        spent.append(size)
+        log.may_clean = len(spent) < 10  # in the second walk, over a segment that changes
+
+    with pytest.raises(CleanAborted, match="topic/0"):
+        clean(log, with_means=means(throttle))
+    assert log.log.batches() == before
+    assert (log.unfinished, log.reading) == (0, 0)
+
+
+def test_a_swap_that_fails_deletes_what_was_written_and_keeps_earlier_ones() -> None:
+    log = MemoryLog(filled())
+    log.fail_at_commit = 3
+    with pytest.raises(Unavailable):
+        clean(log)
+    assert log.rewritten == [2]
+    assert (log.unfinished, log.reading) == (0, 0)
+    log.fail_at_commit = None
+    clean(log)
+    assert last_values(log.log.read())[b"twice"] == b"2"
+    assert log.log.segments[2] == []
+
+
+def test_the_throttle_hears_of_every_byte() -> None:
+    log = MemoryLog(filled())
+    spent = []
+
+    async def throttle(size: int) -> None:
+        spent.append(size)
+
+    progress = PassProgress()
+    outcome = clean(log, with_means=means(throttle), progress=progress)
+    copied = sum(map(len, log.log.segments[1][:4]))  # read once more, from the first change on
+    assert sum(spent) == outcome.bytes_read + outcome.bytes_written
+    assert copied == progress.bytes_written
+
+
+def test_nothing_dirty_still_looks_after_horizons() -> None:
+    log = MemoryLog(FakeLog(delete_retention_ms=10))
+    log.log.append((b"a", None))
+    log.log.roll()
+    log.log.append((b"b", b"1"))
+    log.log.roll()
+    log.log.append((b"c", b"1"))
+    log.log.first_dirty = clean(log).next_dirty
+    assert keys(log.log) == [b"a", b"b", b"c"]
+    late = PassMeans(run=inline, throttle=means().throttle, now_ms=lambda: 5_010)
+    clean(log, with_means=late)
+    assert keys(log.log) == [b"b", b"c"]
