@@ -4,6 +4,7 @@
 
     report = restore("users", bootstrap="127.0.0.1:9092", sink=SqliteSink(Path("users.db")))
     print(report.hash, [each.live_keys for each in report.partitions])
+    verify(report, bootstrap="127.0.0.1:9092", timeout_s=30)
 
 It always ends: the range of each partition, from the log's start to its last stable offset, is
 fixed once at the beginning, and the ends of batches lead through it, so neither a record that
@@ -17,6 +18,7 @@ Works with Tailrace and Apache Kafka 2.1 or later, over plain TCP. A call blocks
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from compaction.restoring.checkpoint import Checkpoint, check_checkpoint
 from compaction.restoring.cluster import Topic, bounds, find_topic, parse_bootstrap
@@ -37,6 +39,7 @@ from compaction.restoring.report import PartitionReport, Report, report_of
 from compaction.restoring.sinks.memory import DictSink
 from compaction.restoring.sinks.sink import Sink
 from compaction.restoring.sinks.sqlite import CallbackSink, SqliteSink
+from compaction.restoring.verify import Mismatch, verify
 from core.runtime.clock import SystemClock
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "CorruptBatch",
     "DictSink",
     "LogTruncated",
+    "Mismatch",
     "Options",
     "PartitionReport",
     "Refused",
@@ -55,7 +59,9 @@ __all__ = [
     "TopicGone",
     "Unreachable",
     "WrongCheckpoint",
+    "parquet_sink",
     "restore",
+    "verify",
 ]
 
 
@@ -114,6 +120,17 @@ def restore(
     folding.run(_limits(options), watch or _nobody)
     live = sink.finish(checkpoint)
     return report_of(checkpoint, live)
+
+
+def parquet_sink(folder: Path) -> Sink:
+    """Return a sink that writes `folder/partition=N/latest.parquet`, for data larger than memory.
+
+    Errors: ImportError without pyarrow (`pip install 'tailrace[spark]'`); WrongCheckpoint if
+    another restore writes there.
+    """
+    from compaction.restoring.sinks.parquet import ParquetSink
+
+    return ParquetSink(folder)
 
 
 def _chosen(topic: Topic, partitions: Iterable[int] | None) -> list[int]:

@@ -84,28 +84,8 @@ class SqliteSink:
         yield from self._database.execute(query, (partition,))
 
 
-Callback = Callable[[int, Mapping[bytes, bytes | None]], None]
-"""Told a partition and what became of keys in it since the last call; None is deleted."""
-
-
-class CallbackSink(SqliteSink):
-    """Tells a callback, and keeps 16 bytes for each live pair in an SQLite file for the hash.
-
-    At least once: after a crash the last call's changes are told again, and telling them twice must
-    not hurt (they are latest values, so putting them twice does not). What the callback raises
-    ends the restore.
-    """
-
-    def __init__(self, callback: Callback, index: Path) -> None:
-        super().__init__(index)
-        self._callback = callback
-
-    @override
-    def save(self, changes: Mapping[int, Changes], checkpoint: Checkpoint) -> None:
-        """Tell the callback, then keep the digests and the checkpoint."""
-        for partition, some in changes.items():
-            self._callback(partition, some)
-        super().save(changes, checkpoint)
+class DigestSink(SqliteSink):
+    """Keeps 20 bytes for each live value, which is enough for counts and hash."""
 
     @override
     def _rows(self, partition: int, changes: Changes) -> Iterator[tuple[int, bytes, bytes]]:
@@ -120,6 +100,30 @@ class CallbackSink(SqliteSink):
             Live(1, int.from_bytes(kept[16:], "big"), int.from_bytes(kept[:16], "big"))
             for _, kept in self._select(partition)
         )
+
+
+Callback = Callable[[int, Mapping[bytes, bytes | None]], None]
+"""Told a partition and what became of keys in it since the last call; None is deleted."""
+
+
+class CallbackSink(DigestSink):
+    """Tells a callback, and keeps digests in an SQLite file for the hash and the checkpoint.
+
+    At least once: after a crash the last call's changes are told again, perhaps in other portions
+    (they are latest values, so putting them twice is as good as once). What the callback raises
+    ends the restore.
+    """
+
+    def __init__(self, callback: Callback, index: Path) -> None:
+        super().__init__(index)
+        self._callback = callback
+
+    @override
+    def save(self, changes: Mapping[int, Changes], checkpoint: Checkpoint) -> None:
+        """Tell the callback, then keep the digests and the checkpoint."""
+        for partition, some in changes.items():
+            self._callback(partition, some)
+        super().save(changes, checkpoint)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
