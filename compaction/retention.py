@@ -19,7 +19,10 @@ class RetainedSegment(NamedTuple):
     next_offset: Offset
     size_bytes: int
     newest_ms: int
-    """Largest timestamp of its records; -1 if none has one: then age never removes it."""
+    """Largest timestamp of its records, or when it ended if none has one.
+
+    -1 for one in progress that has none: age does not remove it yet.
+    """
     in_progress: bool
 
 

@@ -71,7 +71,7 @@ class RetainedPartition:
                 each.first_offset,
                 each.next_offset,
                 each.size_bytes,
-                each.max_timestamp,
+                each.newest_ms,
                 each.in_progress,
             )
             for each in await segments_for_retention(self._log)
@@ -177,7 +177,7 @@ def due_at(stored: StoredPartition, limits: Limits, now_ms: int, *, is_tiered: b
     """Return when a partition that nobody writes needs its owner: now, or later. Pure.
 
     Its owner is asked for at once where a look does not tell enough: a segment that a killed
-    process left open, one without an index record, copies to cold storage.
+    process left open, one without an index record or without times, copies to cold storage.
     """
     totals = [segment.totals for segment in stored.segments]
     if stored.has_owner:
@@ -189,9 +189,10 @@ def due_at(stored: StoredPartition, limits: Limits, now_ms: int, *, is_tiered: b
     if has_work(segments, verdict, stored.log_start):
         return now_ms
     kept = [each for each in segments if each.next_offset > stored.log_start]
-    if not kept or not limits.deletes or limits.retention_ms < 0 or kept[0].newest_ms < 0:
+    if not kept or not limits.deletes or limits.retention_ms < 0:
         return NEVER_MS
-    return max(kept[0].newest_ms + limits.retention_ms, now_ms) + 1
+    newest_ms = kept[0].newest_ms
+    return now_ms if newest_ms < 0 else max(newest_ms + limits.retention_ms, now_ms) + 1
 
 
 def _completed(totals: Totals) -> RetainedSegment:

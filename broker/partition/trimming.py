@@ -11,8 +11,10 @@ import logging
 from typing import NamedTuple
 
 from broker.errors import KafkaError
+from broker.partition.offsets import NO_TIMESTAMP, Totals
 from broker.partition.partition_log import PartitionLog
 from core.errors import BadVersion, Unavailable
+from core.metadata.segment_metadata import SegmentMetadata
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
 
@@ -28,8 +30,8 @@ class SegmentFacts(NamedTuple):
     first_offset: Offset
     next_offset: Offset
     size_bytes: int
-    max_timestamp: int
-    """-1 if no record has a time."""
+    newest_ms: int
+    """Largest timestamp; where no record has one, when the segment ended, -1 until then."""
     in_progress: bool
 
 
@@ -119,11 +121,17 @@ def _check_owned(log: PartitionLog) -> None:
 
 async def segments_for_retention(log: PartitionLog) -> list[SegmentFacts]:
     """Return the segments that hold batches, oldest first. Errors: CoreError."""
-    open_ones = {segment.lssn for segment in log.log.segments if segment.in_progress}
+    metadata = {segment.lssn: segment for segment in log.log.segments}
     return [
-        SegmentFacts(
-            lssn, totals.first_offset, totals.next_offset, totals.size_bytes,
-            totals.max_timestamp, lssn in open_ones,
-        )
-        async for lssn, totals in log.segments.totals()
-    ]  # fmt: skip
+        _facts(lssn, totals, metadata.get(lssn)) async for lssn, totals in log.segments.totals()
+    ]
+
+
+def _facts(lssn: int, totals: Totals, metadata: SegmentMetadata | None) -> SegmentFacts:
+    in_progress = metadata is not None and metadata.in_progress
+    newest_ms = totals.max_timestamp
+    if newest_ms == NO_TIMESTAMP and metadata is not None and not in_progress:
+        newest_ms = metadata.completion_time_ms
+    return SegmentFacts(
+        lssn, totals.first_offset, totals.next_offset, totals.size_bytes, newest_ms, in_progress
+    )

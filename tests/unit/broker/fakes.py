@@ -47,6 +47,7 @@ class FakeSegment:
     def __init__(self, lssn: int) -> None:
         self.lssn = lssn
         self.in_progress = True
+        self.completion_time_ms = 0
         self.ledger_id = LedgerId(lssn)
         self.records: list[LogRecordWithDLSN] = []
         self.snapshot: bytes | None = None
