@@ -112,12 +112,9 @@ class Runner(Generic[M]):
 
     def tell(self, event: Quiet[M]) -> None:
         """Give the machine an event that nobody waits for; nothing happens while it loads."""
-        machine = self.machine
-        if machine is not None:
-            for effects in event(machine, self._service.now()):
+        if self.machine is not None:
+            for effects in event(self.machine, self._service.now()):
                 self._act(effects)
-                if machine is not self.machine:
-                    return  # what it asked for had it given up: the rest is no longer its to ask
 
     def tell_loaded(self, key: str, event: Quiet[M]) -> None:
         """Give the machine an event now, or once when it is loaded; `key` names it till then."""
@@ -242,8 +239,6 @@ class Runner(Generic[M]):
         for write in writes:
             self._service.metrics.records_written_total += len(write.records)
             self._act(machine.on_written(write, self._service.now()))
-            if machine is not self.machine:
-                return  # given up meanwhile: whoever waits has been told
 
     def _fail(self, error: ErrorCode) -> None:
         """Give the state up: what is on the stream is the truth, and it will be read again."""

@@ -256,11 +256,17 @@ class TransactionCoordinator:
         if runner is not None:
             runner.tell(lambda shard, now: [shard.on_markers_written(markers, now)])
 
-    def _on_fenced(self, markers: Markers) -> None:
-        """Give the shard up: another coordinator has taken it over."""
+    def _on_fenced(self, markers: Markers) -> bool:
+        """Find out whether another coordinator has taken the id over: by a write, which then fails.
+
+        If none has, somebody else wrote a marker under a coordinator epoch of his own: this id
+        stays busy, until a later owner of the shard has a higher one. The others are served.
+        """
         runner = self._partitions.runner(markers.transactional_id)
-        if runner is not None:
-            runner.unload(ErrorCode.NOT_COORDINATOR)
+        if runner is None or runner.machine is None:
+            return False
+        runner.tell(lambda shard, _now: [shard.write_again(markers)])
+        return True
 
     # Topics
 

@@ -58,6 +58,9 @@ class OffsetGroups(Protocol):
 
 OnWritten: TypeAlias = Callable[[Markers], None]
 
+OnFenced: TypeAlias = Callable[[Markers], bool]
+"""Says whether the markers are still this broker's to write."""
+
 
 @dataclass(slots=True)
 class _Job:
@@ -68,6 +71,8 @@ class _Job:
     missing: set[TopicPartition]
     in_flight: int = 0
     """Markers that were asked for and are neither written nor failed."""
+    is_fenced: bool = False
+    """A partition knew a newer coordinator when they were written last."""
     pause_s: float = RETRY_S_MIN
 
 
@@ -79,10 +84,10 @@ class MarkerWriter:
         logs: Logs,
         groups: OffsetGroups,
         on_written: OnWritten,
-        on_fenced: OnWritten,
+        on_fenced: OnFenced,
         metrics: TransactionMetrics,
     ) -> None:
-        """`on_written`: all are there. `on_fenced`: another coordinator has the id by now."""
+        """`on_written`: all are there. `on_fenced`: another coordinator seems to have the id."""
         self._logs = logs
         self._groups = groups
         self._on_written = on_written
@@ -117,7 +122,7 @@ class MarkerWriter:
         if not job.missing:
             self._finish(job)
             return
-        job.in_flight = len(job.missing)
+        job.in_flight, job.is_fenced = len(job.missing), False
         self._queue.extend((job, each) for each in sorted(job.missing))
         self._pump()
 
@@ -178,11 +183,12 @@ class MarkerWriter:
         self._pump()
 
     def _judge(self, job: _Job, partition: TopicPartition, code: ErrorCode) -> None:
-        if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+        if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED and not job.is_fenced:
+            job.is_fenced = True
             logger.warning("marker_fenced id=%s at=%s", job.markers.transactional_id, partition)
-            self._drop(job.markers.transactional_id)
-            self._on_fenced(job.markers)
-            return
+            if not self._on_fenced(job.markers):
+                self._drop(job.markers.transactional_id)
+                return
         if code in _WRITTEN:
             if code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 logger.warning("marker_late id=%s at=%s", job.markers.transactional_id, partition)

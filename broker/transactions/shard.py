@@ -156,7 +156,9 @@ class TransactionShard:
 
     def on_written(self, write: Write, now: Now) -> Effects:
         """Let a confirmed change hold, and whoever waited for it go on."""
-        then: Then = write.then
+        then: Then | None = write.then
+        if then is None:
+            return Effects()
         if isinstance(then, Expired):
             return self._forget(then.transactional_ids, now)
         effects = Effects(replies=list(write.replies))
@@ -174,14 +176,26 @@ class TransactionShard:
 
     def on_markers_written(self, markers: Markers, now: Now) -> Effects:
         """Complete a transaction; does nothing if that is on its way, or was done long ago."""
+        transaction = self._being_ended(markers)
+        if transaction is None:
+            return Effects()
+        return self._write(transaction, transaction.current.complete(now.wall_ms), ())
+
+    def write_again(self, markers: Markers) -> Effects:
+        """Write a decision again, which changes nothing: only an owner of the stream can."""
+        transaction = self._being_ended(markers)
+        if transaction is None:
+            return Effects()
+        return Effects(writes=[Write((transaction_record(transaction.current),))])
+
+    def _being_ended(self, markers: Markers) -> Transaction | None:
+        """Return the id whose outcome the markers are, unless they have been written."""
         transaction = self.transactions.get(markers.transactional_id)
         if transaction is None or transaction.pending is not None:
-            return Effects()
+            return None
         current = transaction.current
         is_its = markers.producer == Producer(current.producer_id, current.producer_epoch)
-        if current.state not in PREPARED or not is_its:
-            return Effects()
-        return self._write(transaction, current.complete(now.wall_ms), ())
+        return transaction if current.state in PREPARED and is_its else None
 
     def expire(self, transactional_id: str, now: Now) -> Effects:
         """Refuse those who have waited long enough for a busy id."""

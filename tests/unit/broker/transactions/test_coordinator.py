@@ -13,7 +13,7 @@ from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TRANSACTIONS_TOPIC
 from broker.transactions.decisions import Producer
 from broker.transactions.describing import list_filter
-from core.errors import BookieUnavailable, NotEnoughBookies
+from core.errors import BookieUnavailable, LedgerFenced, NotEnoughBookies
 from core.runtime.metrics import Metrics
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
@@ -25,6 +25,7 @@ from tests.unit.broker.transactions.runtime_support import (
     ID,
     PARTITIONS,
     TIMEOUT_MS,
+    Transactions,
     running_transactions,
 )
 
@@ -333,60 +334,42 @@ async def test_a_partition_that_is_gone_needs_no_marker() -> None:
         assert world.coordinator.metrics.markers_total == 0
 
 
+async def fenced(world: Transactions) -> Producer:
+    """Return a producer with an open transaction where a newer coordinator wrote a marker."""
+    producer = await world.producer()
+    assert await world.add(producer) is E.NONE
+    log = await world.log_of()
+    newer = log.append_marker(*producer, world.log_epoch() + 1, committed=False)
+    assert not isinstance(await newer, E)
+    return producer
+
+
 @in_loop
-async def test_a_coordinator_that_is_fenced_at_a_partition_serves_no_more() -> None:
+async def test_a_coordinator_that_was_taken_over_learns_it_from_a_partition() -> None:
     async with running_transactions() as world:
-        producer = await world.producer()
-        assert await world.add(producer) is E.NONE
-        log = await world.log_of()
-        newer = log.append_marker(*producer, world.log_epoch() + 1, committed=False)
-        assert not isinstance(await newer, E)
+        producer = await fenced(world)
+        assert await world.end(producer) == producer
+        world.writer.error = LedgerFenced("another owner")
+        await turns()
+        assert world.coordinator.metrics.shard_failures_total == 1
+
+
+@in_loop
+async def test_a_marker_of_nobodys_coordinator_holds_up_its_own_id_alone() -> None:
+    async with running_transactions() as world:
+        producer = await fenced(world)
         assert await world.end(producer) == producer
         await turns()
-        assert world.coordinator.metrics.markers_total == 0
-        assert world.described().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
-
-
-@in_loop
-async def test_a_fence_that_comes_at_once_sends_away_who_is_next_in_the_same_batch() -> None:
-    async with running_transactions() as world:
-        producer = await world.producer()
-        assert await world.add(producer) is E.NONE
-        log = await world.log_of()
-        await log.append_marker(*producer, world.log_epoch() + 1, committed=False)
-        world.log.auto = False
-        ending = asyncio.ensure_future(world.end(producer))
-        beginning = asyncio.ensure_future(
-            world.coordinator.init_producer_id(NEIGHBOURS[0], TIMEOUT_MS, None)
-        )
+        assert world.state == "PrepareCommit"
+        assert await world.init() is E.CONCURRENT_TRANSACTIONS
+        name, metrics = NEIGHBOURS[0], world.coordinator.metrics
+        other = await world.coordinator.init_producer_id(name, TIMEOUT_MS, None)
+        assert isinstance(other, Producer)
+        assert (metrics.shard_failures_total, metrics.marker_failures_total) == (0, 1)
+        await world.restart()  # at a higher epoch
+        assert await world.coordinator.prepare(ID) is E.NONE
         await turns()
-        world.writer.confirm()
-        assert await ending == producer
-        assert await beginning is E.NOT_COORDINATOR
-        assert world.coordinator.metrics.requests_waiting == 0
-
-
-@in_loop
-async def test_a_load_that_ends_in_a_fence_asks_for_no_more_markers() -> None:
-    async with running_transactions() as world:
-        world.world.log("t", 0).open_error = BookieUnavailable("b1")
-        decided = []
-        for name in NEIGHBOURS[:2]:
-            producer = await world.coordinator.init_producer_id(name, TIMEOUT_MS, None)
-            assert isinstance(producer, Producer)
-            decided.append(producer)
-            partitions = [TopicPartition("t", 0)]
-            assert await world.coordinator.add(name, producer, partitions, 0) is E.NONE
-            assert await world.coordinator.end(name, producer, 0, committed=True) == producer
-        await world.restart()
-        world.world.log("t", 0).open_error = None
-        world.log.opening = asyncio.Event()
-        log = await world.log_of()
-        await log.append_marker(*decided[0], 1_000, committed=False)
-        world.log.opening.set()
-        await world.coordinator.prepare(ID)
-        await turns()
-        assert [each.producer_id for each in log.producers()] == [decided[0].producer_id]
+        assert world.state == "CompleteCommit"
 
 
 # Failing and restarting

@@ -42,11 +42,14 @@ class World:
         self.refused: dict[TopicPartition, E] = {}
         self.written: list[Markers] = []
         self.fenced: list[Markers] = []
+        self.is_owner = False
         self.metrics = TransactionMetrics()
         logs: Any = self
-        self.writer = MarkerWriter(
-            logs, logs, self.written.append, self.fenced.append, self.metrics
-        )
+        self.writer = MarkerWriter(logs, logs, self.written.append, self.on_fenced, self.metrics)
+
+    def on_fenced(self, markers: Markers) -> bool:
+        self.fenced.append(markers)
+        return self.is_owner
 
     def visit(self, topic: str, partition: int, visitor: Callable[[Any], None]) -> None:
         at = TopicPartition(topic, partition)
@@ -140,6 +143,28 @@ async def test_a_newer_coordinator_ends_it() -> None:
     world.at(1).answer()
     await turns()
     assert world.written == []
+    assert world.metrics.markers_waiting == 0
+
+
+@in_loop
+async def test_an_owner_that_is_fenced_tries_again() -> None:
+    world = World()
+    world.is_owner = True
+    world.writer.write(markers(0, 1, 2), 5)
+    for partition in (0, 1):
+        world.at(partition).answer(E.TRANSACTION_COORDINATOR_FENCED)
+    world.at(2).answer()
+    await turns()
+    assert world.fenced == [markers(0, 1, 2)]  # once for all of them
+    await until(lambda: bool(world.at(0).waiting and world.at(1).waiting))
+    world.at(0).answer()
+    world.at(1).answer(E.TRANSACTION_COORDINATOR_FENCED)
+    await turns()
+    assert len(world.fenced) == 2
+    await until(lambda: bool(world.at(1).waiting))
+    world.at(1).answer()
+    await turns()
+    assert world.written == [markers(0, 1, 2)]
     assert world.metrics.markers_waiting == 0
 
 
