@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 from broker.cluster.config import TopicsConfig
 from broker.coordinator.config import GroupConfig
+from broker.http_config import HttpConfig
 from broker.partition.config import PartitionConfig
 from broker.quotas.config import QuotaConfig
 from broker.quotas.connection_counts import numbers_of
 from broker.transactions.config import TransactionConfig
+from compaction.cleaner.config import CleanerConfig
 from core.runtime.config import ConfigError, setting
 
 
@@ -125,3 +127,5 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)

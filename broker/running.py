@@ -5,6 +5,7 @@ topics -> groups and transactions, and with them partitions -> listening. The en
 way, and every step survives kill -9: what the next start finds is what was acknowledged.
 """
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -24,6 +25,8 @@ from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
 from broker.coordinator.runtime import GroupCoordinator
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
+from broker.http_admin import BrokerHttp
+from broker.partition.cleanable_logs import CleanablePartitions
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.partition.retained import RetainedPartitions
@@ -31,13 +34,17 @@ from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.server import BrokerServer
 from broker.transactions.coordinator import Parts, TransactionCoordinator
+from compaction.cleaner.pool import CleanerPool
 from compaction.worker import RetentionWorker
 from core.log.namespace import LogNamespace
 from core.metadata.store import MetadataStore
 from core.runtime.budget import Budget
 from core.runtime.clock import Clock
+from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
 
 
 class Storage(NamedTuple):
@@ -87,6 +94,10 @@ async def running_broker(
         upkeep = Tasks("broker")
         stack.push_async_callback(upkeep.close)
         upkeep.start(_retention(broker, metrics).run(), "retention")
+        cleaner = _cleaner(broker, metrics)
+        stack.push_async_callback(cleaner.close)
+        cleaner.start()
+        await _serve_http(broker, cleaner, metrics, stack)
         yield broker
 
 
@@ -183,3 +194,26 @@ def _retention(broker: Broker, metrics: Metrics) -> RetentionWorker:
     )
     metrics.register("compaction_retention", worker.metrics)
     return worker
+
+
+def _cleaner(broker: Broker, metrics: Metrics) -> CleanerPool:
+    partitions = CleanablePartitions(broker.partitions, broker.topics)
+    pool = CleanerPool(partitions.round, broker.clock, broker.config.cleaner)
+    broker.configs.listen(lambda config: pool.use(config.cleaner))
+    metrics.register("log_cleaner", pool.metrics)
+    metrics.register("log_cleaner_manager", pool.manager_metrics)
+    return pool
+
+
+async def _serve_http(
+    broker: Broker, cleaner: CleanerPool, metrics: Metrics, stack: AsyncExitStack
+) -> None:
+    """Serve the HTTP port, if there is to be one. Errors: OSError when the address is taken."""
+    config = broker.config.http
+    if config.enabled:
+        handlers = BrokerHttp(broker, cleaner, metrics)
+        stack.push_async_callback(handlers.close)
+        server = HttpServer(config.host, config.port, handlers.routes())
+        stack.push_async_callback(server.close)
+        await server.start()
+        logger.info("http port host=%s port=%d", config.host, server.port)

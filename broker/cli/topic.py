@@ -9,6 +9,7 @@ import typer
 from broker.cli.errors import CliError, Exit
 from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
 from broker.cli.output import Column, note, progress, show_json, show_rows
+from broker.cli.topic_contents import latest, stats
 
 if TYPE_CHECKING:
     from broker.cli.topics_admin import TopicsAdmin
@@ -19,9 +20,13 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
 SomeNames = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]")]
 
 
+app.command()(stats)
+app.command()(latest)
+
+
 @app.callback()
 def topic() -> None:
-    """Create, list, describe, delete and alter topics."""
+    """Create, list, describe, delete and alter topics, and look at what they hold."""
 
 
 @app.command()

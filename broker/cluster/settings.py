@@ -80,6 +80,11 @@ class TopicSettings(NamedTuple):
         return "compact" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """Age at which a segment ends; what is to be cleaned soon must be in one that ended."""
+        return min(self.segment_ms, self.max_compaction_lag_ms if self.compacted else LONG_MAX)
+
+    @property
     def deletes(self) -> bool:
         """Whether old segments go by age and size."""
         return "delete" in self.cleanup_policy
@@ -213,13 +218,6 @@ def _check_together(settings: TopicSettings) -> None:
             "conflict topic config setting min.compaction.lag.ms "
             f"({settings.min_compaction_lag_ms}) > max.compaction.lag.ms "
             f"({settings.max_compaction_lag_ms})"
-        )
-    if settings.compacted and settings.max_compaction_lag_ms != LONG_MAX:
-        raise refuse(
-            "max.compaction.lag.ms",
-            settings.max_compaction_lag_ms,
-            "a compacted topic cannot be given a deadline yet: this release stores compacted "
-            "topics whole and has no cleaner to keep it",
         )
 
 

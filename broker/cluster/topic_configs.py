@@ -35,8 +35,6 @@ class Effect(Enum):
     """What setting a config does here."""
 
     ACTS = "acts"
-    CLEANER = "kept for the log cleaner"
-    """Read by the cleaner alone; a lower bound or a hint, so nothing breaks before it runs."""
     NOTHING = "nothing, as in Kafka without the feature or with less than what we do anyway"
 
 
@@ -109,7 +107,7 @@ _B, _S, _I, _L, _D, _LIST = (
     ConfigType.LIST,
 )
 _OFF = False
-_ACTS, _CLEANER, _NOTHING = Effect.ACTS, Effect.CLEANER, Effect.NOTHING
+_ACTS, _NOTHING = Effect.ACTS, Effect.NOTHING
 
 _TABLE = (
     TopicConfig(
@@ -140,7 +138,7 @@ _TABLE = (
     ),
     TopicConfig(
         "delete.retention.ms", _L, 86_400_000, at_least(0),
-        _names("log.cleaner.delete.retention.ms"), _CLEANER,
+        _names("log.cleaner.delete.retention.ms"), _ACTS,
         "How long tombstones stay at least after a log was compacted.",
     ),
     TopicConfig(
@@ -186,9 +184,9 @@ _TABLE = (
     ),
     TopicConfig(
         "max.compaction.lag.ms", _L, LONG_MAX, at_least(1),
-        _names("log.cleaner.max.compaction.lag.ms"), _CLEANER,
-        "Longest time a record may stay uncompacted; refused on compacted topics until the "
-        "cleaner can keep it.",
+        _names("log.cleaner.max.compaction.lag.ms"), _ACTS,
+        "Longest time a record may stay uncompacted, once its segment has ended: segments of "
+        "compacted topics end after so long.",
     ),
     TopicConfig(
         "max.message.bytes", _I, 1_048_588, _both(at_least(0), _storable),
@@ -212,12 +210,12 @@ _TABLE = (
     ),
     TopicConfig(
         "min.cleanable.dirty.ratio", _D, 0.5, between(0, 1),
-        _names("log.cleaner.min.cleanable.ratio"), _CLEANER,
+        _names("log.cleaner.min.cleanable.ratio"), _ACTS,
         "Share of a log that must be uncompacted before the cleaner takes it up.",
     ),
     TopicConfig(
         "min.compaction.lag.ms", _L, 0, at_least(0),
-        _names("log.cleaner.min.compaction.lag.ms"), _CLEANER,
+        _names("log.cleaner.min.compaction.lag.ms"), _ACTS,
         "Shortest time a record stays uncompacted.",
     ),
     TopicConfig(

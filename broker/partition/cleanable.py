@@ -202,6 +202,7 @@ class PartitionRewrite:
         """Swap all of them in. Errors: CoreError; BadVersion: somebody else was faster."""
         await self._rewrite.commit()
         self._log.segments.replace(self._indexes)
+        self._log.tail.drop_before(max(each.next_offset for each in self._sources.values()))
 
     async def abort(self) -> None:
         """Delete what was written. Idempotent. Errors: none."""

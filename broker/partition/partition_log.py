@@ -87,7 +87,7 @@ class PartitionLog(ReadablePartition):
         self._rules = rules
         self._stored_as = settings.stored_as
         if self._writer is not None:
-            self._writer.rolling = RollingPolicy(settings.segment_bytes, settings.segment_ms)
+            self._writer.rolling = RollingPolicy(settings.segment_bytes, settings.roll_ms)
         self._rules_before_zstd = rules._replace(zstd_allowed=False)
 
     def start(self, writer: LogWriter, notes: LogNotes) -> None:

@@ -21,13 +21,14 @@ _SLACK = 1024
 class PartitionTail:
     """The cached batches of one partition: consecutive, the newest last."""
 
-    __slots__ = ("_batches", "_cache", "_head", "_lasts")
+    __slots__ = ("_batches", "_cache", "_gone", "_head", "_lasts")
 
     def __init__(self, cache: "TailCache") -> None:
         self._cache = cache
         self._batches: list[memoryview | None] = []
         self._lasts: list[Offset] = []  # last offset of each batch
         self._head = 0  # places before it were dropped
+        self._gone = 0  # batches that went before the cache asked for it
 
     def append(self, last_offset: Offset, batch: memoryview) -> None:
         """Add the batch that follows the newest one."""
@@ -61,6 +62,20 @@ class PartitionTail:
 
     def drop_oldest(self) -> int:
         """Drop one batch; return the bytes that this frees."""
+        if self._gone:
+            self._gone -= 1
+            return 0
+        return self._drop()
+
+    def drop_before(self, offset: Offset) -> None:
+        """Drop all batches that end before `offset`: other bytes are there in the log now."""
+        lasts = self._lasts
+        while self._head < len(lasts) and lasts[self._head] < offset:
+            self._gone += 1
+            self._cache.used -= self._drop()
+            lasts = self._lasts
+
+    def _drop(self) -> int:
         head = self._head
         if head == len(self._batches):
             return 0  # cleared meanwhile

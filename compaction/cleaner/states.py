@@ -3,6 +3,7 @@
 Source: LogCleanerManager's states (reference Kafka 9.6).
 """
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 ALL: Final = "*"
@@ -50,8 +51,8 @@ class LogStates:
         for name in names:
             self.uncleanable.pop(name, None)
 
-    def keep(self, names: set[str]) -> None:
+    def keep(self, names: Collection[str]) -> None:
         """Forget logs that are gone."""
-        self.wanted &= names
-        for name in self.uncleanable.keys() - names:
+        self.wanted.intersection_update(names)
+        for name in self.uncleanable.keys() - set(names):
             del self.uncleanable[name]

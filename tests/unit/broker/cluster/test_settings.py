@@ -120,7 +120,6 @@ def test_stored_form_is_canonical() -> None:
         ({"nope": "1"}, "Unknown topic config name: nope"),
         ({"retention.ms": None}, "Null value not supported for topic configs: retention.ms"),
         ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "conflict topic config"),
-        ({"cleanup.policy": "compact", "max.compaction.lag.ms": "8"}, "no cleaner"),
     ],
 )
 def test_overrides_refused(overrides: dict[str, str | None], words: str) -> None:
@@ -160,9 +159,16 @@ def test_a_change_may_not_make_a_contradiction() -> None:
     with pytest.raises(InvalidConfig):
         alter(
             {"max.compaction.lag.ms": "5"},
-            Changes([Alteration("cleanup.policy", SET, "compact")]),
+            Changes([Alteration("min.compaction.lag.ms", SET, "6")]),
             PLAIN,
         )
+
+
+def test_segments_of_compacted_topics_end_in_time_to_be_cleaned() -> None:
+    lag = {"max.compaction.lag.ms": "8", "segment.ms": "9"}
+    assert PLAIN.resolve(lag).roll_ms == 9
+    assert PLAIN.resolve(lag | {"cleanup.policy": "compact"}).roll_ms == 8
+    assert PLAIN.resolve({"cleanup.policy": "compact", "segment.ms": "9"}).roll_ms == 9
 
 
 TIERED = {"remote.storage.enable": "true"}

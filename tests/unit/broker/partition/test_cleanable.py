@@ -161,3 +161,15 @@ async def test_who_lost_the_partition_or_its_policy_may_not_clean() -> None:
     assert cleanable.may_clean
     await world.broker.partitions.close_partition(TopicPartition("t", 0))
     assert not cleanable.may_clean
+
+
+@in_loop
+async def test_readers_of_a_cleaned_range_get_what_the_log_has_now() -> None:
+    _, log, cleanable = await compacted(5)
+    await log.append(batch(1))
+    rewrite = await cleanable.rewrite([1])
+    await rewrite.append(1, [(await batches_of(cleanable, 1))[1]])
+    await rewrite.finish(1, SegmentCounts())
+    await rewrite.commit()
+    found = await log.read(0, 1000)
+    assert read_header(found[0]).base_offset == 2

@@ -118,3 +118,17 @@ def test_a_long_run_does_not_grow_the_lists() -> None:
     newest = tail.read(19_990, 1 << 20, at_least_one=True)
     assert newest is not None
     assert len(newest.parts) == 10
+
+
+def test_what_is_dropped_early_is_not_asked_for_again() -> None:
+    cache = TailCache(4 * (100 + BATCH_OVERHEAD_BYTES))
+    tail, other = cache.partition(), cache.partition()
+    fill(tail, (0, 1, 92), (1, 1, 92), (2, 1, 92))
+    tail.drop_before(2)
+    assert cache.used == 100 + BATCH_OVERHEAD_BYTES
+    assert tail.read(1, 1000, at_least_one=True) is None
+    assert shown(tail.read(2, 1000, at_least_one=True)) == [2]
+    fill(other, (0, 1, 92), (1, 1, 92), (2, 1, 92), (3, 1, 92))  # one too many: only then 2 goes
+    assert tail.read(2, 1000, at_least_one=True) is None
+    assert shown(other.read(0, 1000, at_least_one=True)) == [0, 1, 2, 3]
+    assert cache.used == cache.limit

@@ -1,0 +1,100 @@
+"""A pass as a worker makes it: look, clean, note what is clean."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from compaction.cleaner.cleanable import CleanableLog, CleanCheckpoint
+from compaction.cleaner.config import CleanerConfig
+from compaction.cleaner.errors import CleanAborted
+from compaction.cleaner.key_summary import KeySummary
+from compaction.cleaner.looking import look_at
+from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, Run, one_pass
+from core.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class Pass:
+    """One pass over one log."""
+
+    def __init__(
+        self,
+        log: CleanableLog,
+        clock: Clock,
+        config: CleanerConfig,
+        means: tuple[Run, Callable[[int], Awaitable[None]], Callable[[], bool]],
+    ) -> None:
+        """Prepare it. `means`: where CPU work runs, the throttle, whether somebody asks to stop."""
+        self._log = log
+        self._clock = clock
+        self._config = config
+        self._run, self._throttle, self._is_stopped = means
+        self._began_s = clock.monotonic_s()
+        self._progress = PassProgress()
+        self.utilization = 0.0
+        """Of the key summary."""
+
+    @property
+    def read_bytes(self) -> int:
+        """Read so far, by both walks."""
+        return self._progress.bytes_read
+
+    @property
+    def written_bytes(self) -> int:
+        """Written so far."""
+        return self._progress.bytes_written
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, so far."""
+        return self._clock.monotonic_s() - self._began_s
+
+    def describe(self) -> dict[str, Any]:
+        """Return how far it is: JSON."""
+        progress = self._progress
+        return {
+            "log": self._log.name,
+            "percent": round(100 * progress.bytes_read / max(progress.bytes_total, 1), 1),
+            "bytes_total": progress.bytes_total,
+            "read_bytes": progress.bytes_read,
+            "written_bytes": progress.bytes_written,
+            "segments_total": progress.segments_total,
+            "segments_done": progress.segments_done,
+            "seconds": round(self.seconds, 3),
+        }
+
+    async def run(self) -> None:
+        """Clean the log as far as the key summary reaches, and note it.
+
+        Errors: CleanAborted, CorruptData, CoreError. Cancel: as a crash.
+        """
+        log = self._log
+        look = await look_at(log, self._clock.now_ms())
+        means = PassMeans(
+            run=self._run, throttle=self._throttle, now_ms=self._clock.now_ms, check=self._check
+        )
+        summary = KeySummary(self._config.worker_buffer_bytes, self._config.load_factor)
+        dirty = Dirty(look.first_dirty, look.first_uncleanable)
+        outcome = await one_pass(log, summary, dirty, means, self._progress)
+        self.utilization = outcome.utilization
+        before = sum(each.bytes_in for each in outcome.segments.values() if each.is_changed)
+        done = await log.checkpoint()
+        await log.save_checkpoint(
+            CleanCheckpoint(
+                outcome.next_dirty,
+                self._clock.now_ms(),
+                done.bytes_before + before,
+                done.bytes_after + outcome.bytes_written,
+            )
+        )
+        logger.info(
+            "log cleaned log=%s dirty=%d next_dirty=%d partial=%s keys=%d read=%d written=%d "
+            "invalid=%d seconds=%.3f",
+            log.name, look.first_dirty, outcome.next_dirty, outcome.is_partial, outcome.keys,
+            outcome.bytes_read, outcome.bytes_written, outcome.invalid, self.seconds,
+        )  # fmt: skip
+
+    def _check(self) -> None:
+        if self._is_stopped():
+            raise CleanAborted(f"{self._log.name}: paused")

@@ -1,0 +1,271 @@
+"""The log cleaner: a pool of workers that each take the filthiest log, clean it, and look again.
+
+Invariants: a log has one worker at a time; a log whose pass fails is uncleanable, with the reason,
+until somebody asks for it (`run`), and the others go on; a pass that is given up (ownership, topic,
+policy, pause) changes nothing but groups that it had swapped in before. CPU work runs in threads of
+its own, so that the loop serves clients meanwhile.
+Source: LogCleaner, LogCleanerManager (reference Kafka 9.3 - 9.6).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from compaction.cleaner.choosing import Look
+from compaction.cleaner.cleanable import CleanableLog
+from compaction.cleaner.config import THREADS_MAX, CleanerConfig
+from compaction.cleaner.errors import CleanAborted, CorruptBatch
+from compaction.cleaner.looking import look_at
+from compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
+from compaction.cleaner.states import ALL, LogStates, Uncleanable
+from compaction.cleaner.throttle import Throttle
+from core.errors import CoreError, LogTruncated, OwnershipLost
+from core.runtime.clock import Clock
+from core.runtime.job_pool import JobPool
+from core.runtime.tasks import Tasks
+
+if TYPE_CHECKING:  # it loads numpy, which a start need not wait for
+    from compaction.cleaner.passes import Pass
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+BLOCK_TIMEOUT_S = 600.0
+"""For the CPU work of one block, of a megabyte or so."""
+CLOSE_S = 5.0
+RETRY_MS = 60_000
+"""After a failure that may pass by itself, a log is left alone for so long."""
+
+
+class CleanerPool:
+    """The workers, and what people ask of them. All calls come from the loop."""
+
+    def __init__(
+        self,
+        logs: Callable[[], AsyncIterator[CleanableLog]],
+        clock: Clock,
+        config: CleanerConfig,
+    ) -> None:
+        """Take `logs`: all compacted logs that this process owns, anew each time."""
+        self.metrics = CleanerMetrics()
+        self.manager_metrics = ManagerMetrics()
+        self.states = LogStates()
+        self._logs = logs
+        self._clock = clock
+        self._config = config
+        self._throttle = Throttle(lambda: self._config.io_bytes_per_second)
+        self._tasks = Tasks("cleaner", self._on_dead)
+        self._jobs = JobPool("cleaner", THREADS_MAX)
+        self._workers: set[int] = set()
+        self._passes: dict[str, Pass] = {}
+        self._retry_at_ms: dict[str, int] = {}
+        self._looks: dict[str, Look] = {}
+        self._last_run_ms = clock.now_ms()
+        self._wake = asyncio.Event()
+        self._choosing = asyncio.Lock()
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Begin to clean, if the config says so."""
+        self.use(self._config)
+
+    def use(self, config: CleanerConfig) -> None:
+        """Follow the config: rate and backoff at once, the rest from the next pass on."""
+        self._config = config
+        if not config.enable:
+            return
+        for number in range(config.threads):
+            if number not in self._workers:
+                self._workers.add(number)
+                self._tasks.start(self._work(number), f"worker {number}")
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Give up what is being cleaned and end. Idempotent. Errors: none."""
+        await self._tasks.close()
+        await self._jobs.close(CLOSE_S)
+
+    async def _work(self, number: int) -> None:
+        while number < self._config.threads and self._config.enable:
+            if not await self.clean_filthiest():
+                self._wake.clear()
+                try:
+                    async with asyncio.timeout(self._config.backoff_ms / 1000):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+        self._workers.discard(number)
+
+    def _on_dead(self, _error: Exception) -> None:
+        self.metrics.dead_thread_count += 1
+
+    # ------------------------------------------------------------------ what people ask
+
+    def run(self, names: Collection[str]) -> None:
+        """Clean these logs next, whatever their ratio; uncleanable ones are tried again."""
+        self.states.want(set(names))
+        for name in names:
+            self._retry_at_ms.pop(name, None)
+        self._wake.set()
+
+    def pause(self, names: Collection[str]) -> None:
+        """Leave logs alone (none named: all) until `resume`; a pass under way is given up."""
+        self.states.paused.update(names or {ALL})
+
+    def resume(self, names: Collection[str]) -> None:
+        """Take up logs again (none named: all)."""
+        if names:
+            self.states.paused.difference_update(names)
+        else:
+            self.states.paused.clear()
+        self._wake.set()
+
+    async def plan(self) -> list[Look]:
+        """Look at all logs now; the filthiest first. Errors: none."""
+        await self._look()
+        return sorted(self._looks.values(), key=lambda look: -look.ratio)
+
+    def status(self) -> dict[str, Any]:
+        """Return what runs, what is paused, what is uncleanable and why: JSON."""
+        config = self._config
+        return {
+            "enabled": config.enable,
+            "threads": config.threads,
+            "paused": sorted(self.states.paused),
+            "wanted": sorted(self.states.wanted),
+            "cleaning": [each.describe() for _, each in sorted(self._passes.items())],
+            "uncleanable": [
+                {"log": name, **each._asdict()}
+                for name, each in sorted(self.states.uncleanable.items())
+            ],
+            "passes": self.metrics.passes_total,
+            "failures": self.metrics.failures_total,
+            "read_bytes": self.metrics.read_bytes_total,
+            "written_bytes": self.metrics.written_bytes_total,
+            "throttled_seconds": round(self._throttle.slept_s, 3),
+        }
+
+    def refresh_metrics(self) -> None:
+        """Bring the numbers that change by themselves up to date, before a scrape."""
+        manager, now_ms = self.manager_metrics, self._clock.now_ms()
+        manager.time_since_last_run_ms = max(now_ms - self._last_run_ms, 0)
+        manager.uncleanable_partitions_count = len(self.states.uncleanable)
+        manager.uncleanable_bytes = sum(e.size_bytes for e in self.states.uncleanable.values())
+        self.metrics.throttled_seconds_total = self._throttle.slept_s
+
+    # ------------------------------------------------------------------ one log
+
+    async def clean_filthiest(self) -> bool:
+        """Clean the log that needs it most; False if none does. Errors: none.
+
+        Cancel: the pass is given up; groups that were swapped in stay.
+        """
+        async with self._choosing:
+            log = await self._choose()
+            if log is None:
+                return False
+            self.states.in_progress.add(log.name)
+            self.states.wanted.discard(log.name)
+        try:
+            await self._clean(log)
+        finally:
+            self.states.in_progress.discard(log.name)
+            self._passes.pop(log.name, None)
+        return True
+
+    async def _choose(self) -> CleanableLog | None:
+        """Return the log with the highest ratio of head to tail among those that are due."""
+        logs = await self._look()
+        wanted = self.states.wanted
+        due = [
+            look
+            for look in self._looks.values()
+            if self.states.is_free(look.name)
+            and self._clock.now_ms() >= self._retry_at_ms.get(look.name, 0)
+            and (look.is_due or (look.name in wanted and look.cleanable_bytes))
+        ]
+        for look in self._looks.values():
+            if look.name in wanted and look.name not in self.states.in_progress:
+                wanted.discard(look.name)  # there is nothing to clean, or it comes now
+        if not due:
+            return None
+        return logs[max(due, key=lambda look: look.ratio).name]
+
+    async def _look(self) -> dict[str, CleanableLog]:
+        """Look at all logs. Errors: none: one that cannot be looked at is left out."""
+        self._last_run_ms = now_ms = self._clock.now_ms()
+        logs: dict[str, CleanableLog] = {}
+        looks: dict[str, Look] = {}
+        async for log in self._logs():
+            try:
+                looks[log.name] = await look_at(log, now_ms)
+                logs[log.name] = log
+            except CoreError as error:
+                logger.warning("cleaner cannot look at log=%s error=%r", log.name, error)
+        self._looks = looks
+        self.states.keep(logs.keys())
+        free = [look for name, look in looks.items() if name not in self.states.uncleanable]
+        self.manager_metrics.max_dirty_percent = max((100 * e.ratio for e in free), default=0.0)
+        delays = [max(look.delay_ms, 0) / 1000 for look in free]
+        self.metrics.max_compaction_delay_secs = max(delays, default=0.0)
+        return logs
+
+    async def _clean(self, log: CleanableLog) -> None:
+        from compaction.cleaner.passes import Pass
+
+        look = self._looks[log.name]
+        work = self._passes[log.name] = Pass(
+            log,
+            self._clock,
+            self._config,
+            (self._in_thread, self._throttle.spend, partial(self.states.is_paused, log.name)),
+        )
+        try:
+            await work.run()
+        except CleanAborted as error:
+            self.metrics.given_up_total += 1
+            logger.info("clean given up log=%s reason=%s", log.name, error)
+        except CoreError as error:
+            self._failed(log, look, error)
+        else:
+            self._note(work)
+
+    def _failed(self, log: CleanableLog, look: Look, error: CoreError) -> None:
+        now_ms = self._clock.now_ms()
+        if not log.may_clean:
+            self.metrics.given_up_total += 1
+            logger.info("clean given up log=%s error=%r", log.name, error)
+            return
+        self.metrics.failures_total += 1
+        if error.retriable or isinstance(error, OwnershipLost | LogTruncated):
+            self._retry_at_ms[log.name] = now_ms + RETRY_MS
+            logger.warning("clean failed, tried again later log=%s error=%r", log.name, error)
+            return
+        self.states.uncleanable[log.name] = Uncleanable(str(error), now_ms, look.total_bytes)
+        logger.error("log uncleanable log=%s error=%r", log.name, error)
+
+    def _note(self, work: "Pass") -> None:
+        metrics = self.metrics
+        metrics.passes_total += 1
+        metrics.read_bytes_total += work.read_bytes
+        metrics.written_bytes_total += work.written_bytes
+        metrics.max_buffer_utilization_percent = 100 * work.utilization
+        metrics.max_clean_time_secs = work.seconds
+        metrics.cleaner_recopy_percent = 100 * work.written_bytes / max(work.read_bytes, 1)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        found = await self._jobs.call(partial(_caught, work), BLOCK_TIMEOUT_S)
+        if isinstance(found, CorruptBatch):
+            raise found
+        return found
+
+
+def _caught(work: Callable[[], T]) -> T | CorruptBatch:
+    """Return a bad batch as a result: what a thread raises is taken for a bug."""
+    try:
+        return work()
+    except CorruptBatch as error:
+        return error
