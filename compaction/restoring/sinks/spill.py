@@ -2,7 +2,7 @@
 
     file    = blocks | directory (JSON) | u32 length of the directory
     block   = (u32 length of key | i32 length of value, -1 deleted | key | value)*
-    directory = {partition: [[bucket, position, bytes, records], ...]}
+    directory = {partition: [[bucket, position, bytes, records, crc32c], ...]}
 
 A key is always in the same bucket, so a bucket's blocks, taken in the order of the saves, give
 its latest values without a look at any other.
@@ -19,6 +19,7 @@ from zlib import crc32
 from compaction.restoring.errors import WrongCheckpoint
 from compaction.restoring.records import Changes
 from core.runtime.files import Files
+from protocol.crc32c import crc32c
 from protocol.ids import Position
 
 BUCKETS = 64
@@ -27,7 +28,7 @@ _LENGTH = struct.Struct(">I")
 _RECORD_BYTES = 200
 """What Python keeps for a key and a value in a dict, beside their bytes."""
 
-Directory = dict[str, list[tuple[int, int, int, int]]]
+Directory = dict[str, list[tuple[int, int, int, int, int]]]
 
 
 class Block(NamedTuple):
@@ -37,6 +38,7 @@ class Block(NamedTuple):
     position: Position
     size_bytes: int
     records: int
+    crc: int
 
     @property
     def memory_bytes(self) -> int:
@@ -45,7 +47,7 @@ class Block(NamedTuple):
 
 
 class Spill:
-    """The files of one folder. Errors: OSError; WrongCheckpoint for a file that is cut."""
+    """The files of one folder. Errors: OSError; WrongCheckpoint for a file that is cut or changed."""
 
     def __init__(self, files: Files, folder: Path) -> None:
         self._files = files
@@ -59,7 +61,7 @@ class Spill:
         for partition, some in changes.items():
             rows = directory.setdefault(str(partition), [])
             for bucket, (records, block) in _blocks(some).items():
-                rows.append((bucket, position, len(block), records))
+                rows.append((bucket, position, len(block), records, crc32c(block)))
                 parts.append(bytes(block))
                 position += len(block)
         footer = json.dumps(directory).encode()
@@ -111,8 +113,10 @@ class Spill:
         try:
             end = self._files.size(fd) - _LENGTH.size
             (length,) = _LENGTH.unpack(self._files.read_at(fd, _LENGTH.size, max(end, 0)))
+            if length > end:
+                raise _lost(path, "is cut")
             found: Directory = json.loads(self._files.read_at(fd, length, end - length))
-        except (struct.error, ValueError, OverflowError) as error:
+        except (struct.error, ValueError) as error:
             raise _lost(path, "is cut") from error
         finally:
             self._files.close(fd)
@@ -125,8 +129,8 @@ class Spill:
             data = self._files.read_at(fd, block.size_bytes, block.position)
         finally:
             self._files.close(fd)
-        if len(data) != block.size_bytes:
-            raise _lost(path, "is cut")
+        if crc32c(data) != block.crc:
+            raise _lost(path, "is cut or changed")
         return data
 
 
