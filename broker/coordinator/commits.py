@@ -44,6 +44,7 @@ from broker.replicated.effects import (
     Ticket,
     Write,
 )
+from broker.replicated.record_log import size_of
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -56,7 +57,8 @@ GROUP_NOT_FOUND_SINCE = 9
 """OffsetCommit version that can say that there is no such group."""
 
 TOMBSTONES_AT_ONCE = 500
-"""Deleted offsets in one write."""
+"""Deleted offsets in one write, if their names let it be no larger than this."""
+TOMBSTONE_BYTES_MAX = 500_000
 
 
 class Commits:
@@ -301,10 +303,9 @@ class Commits:
 
     def _delete(self, names: Sequence[OffsetName], reply: Reply | None = None) -> Effects:
         effects = Effects()
-        for start in range(0, len(names), TOMBSTONES_AT_ONCE):
-            updates = [
-                OffsetUpdate(*name, None) for name in names[start : start + TOMBSTONES_AT_ONCE]
-            ]
+        at_once = _tombstones_at_once(names)
+        for start in range(0, len(names), at_once):
+            updates = [OffsetUpdate(*name, None) for name in names[start : start + at_once]]
             effects.writes.append(self._write(updates))
         if reply is not None:
             effects.reply_last(reply)
@@ -313,3 +314,9 @@ class Commits:
 
 def _records(updates: Sequence[OffsetUpdate]) -> tuple[StateRecord, ...]:
     return tuple(offset_record(update) for update in updates)
+
+
+def _tombstones_at_once(names: Sequence[OffsetName]) -> int:
+    """Return how many fit into a write: a group's name may have 32 KiB."""
+    longest = max((size_of((offset_record(OffsetUpdate(*n, None)),)) for n in names), default=1)
+    return min(TOMBSTONES_AT_ONCE, TOMBSTONE_BYTES_MAX // longest)

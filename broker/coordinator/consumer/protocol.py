@@ -22,7 +22,7 @@ from broker.coordinator.consumer.timers import overdue, start_timers
 from broker.coordinator.consumer.topics import KnownTopics
 from broker.coordinator.consumer_config import ConsumerGroupConfig
 from broker.coordinator.effects import Caller
-from broker.coordinator.group import ClassicGroup
+from broker.coordinator.group import ClassicGroup, GroupState
 from broker.coordinator.groups import Groups
 from broker.coordinator.rebalance import begin_rebalance
 from broker.coordinator.records import ConsumerGroupUpdate
@@ -95,7 +95,7 @@ class ConsumerProtocol:
             return group
         if request.member_epoch != JOIN_EPOCH:
             raise _not_found(request.group_id)
-        if isinstance(group, ClassicGroup) and not group.is_unused:
+        if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY:
             return upgrade(group, around)
         made = ConsumerGroup(request.group_id, self._settings.topics)
         if isinstance(group, ClassicGroup):
@@ -223,9 +223,10 @@ class ConsumerProtocol:
         return self._remove(group, leaving, self._around(group.group_id, now), reply)
 
     def give_up(self, group: ConsumerGroup) -> Effects:
-        """Delete a group without members, so that it can be made anew as a classic one."""
+        """Put an empty classic group in the place of one without members; its offsets stay."""
         put_deletion(group)
         del self._groups[group.group_id]
+        self._groups.make(group.group_id)
         return group.take_effects()
 
     # What the runtime reports

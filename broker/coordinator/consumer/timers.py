@@ -15,11 +15,16 @@ def timers_of(group: ConsumerGroup, member_id: str) -> MemberTimers:
 
 
 def restart_session(group: ConsumerGroup, member: ConsumerMember, around: Surroundings) -> None:
-    """Count a member's session from now; a classic member brought its own timeout."""
-    timeout_ms = around.times.session_timeout_ms
-    if member.classic is not None:
-        timeout_ms = member.classic.session_timeout_ms
+    """Count a member's session from now; a classic member brought its own timeout.
+
+    One that has left the classic protocol behind owes it nothing more.
+    """
     timers = timers_of(group, member.member_id)
+    if member.classic is None:
+        timeout_ms = around.times.session_timeout_ms
+        timers.join_ms = timers.sync_ms = NEVER
+    else:
+        timeout_ms = member.classic.session_timeout_ms
     timers.session_ms = _wake(group, around.now.mono_ms + timeout_ms)
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from broker.replicated.record_log import size_of
+from broker.replicated.runner import BATCH_BYTES_MAX
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -198,4 +200,18 @@ def test_many_offsets_go_in_several_writes(count: int) -> None:
     assert max(len(write.records) for write in driver.unconfirmed) <= 500
     driver.confirm_all()
     assert driver.replies[ticket] is NONE
+    assert list(driver.shard.commits.offsets) == []
+
+
+def test_offsets_of_a_group_with_a_long_name_go_in_writes_that_can_be_stored() -> None:
+    driver = Driver(confirm=False)
+    group_id = "g" * 32_000
+    partitions = 100
+    driver.partitions["big"] = partitions
+    for start in range(0, partitions, 20):
+        driver.commit(group_id=group_id, offsets={("big", n): n for n in range(start, start + 20)})
+    driver.confirm_all()
+    driver.act(driver.shard.delete_group(group_id, driver.ticket()))
+    assert max(size_of(write.records) for write in driver.unconfirmed) <= BATCH_BYTES_MAX
+    driver.confirm_all()
     assert list(driver.shard.commits.offsets) == []

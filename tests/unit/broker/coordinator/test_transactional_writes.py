@@ -3,8 +3,11 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from broker.coordinator.offset_requests import Verify
 from broker.coordinator.partitioning import OFFSETS_TOPIC
+from broker.partition import producers
 from core.errors import BookieUnavailable
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -184,6 +187,16 @@ async def test_a_refused_commit_leaves_nothing_behind() -> None:
         assert groups.coordinator.describe(GROUP, 6).error_code == NONE
         groups.coordinator.clean()
         assert groups.coordinator.describe(GROUP, 6).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@in_loop
+async def test_more_open_transactions_than_a_partition_takes_cost_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "TRANSACTIONS_MAX", 0)
+    async with running_groups() as groups:
+        assert await committing(groups, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert groups.coordinator.metrics.shard_failures_total == 0
 
 
 @in_loop

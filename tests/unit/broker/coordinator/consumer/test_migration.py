@@ -1,6 +1,7 @@
 """A group that changes its protocol with members in it, member by member, and back."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -437,3 +438,44 @@ def test_classic_member_that_waits_for_others_is_left_in_peace() -> None:
     driver.turn(c)
     driver.turn(c)
     assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS, "now it is"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"session_timeout_ms": 1}, {"member_id": "gone"}, {"protocol_type": ""}]
+)
+def test_a_refused_join_leaves_an_emptied_groups_offsets_to_a_group(fields: dict[str, Any]) -> None:
+    driver = ConsumerDriver()
+    driver.commit(offsets={("t", 0): 5})
+    c = Client("c")
+    driver.settle(c)
+    driver.leave_group(c)
+    assert driver.joined(driver.join(**fields)).error_code != ErrorCode.NONE
+    ticket = driver.ticket()
+    driver.act(driver.shard.delete_group(GROUP, ticket))
+    assert driver.replies[ticket] is ErrorCode.NONE
+    assert driver.committed() is None
+
+
+def test_an_id_that_was_handed_out_keeps_nobody_of_the_consumer_protocol_away() -> None:
+    driver = ConsumerDriver()
+    member_id = driver.new_id(protocols=protocols())
+    c = Client("c")
+    assert driver.turn(c).error_code == ErrorCode.NONE
+    driver.settle(c)
+    assert c.partitions == [0, 1, 2]
+    assert ClassicClient(driver, member_id).join() is ErrorCode.NONE
+
+
+def test_a_member_that_keeps_its_id_owes_the_new_protocol_no_join() -> None:
+    driver = ConsumerDriver()
+    c = Client("c")
+    driver.settle(c)
+    a = ClassicClient(driver, "x")
+    a.join()
+    driver.turn(c)
+    driver.turn(c)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    b = Client("x")
+    for _ in range(2 * REBALANCE_MS // 10_000):
+        assert driver.turn(b).error_code == driver.turn(c).error_code == ErrorCode.NONE
+        driver.advance(10_000)
