@@ -87,10 +87,14 @@ class Producers:
         return repeated or self._refusal(producer, header, is_next, verified)
 
     def check_own(self, header: BatchHeader) -> ErrorCode | None:
-        """Say why a batch of the broker itself is refused: epoch, transaction, never sequence."""
+        """Say why a batch of the broker itself is refused: epoch, transaction, never sequence.
+
+        Its transactions are verified.
+        """
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            return None
+            is_plain = not header.attributes & TRANSACTIONAL
+            return None if is_plain else self._check_begin(verified=True)
         if header.producer_epoch < producer.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return self._refusal(producer, header, is_next=True, verified=True)

@@ -62,9 +62,10 @@ _REFUSALS = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
         ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-"""What the log says of a producer that it knows better: nothing was written."""
+"""What the log says of a producer that it knows better, or has no room for: nothing was written."""
 
 
 def _is_gone(error: CoreError | KafkaError) -> bool:
@@ -225,7 +226,7 @@ class Runner(Generic[M]):
         refused, *behind = writes
         self._act(machine.on_refused(refused._replace(replies=()), self._service.now()))
         for ticket, _ in refused.replies:
-            self._answer(ticket, code)
+            self._answer(ticket, _APPEND_ERRORS.get(code, code))
         self._follow(machine, at, behind)
 
     def _follow(self, machine: M, at: int, writes: list[Write]) -> None:

@@ -200,6 +200,18 @@ def test_open_transactions_are_bounded_and_those_that_are_there_go_on(
     assert state.check(header(0, pid=9), verified=True) is None
 
 
+def test_transactions_that_the_broker_opens_itself_are_bounded_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TRANSACTIONS_MAX", 1)
+    state = in_transaction()
+    state.record(header(0, pid=8, txn=False), 11, 1000)
+    assert state.check_own(header(0)) is None
+    for other in (8, 9):
+        assert state.check_own(header(0, pid=other)) is E.NOT_ENOUGH_REPLICAS
+    assert state.check_own(header(0, pid=9, txn=False)) is None
+
+
 def test_the_brokers_own_batches_are_judged_by_epoch_and_transaction_alone() -> None:
     state = in_transaction(epoch=3)
     assert state.check_own(header(-1, epoch=3)) is None
