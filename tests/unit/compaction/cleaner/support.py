@@ -156,7 +156,7 @@ class FakeLog:
             seen += [
                 Seen(r.offset, r.key, r.value, r.timestamp)
                 for r in iter_records(batch)
-                if r.offset >= start
+                if r.offset >= start and not (committed and r.offset >= self.last_stable_offset)
             ]
         return seen
 

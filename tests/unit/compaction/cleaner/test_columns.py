@@ -1,0 +1,101 @@
+"""Records in bulk against the record reader, and bytes that lie."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction.cleaner.columns import read_columns, read_headers
+from compaction.cleaner.errors import CorruptBatch
+from protocol.compression import Codec
+from protocol.records.batch import HEADER_SIZE, LOG_APPEND_TIME, stamp_crc
+from protocol.records.record import Record, build_batch, iter_records
+
+FIELD = st.none() | st.binary(max_size=200)
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(1, 100_000),  # distance to the offset before
+        st.integers(-(2**40), 2**40),
+        FIELD,
+        FIELD,
+        st.lists(st.tuples(st.text(max_size=3), FIELD), max_size=2),
+    ),
+    min_size=1,
+    max_size=8,
+)
+BATCH = st.tuples(RECORDS, st.sampled_from(list(Codec)), st.sampled_from([0, LOG_APPEND_TIME]))
+
+
+def build(
+    block: list[tuple[list[tuple[int, int, bytes, bytes, list[object]]], Codec, int]],
+) -> list[bytes]:
+    batches = []
+    base = 5
+    for rows, codec, attributes in block:
+        offset = base - 1
+        records = []
+        for distance, timestamp, key, value, headers in rows:
+            offset += distance
+            records.append(Record(offset, timestamp, key=key, value=value, headers=tuple(headers)))
+        batches.append(bytes(build_batch(records, codec, base, attributes=attributes)))
+        base = offset + 1
+    return batches
+
+
+@given(st.lists(BATCH, max_size=4))
+def test_columns_say_what_the_record_reader_says(block: list) -> None:  # type: ignore[type-arg]
+    batches = build(block)
+    columns = read_columns(batches, read_headers(batches))
+    expected = [(at, record) for at, batch in enumerate(batches) for record in iter_records(batch)]
+    data = columns.data
+    for index, (at, record) in enumerate(expected):
+        size = int(columns.key_size[index])
+        key = None if size < 0 else data[columns.key_at[index] :][:size]
+        assert (key, bool(columns.has_value[index])) == (record.key, record.value is not None)
+        assert (columns.offset[index], columns.timestamp[index]) == (
+            record.offset,
+            record.timestamp,
+        )
+        assert columns.batch[index] == at
+    assert len(columns.at) == len(expected) == columns.first[-1]
+
+
+@given(st.lists(BATCH, min_size=1, max_size=3), st.data())
+def test_bytes_that_lie_are_told_or_read(block: list, data: st.DataObject) -> None:  # type: ignore[type-arg]
+    batches = [bytearray(batch) for batch in build(block)]
+    broken = data.draw(st.sampled_from(batches))
+    for _ in range(data.draw(st.integers(1, 3))):
+        broken[data.draw(st.integers(HEADER_SIZE, len(broken) - 1))] = data.draw(
+            st.integers(0, 255)
+        )
+    stamp_crc(broken)
+    columns, blamed = None, broken
+    try:
+        columns = read_columns(batches, read_headers(batches))
+    except CorruptBatch as error:
+        blamed = batches[error.index]
+    assert blamed is broken
+    if columns is not None:
+        assert (columns.key_at + columns.key_size < columns.end).all()
+        assert (columns.end <= len(columns.data)).all()
+
+
+def test_an_empty_block_has_no_records() -> None:
+    assert len(read_columns([], []).at) == 0
+
+
+@pytest.mark.parametrize("size", [1 << 40, (1 << 62) - 1, -2])
+def test_a_key_of_absurd_length_is_refused(size: int) -> None:
+    """Numbers of ten bytes would wrap a sum of 64 bits."""
+    zigzag = ((size << 1) ^ (size >> 63)) & (1 << 64) - 1
+    number = bytearray()
+    while zigzag >= 0x80:
+        number.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    number.append(zigzag)
+    body = b"\0\0\0" + bytes(number) + b"\1\0"
+    plain = build_batch([Record(0, 5, key=b"k" * (len(body) - 6), value=None)])
+    assert len(plain) == HEADER_SIZE + 1 + len(body)
+    plain[HEADER_SIZE + 1 :] = body
+    stamp_crc(plain)
+    with pytest.raises(CorruptBatch, match="a key that does not end inside its record"):
+        read_columns([plain], read_headers([plain]))
