@@ -1,0 +1,266 @@
+"""The cleaner's pool over real partitions: what is cleaned, what is left alone, what fails."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from broker.partition.cleanable import CleanablePartition
+from broker.partition.cleanable_logs import CleanablePartitions
+from broker.partition.latest import count_keys, latest_of_keys
+from broker.partition.partition_log import PartitionLog
+from compaction.cleaner.config import CleanerConfig
+from compaction.cleaner.pool import RETRY_MS, CleanerPool
+from core.errors import BadVersion, CoreError, Unavailable
+from protocol.distributedlog.record import LogRecord
+from protocol.ids import TopicPartition
+from protocol.records.record import Record, build_batch
+from tests.unit.broker.fakes import FakeLog, World, make_world
+from tests.unit.broker.loops import in_loop
+
+CONFIG = CleanerConfig(dedupe_buffer_bytes=24 * 101)
+Table = dict[bytes, bytes | None]
+
+
+@asynccontextmanager
+async def cleaning(world: World) -> AsyncIterator[CleanerPool]:
+    logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
+    pool = CleanerPool(logs.round, world.clock, CONFIG)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def compacted(world: World, topic: str = "t", **configs: str) -> PartitionLog:
+    given = {name.replace("_", "."): value for name, value in configs.items()}
+    world.topics.add(topic, configs={"cleanup.policy": "compact"} | given)
+    return await world.open(topic)
+
+
+async def put(log: PartitionLog, table: Table, *changes: tuple[bytes, bytes | None]) -> None:
+    """Append one batch and end its segment."""
+    records = [Record(offset=n, key=k, value=v, timestamp=1) for n, (k, v) in enumerate(changes)]
+    data = memoryview(bytearray(build_batch(records)))
+    await log.append(data, log.check(data))
+    await log.roll()
+    table.update(changes)
+
+
+async def held(log: PartitionLog) -> Table:
+    """Return what a reader from the start has at the end, from the log itself."""
+    log.tail.clear()
+    found, is_whole = await latest_of_keys(log, inline, 1000)
+    assert is_whole
+    return {each.key: each.value for each in found}
+
+
+async def inline(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+class FailingSteps:
+    """Has the n-th step that changes a `FakeLog` fail, or something happen before it."""
+
+    def __init__(
+        self,
+        log: FakeLog,
+        *,
+        at: int,
+        error: CoreError | None,
+        act: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._left, self._error, self._act = at, error, act
+        self._log, self._rewrite, self._set_data = log, log.rewrite, log.set_data
+        log.rewrite = self._begin  # type: ignore[method-assign]
+        log.set_data = self._failing(log.set_data)  # type: ignore[method-assign]
+
+    def restore(self) -> None:
+        """Let everything go well from now on."""
+        self._log.rewrite = self._rewrite  # type: ignore[method-assign]
+        self._log.set_data = self._set_data  # type: ignore[method-assign]
+
+    async def _begin(self, lssns: Sequence[int]) -> Any:
+        rewrite: Any = await self._rewrite(lssns)
+        for name in ("append", "finish", "commit"):
+            setattr(rewrite, name, self._failing(getattr(rewrite, name)))
+        return rewrite
+
+    def _failing(self, step: Callable[..., Awaitable[Any]]) -> Any:
+        async def failing(*args: Any) -> Any:
+            self._left -= 1
+            if self._left == -1:
+                self._act()
+                if self._error is not None:
+                    raise self._error
+            return await step(*args)
+
+        return failing
+
+
+async def three(world: World, topic: str = "t", **configs: str) -> tuple[PartitionLog, Table]:
+    """Return a log of three segments in which keys are replaced and deleted."""
+    log, table = await compacted(world, topic, **configs), Table()
+    await put(log, table, (b"a", b"1"), (b"b", b"1"))
+    await put(log, table, (b"a", b"2"), (b"c", b"2"))
+    await put(log, table, (b"b", None), (b"a", b"3"))
+    return log, table
+
+
+@in_loop
+async def test_the_latest_of_each_key_is_left_and_the_rest_is_noted_as_clean() -> None:
+    world = make_world()
+    log, table = await three(world)
+    async with cleaning(world) as pool:
+        assert await pool.clean_filthiest()
+        assert await held(log) == table
+        counts = await count_keys(log, inline)
+        assert counts[1:] == (3, 1, 0, 3, 2)
+        (look,) = await pool.plan()
+        assert (look.first_dirty, look.cleanable_bytes, look.is_due) == (6, 0, False)
+        assert not await pool.clean_filthiest()
+        assert pool.metrics.passes_total == 1
+    done = await CleanablePartition(log).checkpoint()
+    assert done.bytes_before > done.bytes_after > 0
+    totals = [each async for _, each in log.segments.all_totals()]
+    assert [(each.records, each.tombstones, each.keys) for each in totals[1:3]] == [
+        (1, 0, 1), (2, 1, 2),
+    ]  # fmt: skip
+
+
+@in_loop
+async def test_delete_markers_go_once_readers_had_their_time() -> None:
+    world = make_world()
+    log, table = await three(world, delete_retention_ms="1000", min_cleanable_dirty_ratio="0")
+    async with cleaning(world) as pool:
+        assert await pool.clean_filthiest()
+        assert (await held(log))[b"b"] is None
+        world.clock.advance_ms(1001)
+        await put(log, table, (b"d", b"4"))
+        assert await pool.clean_filthiest()
+        assert b"b" not in await held(log)
+        assert await held(log) == {k: v for k, v in table.items() if v is not None}
+
+
+@in_loop
+async def test_the_filthiest_log_goes_first() -> None:
+    world = make_world()
+    async with cleaning(world) as pool:
+        first, table = await three(world, "first")
+        assert await pool.clean_filthiest()
+        for _ in range(6):
+            await put(first, table, (b"a", b"4"))
+        await three(world, "second")
+        plan = await pool.plan()
+        assert [look.name for look in plan] == ["second-0", "first-0"]
+        assert plan[1].is_due
+        assert await pool.clean_filthiest()
+        assert [look.name for look in await pool.plan() if look.is_due] == ["first-0"]
+
+
+@in_loop
+async def test_who_is_paused_is_left_alone() -> None:
+    world = make_world()
+    await three(world)
+    async with cleaning(world) as pool:
+        for names in ([], ["t-0"]):
+            pool.pause(names)
+            assert not await pool.clean_filthiest()
+            pool.resume(names)
+        assert await pool.clean_filthiest()
+
+
+@in_loop
+async def test_what_is_asked_for_is_cleaned_whatever_its_ratio() -> None:
+    world = make_world()
+    log, table = await three(world, min_cleanable_dirty_ratio="1")
+    async with cleaning(world) as pool:
+        assert not await pool.clean_filthiest()
+        pool.run(["t-0"])
+        assert await pool.clean_filthiest()
+        assert await held(log) == table
+        pool.run(["t-0"])
+        assert not await pool.clean_filthiest(), "nothing is left"
+        assert pool.status()["wanted"] == []
+
+
+@in_loop
+async def test_a_bad_batch_costs_its_own_log_only_until_it_is_mended() -> None:
+    world = make_world()
+    log, table = await three(world, "bad")
+    good, good_table = await three(world, "good")
+    records = world.log("bad").segments[1].records
+    whole = records[0]
+    broken = bytearray(whole.record.payload)
+    broken[-3] ^= 1
+    records[0] = whole._replace(record=LogRecord(whole.record.txid, bytes(broken)))
+    async with cleaning(world) as pool:
+        while await pool.clean_filthiest():
+            pass
+        assert await held(good) == good_table
+        (bad,) = pool.status()["uncleanable"]
+        assert bad["log"] == "bad-0"
+        for words in ("offset 2", "segment 2", "ledger 2", "entry 0"):
+            assert words in bad["reason"]
+        pool.refresh_metrics()
+        assert pool.manager_metrics.uncleanable_partitions_count == 1
+        assert pool.manager_metrics.uncleanable_bytes > 0
+        records[0] = whole
+        assert not await pool.clean_filthiest()
+        pool.run(["bad-0"])
+        assert await pool.clean_filthiest()
+        assert pool.status()["uncleanable"] == []
+    assert await held(log) == table
+
+
+@in_loop
+async def test_a_lost_race_is_run_again_later() -> None:
+    world = make_world()
+    log, table = await three(world)
+    failing = FailingSteps(world.log("t"), at=0, error=BadVersion("retention was faster"))
+    async with cleaning(world) as pool:
+        assert await pool.clean_filthiest()
+        assert (pool.metrics.failures_total, pool.status()["uncleanable"]) == (1, [])
+        failing.restore()
+        assert not await pool.clean_filthiest()
+        world.clock.advance_ms(RETRY_MS)
+        assert await pool.clean_filthiest()
+    assert await held(log) == table
+
+
+@in_loop
+async def test_a_topic_that_is_not_compacted_any_more_is_given_up() -> None:
+    world = make_world()
+    log, table = await three(world)
+
+    def change() -> None:
+        log.use_settings(log.settings._replace(cleanup_policy=("delete",)))
+
+    FailingSteps(world.log("t"), at=0, error=None, act=change)
+    async with cleaning(world) as pool:
+        assert await pool.clean_filthiest()
+        assert (pool.metrics.given_up_total, pool.metrics.failures_total) == (1, 0)
+        assert pool.status()["uncleanable"] == []
+    assert log.notes.cleaned is None
+    assert await held(log) == table
+
+
+@pytest.mark.parametrize("step", range(12))
+@in_loop
+async def test_a_crash_at_any_step_leaves_the_old_or_the_new(step: int) -> None:
+    world = make_world()
+    log, table = await three(world)
+    failing = FailingSteps(world.log("t"), at=step, error=Unavailable("killed"))
+    async with cleaning(world) as pool:
+        await pool.clean_filthiest()
+    failing.restore()
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    log = await world.open("t")
+    assert await held(log) == table
+    assert log.log_end_offset == 6
+    async with cleaning(world) as pool:
+        await pool.clean_filthiest()
+        assert not await pool.clean_filthiest()
+    assert await held(log) == table
+    assert (await count_keys(log, inline)).records == 3
