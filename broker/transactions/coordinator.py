@@ -179,12 +179,13 @@ class TransactionCoordinator:
     ) -> "asyncio.Future[Mapping[TopicPartition, ErrorCode]]":
         """Say whether partitions are in the producer's transaction: NONE if they are.
 
-        Without `transaction.partition.verification.enable` they all are.
+        Without `transaction.partition.verification.enable` they all are, of whoever is a producer.
         """
         self.metrics.verifications_total += 1
         producer, wanted = Producer(producer_id, producer_epoch), frozenset(partitions)
         if not self._config.verifies_partitions:
-            return _per_partition(answer_now(ErrorCode.NONE), partitions)
+            code = ErrorCode.NONE if producer_id >= 0 else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return _per_partition(answer_now(code), partitions)
         if not transactional_id:
             return _per_partition(answer_now(ErrorCode.INVALID_REQUEST), partitions)
         answer = self._partitions.ask(

@@ -149,9 +149,10 @@ async def test_verification_can_be_switched_off() -> None:
     config = TransactionConfig(topic_partitions=PARTITIONS, verifies_partitions=False)
     async with running_transactions(config=config) as world:
         t0 = TopicPartition("t", 0)
-        assert await world.coordinator.verify(ID, 1, 1, [t0]) == {t0: E.NONE}
-        world.coordinator.use(replace(config, verifies_partitions=True))
         unknown = {t0: E.INVALID_PRODUCER_ID_MAPPING}
+        assert await world.coordinator.verify(ID, 1, 1, [t0]) == {t0: E.NONE}
+        assert await world.coordinator.verify(ID, -1, -1, [t0]) == unknown  # nobody's transaction
+        world.coordinator.use(replace(config, verifies_partitions=True))
         assert await world.coordinator.verify(ID, 1, 1, [t0]) == unknown
 
 
