@@ -89,7 +89,7 @@ def test_bad_headers_are_refused(frame: str, error: type[DecodeError]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(18, 5), (18, -1), (18, 32767), (0, 2), (0, 12), (4, 0), (-1, 0), (999, 1)]
+    ("key", "version"), [(18, 5), (18, -1), (18, 32767), (0, 2), (0, 14), (4, 0), (-1, 0), (999, 1)]
 )
 def test_an_unsupported_request_carries_its_header(key: int, version: int) -> None:
     frame = (
