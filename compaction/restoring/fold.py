@@ -138,9 +138,9 @@ def _fold_batch(
     progress: Progress, batch: memoryview, given_up: _GivenUp, changes: Changes
 ) -> None:
     header = unpack_header(batch)
+    verify_crc(batch)
     if header.last_offset < progress.position:
         return  # an answer may begin with batches from before the position
-    verify_crc(batch)
     given_up.reach(header.last_offset)
     if header.is_control:
         given_up.end(batch, header)

@@ -12,7 +12,7 @@ from compaction.restoring.errors import (
     TopicGone,
     Transient,
 )
-from compaction.restoring.fetcher import Fetched, Fetchers, OutOfRange, Sizes, Span
+from compaction.restoring.fetcher import Event, Fetched, Fetchers, OutOfRange, Sizes, Span
 from compaction.restoring.fold import fold
 from compaction.restoring.patience import Patience
 from compaction.restoring.sinks.sink import Sink
@@ -114,36 +114,32 @@ class Folding:
         finally:
             fetchers.close()
 
-    def _take(self, event: object) -> None:
+    def _take(self, event: Event | None) -> None:
         if isinstance(event, Exception):
             raise event
-        if not event:
-            self._look_at_time()
-            return
-        assert isinstance(event, list)
-        for fetched in event:
-            self._fold(fetched)
-        self._patience.progressed()
+        moved = [self._fold(fetched) for fetched in event or ()]
+        if any(moved):
+            self._patience.progressed()
+        elif self._patience.is_over:
+            self._explain_silence()
 
-    def _fold(self, fetched: Fetched) -> None:
+    def _fold(self, fetched: Fetched) -> bool:
+        """Fold what was fetched; say whether it was anything new."""
         progress = self._checkpoint.partitions[fetched.partition]
+        position = progress.position
         before = progress.bytes + RECORD_OVERHEAD_BYTES * progress.records
         changes = self._changes.setdefault(fetched.partition, {})
         place = self._place(fetched.partition)
         fold(progress, fetched.records, fetched.aborted, changes, place)
         after = progress.bytes + RECORD_OVERHEAD_BYTES * progress.records
         self._unsaved_bytes += after - before + 1  # passing markers is progress too
+        return progress.position > position
 
-    def _look_at_time(self) -> None:
-        """Errors: Unreachable or LogTruncated when answers bring nothing for too long."""
-        if not self._patience.is_over:
-            return
-        for partition, progress in self._checkpoint.partitions.items():
-            if not progress.is_done:
-                at = self._place(partition)
-                self._explain(OutOfRange(partition, at))
-                nothing = f"nothing comes from offset {progress.position} on"
-                self._patience.wait(Transient(nothing, at))
+    def _explain_silence(self) -> None:
+        """Say why brokers bring nothing for so long. Errors: those of `_explain`."""
+        partitions = self._checkpoint.partitions
+        waiting = next(each for each in partitions if not partitions[each].is_done)
+        self._explain(OutOfRange(waiting, self._place(waiting)))
 
     def _look_again(self) -> None:
         """Ask who leads now. Errors: TopicGone, Transient."""

@@ -47,7 +47,7 @@ class Block(NamedTuple):
 
 
 class Spill:
-    """The files of one folder. Errors: OSError; WrongCheckpoint for a file that is cut or changed."""
+    """The files of one folder. Errors: OSError; WrongCheckpoint for a file that is not whole."""
 
     def __init__(self, files: Files, folder: Path) -> None:
         self._files = files
