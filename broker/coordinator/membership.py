@@ -17,6 +17,7 @@ from broker.coordinator.rebalance import (
 )
 from broker.coordinator.records import group_record
 from broker.coordinator.roster import Member
+from broker.coordinator.wakes import wake_ms
 from broker.replicated.effects import NEVER, Now, Ticket
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
@@ -150,7 +151,8 @@ def expire(group: ClassicGroup, now: Now) -> None:
         expire_sync(group, now)
     if group.join_deadline_ms <= now.mono_ms:
         expire_join(group, now)
-    group.wake_by(group.next_deadline_ms())
+    size = len(group.roster) + len(group.roster.pending)
+    group.wake_by(wake_ms(group.next_deadline_ms(), size, now))
 
 
 def _expire_sessions(group: ClassicGroup, now: Now) -> None:

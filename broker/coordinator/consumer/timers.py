@@ -6,6 +6,7 @@ Source: Kafka GroupMetadataManager.scheduleConsumerGroupSessionTimeout and the t
 from broker.coordinator.consumer.assigning import Surroundings
 from broker.coordinator.consumer.group import ConsumerGroup, MemberTimers
 from broker.coordinator.consumer.member import ConsumerMember, MemberState
+from broker.coordinator.wakes import wake_ms
 from broker.replicated.effects import NEVER, Now
 
 
@@ -72,9 +73,8 @@ def overdue(group: ConsumerGroup, now: Now) -> list[str]:
         for member_id in sorted(group.timers.keys() & group.members.keys())
         if _is_late(group.timers[member_id], group.members[member_id], now)
     ]
-    group.wake_at_ms = min(
-        (timers.earliest_ms() for timers in group.timers.values()), default=NEVER
-    )
+    next_ms = min((timers.earliest_ms() for timers in group.timers.values()), default=NEVER)
+    group.wake_at_ms = wake_ms(next_ms, len(group.timers), now)
     return late
 
 
