@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from core.errors import CorruptData
+from core.runtime.stored_json import NOT_JSON
 
 FORMAT_VERSION = 1
 
@@ -31,7 +32,7 @@ def decode_configs(path: str, data: bytes) -> dict[str, str]:
     """Read a node. Errors: CorruptData, also for a format of a later release."""
     try:
         stored = _DECODER.decode(data)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise CorruptData(f"the configs at {path} do not decode: {error}") from error
     if stored.version != FORMAT_VERSION:
         raise CorruptData(f"{path} has format {stored.version}, this release reads 1")

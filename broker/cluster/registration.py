@@ -18,6 +18,7 @@ from core.errors import CoreError, CorruptData, NodeExists
 from core.metadata.ephemeral_node import EphemeralNode
 from core.metadata.store import MetadataStore, SessionEvent
 from core.runtime.metrics import counter, gauge
+from core.runtime.stored_json import NOT_JSON
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def decode_broker(data: bytes) -> BrokerNode:
     """Read a node, of Kafka's brokers too. Errors: CorruptData."""
     try:
         return _DECODER.decode(data)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise CorruptData(f"a broker's registration does not decode: {error}") from error
 
 

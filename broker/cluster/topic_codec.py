@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from core.errors import CorruptData
+from core.runtime.stored_json import NOT_JSON
 
 FORMAT_VERSION = 1
 
@@ -41,7 +42,7 @@ def decode_topic(name: str, data: bytes) -> StoredTopic:
     """Read a node. Errors: CorruptData, also for a format of a later release."""
     try:
         stored = _DECODER.decode(data)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise CorruptData(f"the node of topic {name} does not decode: {error}") from error
     if stored.version != FORMAT_VERSION:
         raise CorruptData(f"topic {name} has format {stored.version}, this release reads 1")

@@ -9,6 +9,7 @@ import msgspec
 from core.errors import CorruptData
 from core.log.log import Log
 from core.log.stored_log import StoredLog
+from core.runtime.stored_json import NOT_JSON
 from protocol.ids import Offset
 
 VERSION = 2
@@ -47,7 +48,7 @@ async def read_notes(stream: Log | StoredLog) -> LogNotes:
         return LogNotes()
     try:
         notes = msgspec.json.decode(data, type=LogNotes)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise CorruptData(f"notes of log {stream.name}: {error}") from error
     if notes.version > VERSION:
         raise CorruptData(f"notes of log {stream.name}: version {notes.version}")

@@ -11,6 +11,7 @@ import msgspec
 from broker.cluster.paths import ClusterPaths
 from core.errors import BadVersion, CorruptData, NodeExists
 from core.metadata.store import MetadataStore
+from core.runtime.stored_json import NOT_JSON
 
 BLOCK = 1000
 
@@ -58,7 +59,7 @@ class ProducerIds:
             return 0
         try:
             first = msgspec.json.decode(node.data, type=_Stored).next_id
-        except msgspec.DecodeError as error:
+        except NOT_JSON as error:
             raise CorruptData(f"{self._path}: {error}") from error
         await self._store.set(self._path, _encode(first + BLOCK), node.version)
         return first

@@ -12,6 +12,7 @@ from broker.errors import KafkaError
 from broker.quotas.entity import check_entity, check_value, entity_of
 from broker.quotas.table import Quotas
 from core.errors import CorruptData
+from core.runtime.stored_json import NOT_JSON
 
 FORMAT_VERSION = 1
 
@@ -42,7 +43,7 @@ def decode_quotas(data: bytes) -> Quotas:
     """Read the node. Errors: CorruptData, also for a format of a later release."""
     try:
         stored = _DECODER.decode(data)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise CorruptData(f"the node of client quotas does not decode: {error}") from error
     if stored.version != FORMAT_VERSION:
         raise CorruptData(f"client quotas have format {stored.version}, this release reads 1")

@@ -7,6 +7,7 @@ import msgspec
 
 from compaction.restoring.errors import WrongCheckpoint
 from compaction.restoring.fold import Progress
+from core.runtime.stored_json import NOT_JSON
 
 VERSION = 1
 
@@ -40,7 +41,7 @@ def decode_checkpoint(data: bytes | str, place: str) -> Checkpoint:
     """Read it. Errors: WrongCheckpoint."""
     try:
         found = msgspec.json.decode(data, type=Checkpoint)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise WrongCheckpoint(f"no checkpoint: {error}", place=place, remedy=_FRESH) from error
     if found.version != VERSION:
         raise WrongCheckpoint(

@@ -25,6 +25,7 @@ from core.errors import CorruptData, NoNode
 from core.metadata.layout import LogPaths
 from core.metadata.node_reads import read_nodes
 from core.metadata.store import Create, MetadataStore, Op, SetData
+from core.runtime.stored_json import NOT_JSON
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -188,5 +189,5 @@ class PurgedNodes:
 def _decode(data: bytes, path: str) -> Note:
     try:
         return msgspec.json.decode(data, type=Note)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise CorruptData(f"{path}: {error}") from error

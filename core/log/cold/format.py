@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from core.errors import ColdObjectCorrupt
+from core.runtime.stored_json import NOT_JSON
 from protocol.bookkeeper.entry import MAX_ENTRY_BYTES, Entry
 from protocol.crc32c import crc32c
 from protocol.ids import NO_ENTRY, Buffer, EntryId, LedgerId
@@ -106,7 +107,7 @@ def decode_header(data: Buffer, place: str) -> Header:
     _check(data, f"{place}: header")
     try:
         header = msgspec.json.decode(bytes(data[HEADER_PREFIX_BYTES : -_U32.size]), type=Header)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise ColdObjectCorrupt(f"{place}: header: {error}") from error
     if header.version != FORMAT_VERSION:
         raise ColdObjectCorrupt(f"{place}: format {header.version}, known is {FORMAT_VERSION}")

@@ -15,6 +15,7 @@ from core.metadata.layout import LogPaths
 from core.metadata.node_reads import read_nodes
 from core.metadata.segment_metadata import SegmentMetadata, decode_segment, encode_segment
 from core.metadata.store import MetadataStore
+from core.runtime.stored_json import NOT_JSON
 
 NODE_VERSION: Final = 1
 
@@ -59,7 +60,7 @@ def decode_cold(data: bytes, path: str) -> ColdSegment:
     """Read the data of a node. Errors: CorruptData; for a later version too."""
     try:
         cold = msgspec.json.decode(data, type=ColdSegment)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise CorruptData(f"{path}: {error}") from error
     if cold.version != NODE_VERSION:
         raise CorruptData(f"{path} is of version {cold.version}, known is {NODE_VERSION}")

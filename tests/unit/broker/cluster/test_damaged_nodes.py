@@ -1,0 +1,40 @@
+"""Nodes whose bytes were damaged are CorruptData, whatever is wrong: else a watch would die."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from broker.cluster.config_codec import decode_configs, encode_configs
+from broker.cluster.registration import decode_broker
+from broker.cluster.topic_codec import StoredTopic, decode_topic, encode_topic
+from broker.quotas.codec import decode_quotas
+from core.errors import CorruptData
+from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
+
+TOPIC = encode_topic(
+    StoredTopic(topic_id="X" * 22, partitions=1, ready=1, created_ms=0, configs={"a": "X"})
+)
+COLD = encode_cold(
+    ColdSegment(segment="X", name="X", size_bytes=1, index_at=1, crc32c=1, payload_bytes=1)
+)
+QUOTAS = b'{"version":1,"quotas":[{"entity":{"user":"X"},"values":{}}]}'
+
+
+@pytest.mark.parametrize(
+    ("decode", "sound"),
+    [
+        (partial(decode_configs, "/node"), encode_configs({"a": "X"})),
+        (partial(decode_topic, "t"), TOPIC),
+        (decode_broker, b'{"endpoints":["X"],"host":"X","port":1}'),
+        (decode_quotas, QUOTAS),
+        (lambda data: decode_cold(data, "/node"), COLD),
+    ],
+)
+@pytest.mark.parametrize("damage", [b"\xff", b"\n", b'"', b"\\ud800"])
+def test_damaged_text_is_corrupt_data(
+    decode: Callable[[bytes], object], sound: bytes, damage: bytes
+) -> None:
+    assert b"X" in sound
+    with pytest.raises(CorruptData):
+        decode(sound.replace(b"X", damage))
