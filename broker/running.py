@@ -34,6 +34,7 @@ from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.server import BrokerServer
 from broker.transactions.coordinator import Parts, TransactionCoordinator
+from compaction.cleaner.config import check_change
 from compaction.cleaner.pool import CleanerPool
 from compaction.worker import RetentionWorker
 from core.log.namespace import LogNamespace
@@ -200,6 +201,7 @@ def _cleaner(broker: Broker, metrics: Metrics) -> CleanerPool:
     partitions = CleanablePartitions(broker.partitions, broker.topics)
     pool = CleanerPool(partitions.round, broker.clock, broker.config.cleaner)
     broker.configs.listen(lambda config: pool.use(config.cleaner))
+    broker.configs.check_with(lambda now, wanted: check_change(now.cleaner, wanted.cleaner))
     metrics.register("log_cleaner", pool.metrics)
     metrics.register("log_cleaner_manager", pool.manager_metrics)
     return pool

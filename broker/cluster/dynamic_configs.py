@@ -43,11 +43,16 @@ class DynamicConfigs(Generic[Tree]):
         self._topics = topics
         self._values = values_of(started_with)
         self._listeners: list[Callable[[Tree], None]] = []
+        self._checks: list[Callable[[Tree, Tree], None]] = []
         entities.listen(self._on_changed)
 
     def listen(self, listener: Callable[[Tree], None]) -> None:
         """Tell `listener` of every later change of this broker's settings."""
         self._listeners.append(listener)
+
+    def check_with(self, check: Callable[[Tree, Tree], None]) -> None:
+        """Ask `check` about each later change: settings in force, wanted ones; ConfigError: no."""
+        self._checks.append(check)
 
     async def start(self) -> None:
         """Load what was configured and put it in force. Errors: CorruptData, Unavailable."""
@@ -66,7 +71,9 @@ class DynamicConfigs(Generic[Tree]):
             layers = self._layers({name: after})
             check_defaults(self._topics.defaults.with_dynamic(layers))
             try:
-                self._settings(layers)
+                wanted = self._settings(layers)
+                for check in self._checks:
+                    check(self.in_force, wanted)
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
             return after

@@ -44,6 +44,11 @@ class DynamicSetting(NamedTuple):
 OWN: Final[Mapping[str, DynamicSetting]] = MappingProxyType(
     {
         "group.consumer.assignment.interval.ms": DynamicSetting(ConfigType.INT, at_least(0)),
+        "log.cleaner.backoff.ms": DynamicSetting(ConfigType.LONG, at_least(0)),
+        "log.cleaner.dedupe.buffer.size": DynamicSetting(ConfigType.LONG),
+        "log.cleaner.io.buffer.load.factor": DynamicSetting(ConfigType.DOUBLE),
+        "log.cleaner.io.max.bytes.per.second": DynamicSetting(ConfigType.DOUBLE),
+        "log.cleaner.threads": DynamicSetting(ConfigType.INT, at_least(1)),
         "max.connection.creation.rate": DynamicSetting(ConfigType.INT, at_least(1)),
         "max.connections": DynamicSetting(ConfigType.INT, at_least(0)),
         "max.connections.per.ip": DynamicSetting(ConfigType.INT, at_least(0)),

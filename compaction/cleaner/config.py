@@ -37,7 +37,7 @@ class CleanerConfig:
     def __post_init__(self) -> None:
         if not 1 <= self.threads <= THREADS_MAX:
             raise ConfigError(f"log.cleaner.threads must be between 1 and {THREADS_MAX}")
-        if self.io_bytes_per_second < 1:
+        if not self.io_bytes_per_second >= 1:  # NaN neither
             raise ConfigError("log.cleaner.io.max.bytes.per.second must be at least 1")
         if not 0 < self.load_factor <= 1:
             raise ConfigError("log.cleaner.io.buffer.load.factor must be above 0, at most 1")
@@ -50,3 +50,17 @@ class CleanerConfig:
     def worker_buffer_bytes(self) -> int:
         """Key summary of one worker."""
         return min(self.dedupe_buffer_bytes // self.threads, BUFFER_BYTES_MAX)
+
+
+def check_change(now: CleanerConfig, wanted: CleanerConfig) -> None:
+    """Refuse what Kafka refuses while it runs. Errors: ConfigError. Source: LogCleaner."""
+    if wanted.threads < now.threads // 2:
+        raise ConfigError(
+            "Log cleaner threads cannot be reduced to less than half the current value "
+            f"{now.threads}"
+        )
+    if wanted.threads > now.threads * 2:
+        raise ConfigError(
+            "Log cleaner threads cannot be increased to more than double the current value "
+            f"{now.threads}"
+        )

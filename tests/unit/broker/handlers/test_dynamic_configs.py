@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.config_entities import EntityKind
+from compaction.cleaner.config import check_change
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import (
     ALTER_CONFIGS,
@@ -179,6 +180,30 @@ def test_defaults_may_not_contradict_each_other(tmp_path: Path) -> None:
                 to, BROKER, "1", ("log.cleaner.max.compaction.lag.ms", SET, "8")
             )
             assert (code, "conflict" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
+
+    run(story)
+
+
+def test_the_cleaner_changes_while_it_runs_as_far_as_kafkas_does(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with admin(tmp_path) as to:
+            configs = to.configs
+            configs.check_with(lambda now, wanted: check_change(now.cleaner, wanted.cleaner))
+            rate = ("log.cleaner.io.max.bytes.per.second", SET, "1000.5")
+            assert await alter(to, BROKER, "", rate) == (ErrorCode.NONE, None)
+            assert configs.in_force.cleaner.io_bytes_per_second == 1000.5
+            for threads, words in ((2, None), (4, None), (9, "double"), (1, "half")):
+                change = ("log.cleaner.threads", SET, str(threads))
+                code, message = await alter(to, BROKER, "1", change)
+                assert (code == ErrorCode.NONE) is (words is None), threads
+                assert (words or "") in (message or "")
+            assert configs.in_force.cleaner.threads == 4
+            for bad in (
+                ("log.cleaner.io.max.bytes.per.second", SET, "NaN"),
+                ("log.cleaner.dedupe.buffer.size", SET, "24"),
+                ("log.cleaner.enable", SET, "false"),
+            ):
+                assert (await alter(to, BROKER, "", bad))[0] != ErrorCode.NONE
 
     run(story)
 

@@ -246,7 +246,7 @@ async def test_a_topic_that_is_not_compacted_any_more_is_given_up() -> None:
     assert await held(log) == table
 
 
-@pytest.mark.parametrize("step", range(12))
+@pytest.mark.parametrize("step", range(9))
 @in_loop
 async def test_a_crash_at_any_step_leaves_the_old_or_the_new(step: int) -> None:
     world = make_world()
