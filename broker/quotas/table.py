@@ -96,13 +96,16 @@ def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | Non
 
 
 def connection_rates(quotas: Quotas) -> dict[str | None, int]:
-    """Return the connections per second that addresses may make; None is for all others."""
+    """Return the connections per second that addresses may make; None is for all others.
+
+    Shape: at least 1.
+    """
     rates: dict[str | None, int] = {}
     for entity, values in quotas.items():
         rate = values.get(CONNECTION_CREATION_RATE)
         if rate is not None:
             name = dict(entity)[IP]
-            rates[name if name is None else normal_address(name)] = int(rate)
+            rates[name if name is None else normal_address(name)] = max(int(rate), 1)
     return rates
 
 

@@ -185,6 +185,13 @@ def test_addresses_have_their_rates_and_the_default() -> None:
     assert connection_rates(quotas) == {None: 5, "::1": 7}
 
 
+def test_a_rate_that_is_almost_nothing_lets_one_connection_in() -> None:
+    """A fraction below a millionth is a whole number to Kafka; here nobody divides by it."""
+    entity = entity_of([(IP, None)])
+    assert refusal([(IP, None)], Change(CONNECTION_CREATION_RATE, 5e-7)) is None
+    assert connection_rates({entity: {CONNECTION_CREATION_RATE: 5e-7}}) == {None: 1}
+
+
 @pytest.mark.parametrize(
     "data",
     [
