@@ -11,7 +11,7 @@ Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from broker.cluster.admin import UNSET, Asked, Nodes, Shape, check_ensemble, shape_of
@@ -63,7 +63,7 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         topics = [_describe(ctx, topic) for topic in broker.topics.all()]
     else:
         create = request.allow_auto_topic_creation and broker.config.auto_create_topics
-        found = [await _find(ctx, wanted, create=create) for wanted in request.topics or ()]
+        found = [await _find(ctx, wanted, create=create) for wanted in _distinct(request.topics)]
         elsewhere: Elsewhere = frozenset()
         if ctx.header.api_version >= LEADER_EPOCH_SINCE:
             elsewhere = await _open(ctx, [each for each in found if isinstance(each, Topic)])
@@ -89,6 +89,11 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
+
+
+def _distinct(topics: Sequence[MetadataRequestTopic] | None) -> Iterable[MetadataRequestTopic]:
+    """Leave out what is asked for again, as Kafka does."""
+    return {(topic.name, topic.topic_id): topic for topic in topics or ()}.values()
 
 
 def _refuse_all(request: MetadataRequest) -> MetadataResponse:

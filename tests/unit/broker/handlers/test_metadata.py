@@ -151,6 +151,13 @@ async def test_nothing_is_created_where_it_is_switched_off_or_not_a_topic() -> N
 
 
 @in_loop
+async def test_a_topic_that_is_named_twice_is_told_once() -> None:
+    world = prepared()
+    response = await ask(world, METADATA, 12, named("a", "c", "b", "a", "c"))
+    assert shown(response) == [("a", 0, 1), ("c", E.UNKNOWN_TOPIC_OR_PARTITION, 0), ("b", 0, 2)]
+
+
+@in_loop
 async def test_topics_by_id() -> None:
     world = prepared()
     topic = world.topics.get("b")
