@@ -8,7 +8,7 @@ Source: CleanedTransactionMetadata (reference Kafka 9.5).
 from collections.abc import Sequence
 
 from compaction.cleaner.cleanable import AbortedRange
-from protocol.ids import Buffer, Offset
+from protocol.ids import Buffer
 from protocol.records.batch import BatchHeader
 from protocol.records.control import read_marker
 
@@ -17,7 +17,7 @@ class CleanedTransactions:
     """The transactions of the part of a log that one walk goes over."""
 
     def __init__(self, aborted: Sequence[AbortedRange]) -> None:
-        """`aborted`: all that have records in the part, wherever they began and end."""
+        """`aborted`: all that have records in the part, wherever they begin and end."""
         self._waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._aborted: dict[int, bool] = {}
         """By producer: whether a batch of its aborted transaction was met."""
@@ -25,7 +25,7 @@ class CleanedTransactions:
 
     def on_batch(self, header: BatchHeader) -> bool:
         """Note a batch of records; return whether it was aborted, so that all of it may go."""
-        self._begin_up_to(header.last_offset)
+        self._begin_up_to(header)
         if not header.is_transactional:
             return False
         if header.producer_id in self._aborted:
@@ -39,7 +39,7 @@ class CleanedTransactions:
 
         Errors: DecodeError of a marker that is none.
         """
-        self._begin_up_to(header.last_offset)
+        self._begin_up_to(header)
         marker = read_marker(batch)
         if marker is None:
             return True
@@ -49,6 +49,9 @@ class CleanedTransactions:
         self._committed.discard(header.producer_id)
         return not was_met
 
-    def _begin_up_to(self, offset: Offset) -> None:
-        while self._waiting and self._waiting[-1].first_offset <= offset:
-            self._aborted.setdefault(self._waiting.pop().producer_id, False)
+    def _begin_up_to(self, header: BatchHeader) -> None:
+        """Begin transactions that reach into a batch; those that ended before it are over."""
+        while self._waiting and self._waiting[-1].first_offset <= header.last_offset:
+            begun = self._waiting.pop()
+            if begun.last_offset >= header.base_offset:
+                self._aborted.setdefault(begun.producer_id, False)

@@ -125,6 +125,20 @@ def test_an_aborted_value_supersedes_nothing() -> None:
     assert log.table() == {A: b"kept"}
 
 
+def test_a_transaction_that_was_aborted_before_the_head_is_over() -> None:
+    log = FakeLog()
+    log.append((A, b"aborted"), producer_id=1, transactional=True)
+    log.end(1, commit=False)
+    log.append((A, b"1"))
+    log.roll()
+    log.clean()
+    log.append((A, b"2"), producer_id=1, transactional=True)
+    log.end(1, commit=True)
+    log.roll()
+    log.clean()
+    assert [each.value for each in log.read()] == [b"2"]
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_08_13_and_14_transactions_over_several_segments(commit: bool) -> None:
     log = FakeLog()
