@@ -4,7 +4,6 @@ Every event returns Effects; offsets change when their records are confirmed, in
 Source: Kafka OffsetMetadataManager.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from broker.coordinator.config import GroupConfig
@@ -34,6 +33,7 @@ from broker.coordinator.plans import (
 )
 from broker.coordinator.reading import FoundOffsets, WantedOffsets, find_offsets
 from broker.coordinator.records import OffsetName, OffsetUpdate, offset_record
+from broker.coordinator.under_way import UnderWay
 from broker.replicated.effects import (
     Effects,
     EndOfTransaction,
@@ -68,8 +68,7 @@ class Commits:
         self.offsets = OffsetStore()
         self.pending = PendingOffsets()
         self.guards = Guards()
-        self._under_way: Counter[OffsetName] = Counter()
-        """What is to be written, and not confirmed yet: deletions count with it."""
+        self._under_way = UnderWay()
         self._config = config
         self._groups = groups
 
@@ -196,8 +195,11 @@ class Commits:
 
     def _stored(self, group_id: str) -> set[OffsetName]:
         """Return what a group has on the stream, or will have when the writes under way are."""
-        under_way = [name for name in self._under_way if name.group_id == group_id]
-        return {*self.offsets.names(group_id), *self.pending.of_group(group_id), *under_way}
+        return {
+            *self.offsets.names(group_id),
+            *self.pending.of_group(group_id),
+            *self._under_way.of_group(group_id),
+        }
 
     def find(self, wanted: WantedOffsets) -> FoundOffsets:
         """Return what a group has committed. A group that is not there has committed nothing."""
@@ -277,27 +279,25 @@ class Commits:
 
     def drop_topic(self, topic: str) -> Effects:
         """Delete every group's offsets of a topic that is gone."""
-        group_ids = {*self.offsets, *self.pending, *(name.group_id for name in self._under_way)}
+        group_ids = {*self.offsets, *self.pending, *self._under_way}
         names = {name for group_id in group_ids for name in self._stored(group_id)}
         return self._delete(sorted(name for name in names if name.topic == topic))
 
     # Writes
 
     def _write(self, updates: Sequence[OffsetUpdate]) -> Write:
-        self._under_way.update(update.name for update in updates)
+        self._under_way.add(updates)
         return Write(_records(updates), OffsetsWritten(tuple(updates)))
 
     def _write_pending(self, updates: Sequence[OffsetUpdate], of: InTransaction) -> Write:
-        self._under_way.update(update.name for update in updates)
+        self._under_way.add(updates)
         then = PendingWritten(of.producer_id, tuple(updates))
         return Write(_records(updates), then, transaction=of)
 
     def _arrived(self, updates: Sequence[OffsetUpdate]) -> None:
         """Count what is not under way any more; whose group was deleted as empty has one again."""
+        self._under_way.remove(updates)
         for update in updates:
-            self._under_way[update.name] -= 1
-            if not self._under_way[update.name]:
-                del self._under_way[update.name]
             if update.committed is not None:
                 self._groups.make(update.group_id)
 

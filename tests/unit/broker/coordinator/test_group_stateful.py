@@ -277,7 +277,7 @@ class GroupMachine(RuleBasedStateMachine):
         if self.driver.unconfirmed:
             return
         shard, copy = self.driver.shard, self.driver.reloaded().shard
-        assert len(shard.commits._under_way) == 0
+        assert list(shard.commits._under_way) == []
         assert offsets_of(copy) == offsets_of(shard)
         for producer in PRODUCERS:
             assert outcome_of(copy, producer) == outcome_of(shard, producer)
