@@ -121,6 +121,7 @@ class ColdCopier:
             except (BadVersion, NodeExists, NoNode) as error:
                 logger.info("cold_publish_raced log=%s error=%s", self._paths.log, error)
             else:
+                self._home.guard_moved(version)
                 return True
         raise MetadataConflict(f"others kept changing the segments of {self._paths.log}")
 

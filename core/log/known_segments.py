@@ -1,12 +1,16 @@
 """The segments of one log as this process knows them: the owner's own list, or the metadata's.
 
-Invariant: while this process owns the log the list changes by its own steps only; else it is read,
-with a watch that says when it is out of date. An owner begins with the recent segments; the older
-ones are read when somebody needs them (`is_whole`).
+Invariant: while this process owns the log, segments begin and end by its own steps only; else the
+list is read, with a watch that says when it is out of date. An owner begins with the recent
+segments; the older ones are read when somebody needs them (`is_whole`). What others do to completed
+segments (truncate, purge, rewrite, restore) raises the version of the guard (`purged.py`), which an
+owner watches from its first `refresh` on.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from core.log.segment_nodes import read_segments
 from core.log.segments import SegmentList
@@ -14,11 +18,18 @@ from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
 from core.metadata.store import MetadataStore, WatchEvent
 
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 8
+"""Changes of our own, while the segments are read, after which the next call reads them again."""
+
 
 class KnownSegments:
     """One log's list. All calls come from the loop."""
 
     __slots__ = (
+        "_guard",
+        "_is_guarded",
         "_is_owned",
         "_is_stale",
         "_is_watched",
@@ -40,6 +51,10 @@ class KnownSegments:
         self._store = store
         self._paths = paths
         self._on_changed = on_changed
+        self._guard: int | None = None
+        """Version of the guard that an owner's list is not older than; None: there was none."""
+        self._is_guarded = False
+        """Whether a watch says when it changes."""
         self._is_owned = False
         self._is_stale = True
         self._is_watched = False
@@ -54,6 +69,8 @@ class KnownSegments:
         async with self._refreshing:
             if self._is_owned:
                 await self.load_older()
+                if is_forced or not self._is_guarded:
+                    await self._follow_others()
             elif self._is_stale or is_forced:
                 await self._read(is_forced=is_forced)
 
@@ -64,10 +81,16 @@ class KnownSegments:
 
     # ------------------------------------------------------------------ the owner's steps
 
-    def take(self, segments: SegmentList, *, is_whole: bool) -> None:
-        """Begin with a list that is our own: nobody else changes it from now on."""
+    def take(self, segments: SegmentList, *, is_whole: bool, guard: int | None) -> None:
+        """Begin with a list that is our own. `guard`: its version before the list was read."""
         self._is_owned, self.is_whole = True, is_whole
+        self._guard, self._is_guarded = guard, False
         self._install(segments)
+
+    def guard_moved(self, before: int | None) -> None:
+        """Hear that a change of our own, which the list has or will have, raised the guard."""
+        if self._guard == before:
+            self._guard = 0 if before is None else before + 1
 
     def let_go(self) -> None:
         """Read the list again before it is used: it may have another owner."""
@@ -118,6 +141,37 @@ class KnownSegments:
             self.is_whole = True
             self._install(found)
 
+    async def _follow_others(self) -> None:
+        """Take over what others did to completed segments. Cost: one read if they did nothing."""
+        for _ in range(_ATTEMPTS):
+            self._is_guarded = True
+            try:
+                node = await self._store.exists(self._paths.purged, self._on_guard_changed)
+                version = None if node is None else node.version
+                before = self._guard
+                if version == before:
+                    return
+                found = await read_segments(self._store, self._paths)
+            except BaseException:
+                self._is_guarded = False
+                raise
+            if self._guard == before and self._is_owned:
+                self._guard = version
+                self._take_over(found)
+                return
+        self._is_guarded = False
+        logger.info("segments_change log=%s", self._paths.log)
+
+    def _take_over(self, found: SegmentList) -> None:
+        there = {segment.lssn: segment for segment in found if not segment.in_progress}
+        self.rewrite([there[old.lssn] for old in self.segments if _is_in(old, there)])
+        if found:
+            self.drop_through(found.segments[0].lssn - 1)
+
+    def _on_guard_changed(self, _path: str, _event: WatchEvent) -> None:
+        self._is_guarded = False
+        self._on_changed()
+
     def _prepend(self, found: SegmentList) -> None:
         if self.is_whole:  # somebody else was faster, and may have purged since
             return
@@ -134,3 +188,7 @@ class KnownSegments:
     def _install(self, segments: SegmentList) -> None:
         self.segments = segments
         self._on_changed()
+
+
+def _is_in(known: SegmentMetadata, there: dict[int, SegmentMetadata]) -> bool:
+    return not known.in_progress and known.lssn in there

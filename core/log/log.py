@@ -7,8 +7,9 @@ from the owner's own steps while this process writes it, else from the metadata 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
+from core.errors import BadVersion, ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
 from core.log.allocation import delete_leftover
 from core.log.context import LogContext
 from core.log.known_segments import KnownSegments
@@ -25,10 +26,12 @@ from core.log.recovery import (
     recover_segments,
     restore_state,
 )
+from core.log.resume import Place
 from core.log.rewrite import RewritePlace, SegmentRewrite
 from core.log.segment_chain import SegmentChain
 from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import (
+    Listing,
     SegmentNodes,
     delete_segment_node,
     read_segments,
@@ -46,6 +49,8 @@ from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
+
+_TRUNCATE_ATTEMPTS: Final = 3
 
 
 class Log:
@@ -148,11 +153,11 @@ class Log:
         clock, metrics = self._context.clock, self._context.metrics
         began_s = clock.monotonic_s()
         nodes = SegmentNodes(self._store, self._paths)
-        known, is_whole = await nodes.load()
+        listing = await nodes.load()
         allocator = PreparedAllocator(self._context.allocator(nodes.allocation))
         try:
-            segments = await self._recover(known, nodes, allocator)
-            await self._become_owner(segments, state, is_whole=is_whole)
+            segments = await self._recover(listing.segments, nodes, allocator)
+            await self._become_owner(listing._replace(segments=segments), state)
             chain = SegmentChain(self, nodes, state or NoState(), self._context, allocator)
         except CoreError:
             await allocator.give_back()
@@ -191,14 +196,13 @@ class Log:
             raise recovered
         return recovered
 
-    async def _become_owner(
-        self, segments: SegmentList, state: SegmentState | None, *, is_whole: bool
-    ) -> None:
+    async def _become_owner(self, recovered: Listing, state: SegmentState | None) -> None:
+        segments, is_whole, guard = recovered
         if segments.last_txid == END_OF_STREAM_TXID:
             raise EndOfStream(f"{self.name} was sealed")
         was_read = bool(self.segments)
         self._reading.views.clear()
-        self._known.take(segments, is_whole=is_whole)
+        self._known.take(segments, is_whole=is_whole, guard=guard)
         if was_read:  # by readers that may be anywhere
             await self._known.load_older()
         if state is not None:
@@ -257,13 +261,16 @@ class Log:
 
     # ------------------------------------------------------------------ reading
 
-    async def open_reader(self, start: DLSN | TxId) -> LogReader:
+    async def open_reader(self, start: DLSN | TxId, near: Place | None = None) -> LogReader:
         """Return a reader of the records with DLSN >= `start`, or with txid >= `start`.
 
         Close it after use. A position in a part that was truncated counts as the first one that is
-        kept; a txid above all is waited for. Errors: LogNotFound; for a txid as `locate`.
+        kept; a txid above all is waited for. `near`: a place at or before the txid's record, not
+        far from it, from a caller's own index or `find`; nothing is searched then, unless the
+        segment was rewritten since. A DLSN counts in the ledger that its segment has at the first
+        read. Errors: LogNotFound; for a txid as `find`.
         """
-        return await self._reading.open_reader(start)
+        return await self._reading.open_reader(start, near)
 
     async def open_reader_with_lock(
         self, start: DLSN | TxId, subscriber: str = "", wait_ms: int = -1
@@ -283,32 +290,47 @@ class Log:
         )
         return await open_locked_reader(claim, wait_ms, lambda: self.open_reader(start))
 
-    async def locate(self, txid: TxId, hint: DLSN | None = None) -> DLSN | None:
+    async def find(self, txid: TxId) -> Place | None:
         """Return the first confirmed record with txid >= `txid`; None when there is none.
 
-        `hint`: a position at or before the record, not far from it, from a caller's own index.
         Errors: LogTruncated, when the log is purged meanwhile; BookieUnavailable, CorruptData.
         """
-        return await self._reading.locate(txid, hint)
+        return await self._reading.find(txid)
+
+    async def locate(self, txid: TxId, hint: DLSN | None = None) -> DLSN | None:
+        """Do the same where no segment is rewritten meanwhile; its places then have other DLSNs.
+
+        `hint`: a position at or before the record, not far from it. Errors: as `find`.
+        """
+        found = await self._reading.find(txid, hint)
+        return None if found is None else found.dlsn
 
     async def read_index(self, lssn: int) -> bytes | None:
         """Return what `SegmentState.index` said when a segment ended; None when it has none.
 
         Errors: LogTruncated; BookieUnavailable, CorruptData. Cost: one read.
         """
-        view = await self.view(lssn)
-        if not view.ledger.is_closed:
-            return None
-        found = await read_index(view.metadata, view.ledger)
-        return None if found is None else found.segment_index
+
+        async def read() -> bytes | None:
+            view = await self.view(lssn)
+            if not view.ledger.is_closed:
+                return None
+            found = await read_index(view.metadata, view.ledger)
+            return None if found is None else found.segment_index
+
+        return await self._reading.with_segments_there(read)
 
     async def read_snapshot(self, lssn: int) -> bytes | None:
         """Return what `SegmentState.snapshot` said when a segment began; None when it has none.
 
         Errors: LogTruncated; BookieUnavailable, CorruptData. Cost: one read.
         """
-        view = await self.view(lssn)
-        return await read_snapshot(view.metadata, view.ledger)
+
+        async def read() -> bytes | None:
+            view = await self.view(lssn)
+            return await read_snapshot(view.metadata, view.ledger)
+
+        return await self._reading.with_segments_there(read)
 
     async def view(self, lssn: int) -> SegmentView:
         """Open a segment for reading. Errors: LogTruncated, LedgerNotFound."""
@@ -358,6 +380,24 @@ class Log:
         self._check_lock()
         await self.upkeep.trimmer.truncate(dlsn)
 
+    async def truncate_before(self, txid: TxId) -> None:
+        """Give up every record with a lower txid in completed segments, if one is not lower.
+
+        Errors: as the trimmer's and `find`'s; BadVersion when the segment is rewritten all the
+        time.
+        """
+        for left in range(_TRUNCATE_ATTEMPTS - 1, -1, -1):
+            place = await self.find(txid)
+            self._check_lock()
+            try:
+                if place is not None:
+                    await self.upkeep.trimmer.truncate(*place)
+            except BadVersion:
+                if not left:
+                    raise
+            else:
+                return
+
     def _upkeep_if_wanted(self) -> None:
         if self._config.cold_storage or self._config.retention_hours:
             self.upkeep.ask()
@@ -393,6 +433,10 @@ class Log:
             if known is not None and known.ledger_id != segment.ledger_id:
                 self._reading.views.forget(known.ledger_id)
         self._known.rewrite(segments)
+
+    def guard_moved(self, before: int | None) -> None:
+        """Hear of a change of our own to completed segments (SegmentHome)."""
+        self._known.guard_moved(before)
 
     def segments_gone(self, through_lssn: int) -> None:
         """Forget the oldest segments (SegmentHome)."""

@@ -11,6 +11,7 @@ from core.log.context import LogContext
 from core.log.log_tail import LogTail
 from core.log.positioning import first_readable
 from core.log.reader import LogReader, ReaderSettings
+from core.log.resume import Place
 from core.log.search import find_forward, find_in_segment
 from core.log.segment_view import SegmentView, WriterLookup
 from core.log.segment_views import OpenLedger, SegmentViews
@@ -18,9 +19,10 @@ from core.log.segments import SegmentList
 from core.log.shared_entries import SharedEntries
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.ids import TxId
+from protocol.ids import LedgerId, TxId
 
 _BEGINNING: Final = DLSN(0, 0, 0)
+_NO_LEDGER: Final = LedgerId(-1)
 
 _T = TypeVar("_T")
 
@@ -73,7 +75,7 @@ class LogReading:
 
     # ------------------------------------------------------------------ positions
 
-    async def open_reader(self, start: DLSN | TxId) -> LogReader:
+    async def open_reader(self, start: DLSN | TxId, near: Place | None = None) -> LogReader:
         """Return a reader of the records with DLSN >= `start`, or with that txid or a higher one.
 
         Errors: as `Log.open_reader`.
@@ -83,19 +85,19 @@ class LogReading:
         settings = ReaderSettings(context.config, context.metrics, context.clock)
         if isinstance(start, DLSN):
             return LogReader(self, start, settings)
-        # Before the search: what comes after it may be what is wanted.
-        end = await self._with_segments_there(self._end)
-        found = await self.locate(start)
-        if found is not None:
-            return LogReader(self, found, settings)
-        return LogReader(self, end, settings._replace(from_txid=start))
+        settings = settings._replace(from_txid=start)
+        if near is None:
+            # Before the search: what comes after it may be what is wanted.
+            end = await self.with_segments_there(self._end)
+            near = await self.find(start) or end
+        return LogReader(self, near.dlsn, settings._replace(ledger_id=near.ledger_id))
 
-    async def locate(self, txid: TxId, hint: DLSN | None = None) -> DLSN | None:
-        """Return the first confirmed record with txid >= `txid`, as `Log.locate`."""
+    async def find(self, txid: TxId, hint: DLSN | None = None) -> Place | None:
+        """Return the first confirmed record with txid >= `txid`, as `Log.find`."""
         await self.refresh()
-        return await self._with_segments_there(lambda: self._locate(txid, hint))
+        return await self.with_segments_there(lambda: self._find(txid, hint))
 
-    async def _locate(self, txid: TxId, hint: DLSN | None) -> DLSN | None:
+    async def _find(self, txid: TxId, hint: DLSN | None) -> Place | None:
         ignores_truncation = self._context.config.ignores_truncation
         floor = first_readable(self.segments, _BEGINNING, ignores_truncation=ignores_truncation)
         segment = self.segments.first_not_less(txid)
@@ -104,13 +106,13 @@ class LogReading:
             floor = max(floor, hint)
             lssn = max(lssn, floor.lssn)
         while (segment := self.segments.at_or_after(lssn)) is not None:
-            found = await self._locate_in(segment, txid, floor, is_near=floor == hint)
+            found = await self._find_in(segment, txid, floor, is_near=floor == hint)
             if found is not None:
                 return found
             lssn = segment.lssn + 1
         return None
 
-    async def _with_segments_there(self, step: Callable[[], Awaitable[_T]]) -> _T:
+    async def with_segments_there(self, step: Callable[[], Awaitable[_T]]) -> _T:
         """Do a step again if a segment's ledger is gone because the list is out of date.
 
         Recovery deletes what nobody wrote to. Errors: LedgerNotFound, by the newest list.
@@ -124,9 +126,9 @@ class LogReading:
                 raise
         return await step()
 
-    async def _locate_in(
+    async def _find_in(
         self, segment: SegmentMetadata, txid: TxId, floor: DLSN, *, is_near: bool
-    ) -> DLSN | None:
+    ) -> Place | None:
         if not segment.in_progress and segment.last_txid < txid:
             return None
         view = await self.view(segment.lssn)
@@ -135,17 +137,18 @@ class LogReading:
         low = max(floor.entry_id, 0) if starts_here else 0
         find = find_forward if is_near and starts_here else find_in_segment
         found = await find(view, txid, low, last)
-        if found is not None and found < floor:  # a slot of the floor's own entry
-            return floor
-        return found
+        if found is None:
+            return None  # else `floor` may be a slot of the same entry
+        return Place(max(found, floor), view.ledger.ledger_id)
 
-    async def _end(self) -> DLSN:
+    async def _end(self) -> Place:
         """Return the position behind everything that is confirmed now."""
         newest = self.segments.last
         if newest is None:
-            return INITIAL
+            return Place(INITIAL, _NO_LEDGER)
         view = await self.view(newest.lssn)
-        return DLSN(newest.lssn, (await view.readable()).last + 1, 0)
+        last = (await view.readable()).last
+        return Place(DLSN(newest.lssn, last + 1, 0), view.ledger.ledger_id)
 
     # ------------------------------------------------------------------ segments and the tail
 

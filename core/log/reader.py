@@ -9,7 +9,6 @@ Source: reference DistributedLog 7.3, 7.4; issues 1973, 2898 and 3064 of apache/
 
 import asyncio
 import logging
-from bisect import bisect_left
 from collections import deque
 from typing import NamedTuple, Protocol
 
@@ -27,6 +26,8 @@ from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.idleness import Idleness, Silence
 from core.log.positioning import first_readable
 from core.log.read_pace import ReadPace
+from core.log.resume import Resume
+from core.log.search import find_in_segment
 from core.log.segment_cursor import ReaderContext, SegmentCursor, Step
 from core.log.segment_view import SegmentView
 from core.log.segments import SegmentList
@@ -36,7 +37,7 @@ from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE
-from protocol.ids import EntryId, TxId
+from protocol.ids import EntryId, LedgerId, TxId
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ class ReaderSettings(NamedTuple):
     clock: Clock
     from_txid: TxId | None = None
     """Leave out what comes first and has a lower txid."""
+    ledger_id: LedgerId | None = None
+    """In which the start is a position; if its segment has another, `from_txid` is searched."""
 
 
 class LogReader:
@@ -109,7 +112,11 @@ class LogReader:
         )
         self._place = log.shared.join((start.lssn, start.entry_id))
         self._start = start
-        self._from_txid = settings.from_txid
+        self._start_ledger = settings.ledger_id
+        """In which the start counts; None: in any."""
+        txid = settings.from_txid
+        self._resume = self._left_out = None if txid is None else Resume(txid)
+        """Behind which record the next one comes; what is still to be left out of what is read."""
         self._is_positioned = False
         self._cursor: SegmentCursor | None = None
         self._following: SegmentCursor | None = None
@@ -224,15 +231,12 @@ class LogReader:
                     left += self._leave_out(taken)
 
     def _leave_out(self, taken: list[EntryRecords]) -> int:
-        """Drop what has a lower txid than the caller wants, at the beginning; return its bytes."""
-        below = self._from_txid
-        if below is None:
+        """Drop what comes first and is not wanted, by its txid; return its bytes."""
+        if self._left_out is None:
             return 0
         size_bytes = sum(entry.size_bytes for entry in taken)
-        rest = [entry.behind(bisect_left(entry.columns.txids, below)) for entry in taken]
-        taken[:] = [entry for entry in rest if entry.slots]
-        if taken:
-            self._from_txid = None
+        taken[:], still = self._left_out.leave_out(taken)
+        self._left_out = None if taken else still
         return size_bytes - sum(entry.size_bytes for entry in taken)
 
     # ------------------------------------------------------------------ segments
@@ -245,8 +249,8 @@ class LogReader:
         lssn = cursor.view.metadata.lssn
         current = self._log.segments.find(lssn)
         is_current = current is not None and cursor.is_in(lssn, current.ledger_id)
-        if current is not None and not is_current and not cursor.has_given:
-            self._leave(cursor, self._start)  # it was deleted, and began again
+        if current is not None and not is_current and not (cursor.taken or cursor.is_ended):
+            self._leave_ledger(cursor)  # it was deleted, and began again
             return True
         is_told = self._is_awake and is_current and current is not None and current.in_progress
         try:
@@ -289,9 +293,20 @@ class LogReader:
             self._following.ask_ahead()
 
     def _leave(self, cursor: SegmentCursor, start: DLSN) -> None:
+        """Go to the beginning of another segment, or on in the same ledger, opened anew."""
         cursor.let_go()
+        self._resume = cursor.taken or self._resume
+        is_inside = start.lssn == cursor.view.metadata.lssn
+        self._start_ledger = cursor.view.ledger.ledger_id if is_inside else None
         self._start = start
         self._cursor = None
+
+    def _leave_ledger(self, cursor: SegmentCursor) -> None:
+        """Go on in the ledger that the segment has now: by txid, unless nothing was read in it."""
+        is_inside = cursor.taken is not None or self._start.entry_id > 0 or self._start.slot > 0
+        self._leave(cursor, self._start)
+        if not is_inside:
+            self._start_ledger = None
 
     async def _enter_segment(self) -> bool:
         """Go to the segment of the position; False when it does not exist yet."""
@@ -308,12 +323,30 @@ class LogReader:
         if self._cursor is None:
             try:
                 view = await self._log.view(segment.lssn)
+                await self._find_start(view)
             except LedgerNotFound as error:
                 return await self._on_segment_gone(segment, error)
+            if self._start.lssn != segment.lssn:
+                return True  # truncated meanwhile
             self._cursor = SegmentCursor(view, self._start, self._context)
         self._is_positioned = True
         self._log.shared.move(self._place, (segment.lssn, max(self._start.entry_id, 0)))
         return True
+
+    async def _find_start(self, view: SegmentView) -> None:
+        """Search the start by txid if it is a position in another ledger. Errors: as the view's."""
+        ledger_id = view.ledger.ledger_id
+        if self._start_ledger in (None, ledger_id) or self._resume is None:
+            return
+        lssn = view.metadata.lssn
+        last = (await view.readable()).last
+        found = await find_in_segment(view, self._resume.txid, 0, last)
+        self._left_out = self._resume
+        self._start_ledger = ledger_id
+        self._start = found or DLSN(lssn, last + 1, 0)
+        if not self._is_positioned:
+            self._begin()  # truncation counts in this ledger
+        logger.info("reader_moved log=%s lssn=%d to=%s", self._log.name, lssn, self._start)
 
     async def _find_segment(self) -> SegmentMetadata | None:
         """Return the segment to read in, and let the position lie in it.
@@ -333,7 +366,7 @@ class LogReader:
         if segment is not None and segment.lssn != self._start.lssn:
             if self._is_positioned:
                 raise self._purged(self._start.lssn)
-            self._start = DLSN(segment.lssn, 0, 0)
+            self._start, self._start_ledger = DLSN(segment.lssn, 0, 0), None
         return segment
 
     def _begin(self) -> None:
@@ -367,7 +400,7 @@ class LogReader:
         """Go on where the segment is now; False when it is nowhere yet.
 
         A segment without records is deleted by recovery and comes again, with another ledger. One
-        with records may lie somewhere else by now. Errors: LogTruncated.
+        with records may have been rewritten, or lie somewhere else. Errors: LogTruncated.
         """
         lssn = cursor.view.metadata.lssn
         self._log.forget_view(cursor.view)
@@ -376,9 +409,9 @@ class LogReader:
         segment = segments.find(lssn)
         if segment is None:
             newest = segments.last
-            if cursor.has_given or (newest is not None and newest.lssn > lssn):
+            if cursor.taken or (newest is not None and newest.lssn > lssn):
                 raise self._purged(lssn) from error
-            self._leave(cursor, self._start)
+            self._leave_ledger(cursor)
             return False
         is_same = cursor.is_in(lssn, segment.ledger_id)
         if is_same and self._gone_at != (lssn, cursor.next_entry):
@@ -387,9 +420,7 @@ class LogReader:
             return True
         if is_same:
             raise error  # it is there and no bookie has it: lost is not purged
-        if cursor.has_given:
-            raise self._purged(lssn) from error
-        self._leave(cursor, self._start)
+        self._leave_ledger(cursor)
         return True
 
     def _purged(self, lssn: int) -> LogTruncated:

@@ -179,6 +179,7 @@ class SegmentRewrite:
                 logger.info("swap_raced log=%s error=%r", place.paths.log, failed)
                 error = failed
             else:
+                place.home.guard_moved(version)
                 return
         raise error or BadVersion(place.paths.log)
 

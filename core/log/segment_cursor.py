@@ -17,6 +17,7 @@ from core.log.entries import EntryRecords, visible_records
 from core.log.position_check import PositionCheck, PositionGap
 from core.log.read_ahead import ReadAhead
 from core.log.read_pace import ReadPace
+from core.log.resume import BEGINNING, Resume
 from core.log.segment_view import SegmentView
 from core.log.shared_entries import SharedEntries
 from core.runtime.tasks import Tasks
@@ -57,8 +58,8 @@ class SegmentCursor:
         self.view = view
         self.is_sealed = False
         """Whether the log ends behind what was taken last."""
-        self.has_given = False
-        """Whether records of this segment were taken."""
+        self.taken: Resume | None = None
+        """Where one goes on behind what was taken; None: nothing was."""
         self._metadata = view.metadata
         self._expands_sets = context.config.expands_record_sets
         self._start = start
@@ -138,10 +139,15 @@ class SegmentCursor:
             if records is not None:
                 self.is_sealed = records.is_last
                 if records.slots:
-                    self.has_given = True
+                    self.taken = (self.taken or BEGINNING).moved_by(records)
                     into.append(records)
                     left -= records.size_bytes
         return left
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the ledger's end is known to be fixed."""
+        return self.view.ledger.is_closed
 
     def let_go(self) -> None:
         """Give up what is held: the reader leaves the segment."""

@@ -67,6 +67,8 @@ class Listing(NamedTuple):
     segments: SegmentList
     is_whole: bool
     """Whether there are none before them."""
+    guard: int | None = None
+    """Version of the guard of completed segments (`purged.py`), of before they were read."""
 
 
 async def _read_list(
@@ -157,9 +159,12 @@ class SegmentNodes:
         await self._store.sync()
         nodes = await read_nodes(
             self._store,
-            (paths.segments, paths.max_txid, paths.allocation, paths.version, paths.cold),
+            (
+                *(paths.segments, paths.max_txid, paths.allocation, paths.version),
+                *(paths.cold, paths.purged),
+            ),
         )
-        lssn, max_txid, allocation, version, cold = nodes
+        lssn, max_txid, allocation, version, cold, purged = nodes
         if lssn is None:
             raise LogNotFound(paths.log)
         if max_txid is None or version is None or version.data != LOG_LAYOUT_VERSION:
@@ -172,7 +177,10 @@ class SegmentNodes:
             await self._store.create(paths.allocation)
         self.allocation = AllocationNode(self._store, paths.allocation, allocation)
         listing = await _read_list(self._store, paths, recent_names)
-        return listing._replace(is_whole=listing.is_whole and cold is None)
+        return listing._replace(
+            is_whole=listing.is_whole and cold is None,
+            guard=None if purged is None else purged.version,
+        )
 
     async def start(self, segment: SegmentMetadata, handover: SetData) -> None:
         """Make a segment in progress of a ledger; `handover` takes it from its allocator.

@@ -36,7 +36,7 @@ from core.metadata.segment_metadata import (
 )
 from core.metadata.store import Create, Delete, Node, Op, SetData
 from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import TxId
+from protocol.ids import LedgerId, TxId
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +66,9 @@ class SegmentHome(Protocol):
     def segments_gone(self, through_lssn: int) -> None:
         """Forget the oldest segments, up to this one."""
 
+    def guard_moved(self, before: int | None) -> None:
+        """Hear that a multi of ours raised the guard's version, and what it did comes next."""
+
 
 class _Place(NamedTuple):
     """A completed segment as the metadata has it now: on bookies, in cold storage, or both."""
@@ -94,14 +97,19 @@ class LogTrimmer:
         self._store = context.store
         self._purged = PurgedNodes(context.store, paths)
 
-    async def truncate(self, before: DLSN) -> None:
+    async def truncate(self, before: DLSN, ledger_id: LedgerId | None = None) -> None:
         """Mark every record before `before` in completed segments as given up. Idempotent.
 
-        One multi for up to 500 segments. Errors: MetadataConflict, when others change the
-        segments all the time; Unavailable: it may have happened, so do it again.
+        `ledger_id`: in which the position counts; None: in that which its segment has now.
+        One multi for up to 500 segments. Errors: BadVersion: the segment has another ledger;
+        MetadataConflict, when others change the segments all the time; Unavailable: it may have
+        happened, so do it again.
         """
 
         def plan(segments: SegmentList) -> list[SegmentMetadata]:
+            segment = segments.find(before.lssn)
+            if segment is not None and ledger_id not in (None, segment.ledger_id):
+                raise BadVersion(f"segment {before.lssn} of {self._paths.log} was rewritten")
             return plan_truncation(segments, before)
 
         while changed := await self._change(plan, self._rewrite):
@@ -237,6 +245,7 @@ class LogTrimmer:
             except (BadVersion, NodeExists, NoNode) as error:
                 logger.info("trim_raced log=%s error=%s", self._paths.log, error)
             else:
+                self._home.guard_moved(version)
                 return changed
         raise MetadataConflict(f"others kept changing the segments of {self._paths.log}")
 

@@ -318,7 +318,7 @@ def test_a_completed_segment_whose_ledger_is_open_is_not_copied(tmp_path: Path) 
         await write(writer, 1, 2)
         await writer.abort()
         nodes = SegmentNodes(world.store, PATHS)
-        segments, _ = await nodes.load()
+        segments = (await nodes.load()).segments
         (segment,) = segments
         await nodes.complete(segments.completed(segment, SegmentEnd(2, 2, 1, 0), 5))
         with pytest.raises(CorruptData, match=r"of segment 1 of .* is open"):

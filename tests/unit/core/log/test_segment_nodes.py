@@ -272,7 +272,7 @@ def test_nodes_keep_the_names_of_older_writers(tmp_path: Path) -> None:
         await world.store.create(old, b"1;7;1;9;1500000000000")
         await world.store.create(PATHS.segment("inprogress_a"), b"1;8;10")
         nodes = SegmentNodes(world.store, PATHS)
-        segments, is_whole = await nodes.load()
+        segments, is_whole, _ = await nodes.load()
         assert [(s.lssn, s.first_txid, s.in_progress) for s in segments] == [
             (-1, 1, False), (0, 10, True)
         ]  # fmt: skip
