@@ -19,9 +19,12 @@ from compaction.restoring.fold import Progress
 from compaction.restoring.records import Changes
 from compaction.restoring.report import Report, report_of
 from compaction.restoring.sinks.sqlite import DigestSink
+from core.runtime.clock import SystemClock
 
 RECORDS = 10_000
 """Records that are fetched from the library, folded and saved together."""
+_WAIT_S = 0.1
+"""The library waits for that many records for so long, even at the end of the log."""
 
 
 class Mismatch(RestoreError):
@@ -92,6 +95,8 @@ class _Second:
                 "log_level": 0,
             }
         )
+        clock = SystemClock()
+        since_s = clock.monotonic_s()
         try:
             client.assign(
                 [
@@ -101,12 +106,14 @@ class _Second:
                 ]
             )
             while not self._checkpoint.is_read:
-                messages = client.consume(RECORDS, timeout=timeout_s)
-                if not messages:
+                messages = client.consume(RECORDS, timeout=_WAIT_S)
+                if messages:
+                    since_s = clock.monotonic_s()
+                    self._take(messages)
+                elif clock.monotonic_s() - since_s >= timeout_s:
                     raise Unreachable(
                         f"nothing came for {timeout_s:g} s", place=bootstrap, remedy="try again"
                     )
-                self._take(messages)
         finally:
             client.close()
 
