@@ -11,7 +11,7 @@ from types import MappingProxyType, UnionType
 from typing import Any, Final, NamedTuple
 
 from broker.cluster.config_def import INT_MAX, ConfigType
-from broker.cluster.dynamic_rules import THROTTLES, is_dynamic
+from broker.cluster.dynamic_rules import INERT, is_dynamic
 from broker.cluster.settings import ConfigSource, Layer, SourcedValue, TopicDefaults
 from broker.cluster.topic_configs import TOPIC_CONFIGS, Synonym, TopicConfig
 from core.runtime.config import settings_of, shown, values_of
@@ -71,10 +71,10 @@ def broker_entries(
     for topic_config in TOPIC_CONFIGS.values():
         for synonym in topic_config.synonyms:
             entries[synonym.name] = _topic_default(topic_config, synonym, defaults)
-    for name, rate in THROTTLES.items():
+    for name, inert in INERT.items():
         given = _given(name, defaults.layers)
         if given:
-            entries[name] = _entry(name, ConfigType.LONG, given, rate)
+            entries[name] = _entry(name, inert.setting.kind, given, inert.doc)
     return [entries[name] for name in sorted(entries)]
 
 

@@ -14,7 +14,7 @@ from broker.cluster.alterations import Changes
 from broker.cluster.client_metrics_configs import altered_metrics
 from broker.cluster.config_def import InvalidConfig
 from broker.cluster.config_entities import ConfigEntities, EntityKind
-from broker.cluster.dynamic_rules import OWN, altered_broker, check_defaults
+from broker.cluster.dynamic_rules import OWN, altered_broker, check_defaults, check_for_all
 from broker.cluster.group_configs import GroupConfigs, altered_group, group_configs
 from broker.cluster.settings import ConfigSource, Layer, TopicDefaults
 from broker.cluster.topics import TopicRegistry
@@ -68,6 +68,8 @@ class DynamicConfigs(Generic[Tree]):
 
         def change(before: Mapping[str, str]) -> dict[str, str]:
             after = altered_broker(before, changes, self._topics.defaults)
+            if name == ALL_BROKERS:
+                check_for_all(after)
             layers = self._layers({name: after})
             check_defaults(self._topics.defaults.with_dynamic(layers))
             try:

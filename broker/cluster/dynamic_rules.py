@@ -2,11 +2,11 @@
 
 Those that Kafka can change and that act here: the defaults of topic configs, and a few of the
 broker's own. What Kafka can change and what is not here (threads, listeners' keystores) is refused
-as Kafka refuses what it cannot change, and so is a name that nobody knows: there are no plug-ins
-that might know it. Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
+as Kafka refuses what it cannot change, but for what tools and tests set as a matter of course
+(`INERT`); and so is a name that nobody knows: there are no plug-ins that might know it. Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -59,9 +59,22 @@ OWN: Final[Mapping[str, DynamicSetting]] = MappingProxyType(
 )
 """Who acts on one of them reads it from `Broker.config` each time, or listens for changes."""
 
-THROTTLES: Final[Mapping[str, str]] = MappingProxyType(
+
+class Inert(NamedTuple):
+    """A setting that Kafka can change, which is accepted and has nothing to act on here."""
+
+    setting: DynamicSetting
+    doc: str
+
+
+_RATE: Final = DynamicSetting(ConfigType.LONG, at_least(0))
+
+_THROTTLES: Final[Mapping[str, Inert]] = MappingProxyType(
     {
-        name: f"Limit on {what}, of which there is none: bookies keep the copies. Unit: bytes/s."
+        name: Inert(
+            _RATE,
+            f"Limit on {what}, of which there is none: bookies keep the copies. Unit: bytes/s.",
+        )
         for name, what in (
             ("leader.replication.throttled.rate", "what leaders send to followers"),
             ("follower.replication.throttled.rate", "what followers fetch from leaders"),
@@ -71,7 +84,26 @@ THROTTLES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What kafka-reassign-partitions sets and takes away again; accepted, because it can only limit."""
 
-_RATE: Final = DynamicSetting(ConfigType.LONG, at_least(0))
+_LOGINS: Final[Mapping[str, Inert]] = MappingProxyType(
+    {
+        name: Inert(DynamicSetting(kind), "Of no effect: the broker logs in nowhere.")
+        for name, kind in (
+            ("sasl.kerberos.kinit.cmd", ConfigType.STRING),
+            ("sasl.kerberos.min.time.before.relogin", ConfigType.LONG),
+            ("sasl.kerberos.principal.to.local.rules", ConfigType.LIST),
+            ("sasl.kerberos.service.name", ConfigType.STRING),
+            ("sasl.kerberos.ticket.renew.jitter", ConfigType.DOUBLE),
+            ("sasl.kerberos.ticket.renew.window.factor", ConfigType.DOUBLE),
+            ("sasl.login.refresh.buffer.seconds", ConfigType.SHORT),
+            ("sasl.login.refresh.min.period.seconds", ConfigType.SHORT),
+            ("sasl.login.refresh.window.factor", ConfigType.DOUBLE),
+            ("sasl.login.refresh.window.jitter", ConfigType.DOUBLE),
+        )
+    }
+)
+"""How Kafka's brokers log in; given to one broker only. Secrets are not among them."""
+
+INERT: Final[Mapping[str, Inert]] = MappingProxyType({**_THROTTLES, **_LOGINS})
 
 _AT_START: Final = frozenset(
     {"log.retention.minutes", "log.retention.hours", "log.roll.hours", "log.roll.jitter.hours"}
@@ -90,7 +122,7 @@ _TOPIC_DEFAULTS: Final[Mapping[str, TopicConfig]] = MappingProxyType(
 
 def is_dynamic(name: str) -> bool:
     """Tell whether a broker config can change while brokers run."""
-    return name in _TOPIC_DEFAULTS or name in OWN or name in THROTTLES
+    return name in _TOPIC_DEFAULTS or name in OWN or name in INERT
 
 
 def altered_broker(
@@ -114,6 +146,14 @@ def altered_broker(
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
+def check_for_all(configs: Iterable[str]) -> None:
+    """Refuse what only one broker can be given. Errors: KafkaError."""
+    names = sorted(name for name in configs if name in _LOGINS)
+    if names:
+        message = f"Cannot update these configs at default cluster level: [{', '.join(names)}]"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
 def check_defaults(defaults: TopicDefaults) -> None:
     """Refuse defaults that contradict each other. Errors: KafkaError."""
     try:
@@ -125,7 +165,8 @@ def check_defaults(defaults: TopicDefaults) -> None:
 def _canonical(name: str, text: str) -> str:
     config = _TOPIC_DEFAULTS.get(name)
     if config is None:
-        return text_of(OWN.get(name, _RATE).parse(name, text))
+        setting = OWN.get(name) or INERT[name].setting
+        return text_of(setting.parse(name, text))
     try:
         return text_of(config.parse(text))
     except InvalidConfig as error:

@@ -155,6 +155,15 @@ def test_the_brokers_own_settings_act_at_once_and_survive(tmp_path: Path) -> Non
         ("2", ("message.max.bytes", SET, "9"), CODES.INVALID_REQUEST, "Unexpected broker id"),
         ("x", ("message.max.bytes", SET, "9"), CODES.INVALID_REQUEST, "must be an integer"),
         ("1", ("leader.replication.throttled.rate", SET, "100"), CODES.NONE, None),
+        ("1", ("sasl.kerberos.min.time.before.relogin", SET, "58000"), CODES.NONE, None),
+        ("1", ("sasl.login.refresh.window.jitter", SET, "x"), CODES.INVALID_REQUEST, "DOUBLE"),
+        (
+            "",
+            ("sasl.kerberos.min.time.before.relogin", SET, "58000"),
+            CODES.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level: [sasl.kerberos.min",
+        ),
+        ("1", ("sasl.jaas.config", SET, "x"), CODES.INVALID_REQUEST, "dynamically: [sasl.jaas"),
     ],
 )
 @pytest.mark.parametrize("validate_only", [False, True])
