@@ -3,7 +3,8 @@
 Those that Kafka can change and that act here: the defaults of topic configs, and a few of the
 broker's own. What Kafka can change and what is not here (threads, listeners' keystores) is refused
 as Kafka refuses what it cannot change, but for what tools and tests set as a matter of course
-(`INERT`); and so is a name that nobody knows: there are no plug-ins that might know it. Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
+(`INERT`); and so is a name that nobody knows: there are no plug-ins that might know it.
+Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
 """
 
 from collections.abc import Iterable, Mapping
