@@ -20,8 +20,9 @@ ON_ONE_WORKER = (
     "tests/interop/kafka/",
     "tests/java/",
     "tests/spark/",
+    "tests/testing/",
 )
-"""Folders whose tests share JVMs that take seconds to start."""
+"""Folders whose tests share what takes seconds to make: JVMs, an environment with the wheel."""
 
 
 def pytest_configure() -> None:

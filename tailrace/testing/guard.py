@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -97,6 +98,7 @@ class Guard:
         finally:
             self.pid = None
         if self._guardian.returncode != 0:
+            shutil.rmtree(self.folder, ignore_errors=True)  # what it may have left; named below
             raise self._broken((self._heard + said).decode(errors="replace"))
 
     def _take(self, line: bytes) -> None:

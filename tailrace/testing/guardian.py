@@ -101,9 +101,8 @@ class Guardian:
 
     def _signal(self, child: "subprocess.Popen[bytes]", number: int) -> None:
         child.send_signal(number)
-        if (
-            number == signal.SIGSTOP and child.returncode is None
-        ):  # all threads stand still once this returns
+        is_there = child.returncode is None
+        if number == signal.SIGSTOP and is_there:  # all its threads stand still after this
             os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         _say(signalled=number)
 

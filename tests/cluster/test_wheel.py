@@ -1,8 +1,6 @@
 """The wheel beside a user's own package called `core`: both work."""
 
 import subprocess
-import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -10,17 +8,12 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.process import TailraceProcess
-
-_ROOT = Path(__file__).resolve().parents[2]
+from tests.wheel import build_wheel, make_venv, site_packages
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    subprocess.run([*build, str(_ROOT)], check=True, capture_output=True, timeout=120)
-    (found,) = folder.glob("*.whl")
-    return found
+    return build_wheel(tmp_path_factory.mktemp("dist"))
 
 
 def test_exactly_one_name_at_the_top(wheel: Path) -> None:
@@ -31,13 +24,8 @@ def test_exactly_one_name_at_the_top(wheel: Path) -> None:
 
 def test_it_lives_beside_a_users_core(wheel: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=120)
-    site = Path(sysconfig.get_path("purelib", "venv", vars={"base": str(venv)}))
-    # Dependencies are this environment's locked ones; the packages under test are the venv's own.
-    (site / "locked.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    python = venv / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"]
-    subprocess.run([*install, str(wheel)], check=True, timeout=120, capture_output=True)
+    python = make_venv(venv, wheel)
+    site = site_packages(venv)
     (site / "core").mkdir()
     (site / "core" / "__init__.py").write_text("mine = True\n")
 

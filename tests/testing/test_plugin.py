@@ -1,0 +1,80 @@
+"""The names and options of the pytest plugin; what it adds to a report is seen in a user's run."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pytest_plugin import settings, start_timeout_s, topic_name
+from tests.testing.conftest import UserPytest
+
+_LEGAL = re.compile(r"[A-Za-z0-9_-]{1,249}")
+"""Kafka's legal names, less the dot."""
+
+
+@given(st.text(max_size=300), st.integers(0, 2**32 - 1))
+def test_every_topic_name_is_legal_and_keeps_its_token(test: str, number: int) -> None:
+    token = f"{number:08x}"
+    name = topic_name(test, token)
+    assert _LEGAL.fullmatch(name)
+    assert name.endswith(token)
+    assert name != topic_name(test, f"{number ^ 1:08x}")
+
+
+def test_topic_names_are_readable() -> None:
+    assert topic_name("test_orders[a/b-1.5]", "0a") == "test_orders-a-b-1-5-0a"
+
+
+def test_settings_are_key_and_value() -> None:
+    assert settings(["a.b=1", " c = d=e "]) == {"a.b": "1", "c": "d=e"}
+    with pytest.raises(pytest.UsageError, match=r"'num\.partitions' is not a setting; write"):
+        settings(["num.partitions"])
+
+
+def test_the_start_timeout_is_a_number_of_seconds() -> None:
+    assert start_timeout_s("1.5") == 1.5
+    for wrong in ("soon", "0", "-1", "inf", "nan"):
+        with pytest.raises(pytest.UsageError, match="no number of seconds; write 30"):
+            start_timeout_s(wrong)
+
+
+_FAILS = """
+def test_without_a_broker():
+    assert False
+
+def test_with_one(tailrace, tailrace_topic):
+    assert tailrace_topic.startswith("test_with_one-"), tailrace_topic
+    assert tailrace.settings["num.partitions"] == "5"
+    assert tailrace.bootstrap == "not this"
+"""
+
+
+def test_a_failed_test_shows_the_log_of_its_broker(user: UserPytest) -> None:
+    (user.project / "test_it.py").write_text(_FAILS)
+    code, printed = user.run("-o", "tailrace_settings=num.partitions=5")
+    assert code == 1
+    assert "2 failed" in printed
+    before, with_one = printed.split("_ test_with_one _")
+    assert "broker's log" not in before
+    assert "last lines of the broker's log (tailrace)" in with_one
+    assert "ready: bootstrap=127.0.0.1:" in with_one
+    assert user.left() == []
+
+
+def test_a_wrong_option_says_what_to_write(user: UserPytest) -> None:
+    (user.project / "test_it.py").write_text("def test_it(tailrace): pass\n")
+    code, printed = user.run("-o", "tailrace_start_timeout=soon")
+    assert code != 0
+    assert "tailrace_start_timeout: 'soon' is no number of seconds; write 30" in printed
+
+
+def test_who_does_not_use_it_imports_nothing_of_it(user: UserPytest) -> None:
+    (user.project / "test_it.py").write_text(
+        "import sys\n"
+        "def test_it():\n"
+        "    assert {n for n in sys.modules if n.startswith('tailrace')}"
+        " == {'tailrace', 'tailrace.pytest_plugin'}\n"
+    )
+    code, printed = user.run()
+    assert code == 0, printed
