@@ -1,0 +1,128 @@
+"""The broker's HTTP port: what it says of the cleaner and of topics, and what it refuses."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from broker.http_admin import BrokerHttp
+from broker.partition.cleanable_logs import CleanablePartitions
+from compaction.cleaner.config import CleanerConfig
+from compaction.cleaner.pool import CleanerPool
+from core.runtime.http import HttpServer
+from core.runtime.metrics import Metrics
+from protocol.records.record import Record, build_batch
+from tests.unit.broker.fakes import World, batch, make_world
+from tests.unit.broker.loops import in_loop
+
+
+class Port:
+    """A running port, and the world behind it."""
+
+    def __init__(self, world: World, server: HttpServer) -> None:
+        self.world = world
+        self._server = server
+
+    async def ask(self, path: str, body: bytes | None = None) -> tuple[int, Any]:
+        url = f"http://127.0.0.1:{self._server.port}{path}"
+        method = "GET" if body is None else "PUT"
+        request = urllib.request.Request(url, data=body, method=method)
+        return await asyncio.to_thread(_answer, request)
+
+
+def _answer(request: urllib.request.Request) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Port]:
+    world = make_world()
+    broker = world.broker
+    logs = CleanablePartitions(broker.partitions, broker.topics)
+    pool = CleanerPool(logs.round, world.clock, CleanerConfig())
+    handlers = BrokerHttp(broker, pool, Metrics())
+    server = HttpServer("127.0.0.1", 0, handlers.routes())
+    await server.start()
+    try:
+        yield Port(world, server)
+    finally:
+        await server.close()
+        await handlers.close()
+        await pool.close()
+
+
+@in_loop
+async def test_a_topic_is_counted_partition_by_partition() -> None:
+    async with serving() as port:
+        port.world.topics.add("t", 2, {"cleanup.policy": "compact"})
+        log = await port.world.open("t", 1)
+        await log.append(batch(3))
+        await log.roll()
+        await log.append(batch(2))
+        status, found = await port.ask("/topics/t/stats")
+        assert status == 200
+        empty, full = found["partitions"]
+        assert (empty["records"], empty["size_bytes"], empty["last_clean_ms"]) == (0, 0, None)
+        assert (full["records"], full["keys"], full["live_keys"]) == (5, 3, 3)
+        assert (full["tail_bytes"], full["head_bytes"]) == (0, full["size_bytes"])
+        _, latest = await port.ask("/topics/t/latest?key=k1")
+        assert [
+            (p["is_whole"], [k["offset"] for k in p["keys"]]) for p in latest["partitions"]
+        ] == [(True, []), (True, [4])]
+
+
+@in_loop
+async def test_keys_that_are_no_text_are_told_in_base64() -> None:
+    async with serving() as port:
+        port.world.topics.add("t")
+        log = await port.world.open("t")
+        data = memoryview(bytearray(build_batch([Record(key=b"\xff", value=b"\xfe")])))
+        await log.append(data, log.check(data))
+        _, found = await port.ask("/topics/t/latest")
+        (key,) = found["partitions"][0]["keys"]
+        assert (key["key"], key["value"]) == ({"base64": "/w=="}, {"base64": "/g=="})
+
+
+@in_loop
+async def test_the_cleaner_is_paused_and_told_to_run() -> None:
+    async with serving() as port:
+        port.world.topics.add("t", configs={"cleanup.policy": "compact"})
+        await port.world.open("t")
+        assert (await port.ask("/cleaner/pause", b'["t-0"]'))[1]["paused"] == ["t-0"]
+        (row,) = (await port.ask("/cleaner/plan"))[1]
+        assert (row["name"], row["state"], row["is_due"]) == ("t-0", "paused", False)
+        assert (await port.ask("/cleaner/resume", b"[]"))[1]["paused"] == []
+        assert (await port.ask("/cleaner/run", b""))[1]["wanted"] == ["t-0"]
+        assert (await port.ask("/cleaner"))[0] == 200
+        assert await port.ask("/health") == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/topics/nobody/stats", None, 404, "no topic nobody"),
+        ("/topics/t/latest?limit=0", None, 400, "limit must be"),
+        ("/topics/t/latest?limit=x", None, 400, "limit must be"),
+        ("/cleaner/run", b'["x-0"]', 404, "not compacted here: x-0"),
+        ("/cleaner/pause", b"{}", 400, "must be a JSON list"),
+        ("/cleaner/pause", b"[1]", 400, "must be a JSON list"),
+        ("/cleaner/run", b"\xff", 400, "must be a JSON list"),
+    ],
+)
+@in_loop
+async def test_what_is_refused(path: str, body: bytes | None, status: int, words: str) -> None:
+    async with serving() as port:
+        port.world.topics.add("t")
+        found = await port.ask(path, body)
+        assert found[0] == status
+        assert words in found[1]["error"]
