@@ -18,10 +18,10 @@ from compaction.cleaner.cleanable import AbortedRange, LastSequence
 from compaction.cleaner.columns import Choice, Columns, Ints, read_headers
 from compaction.cleaner.key_summary import KeySummary
 from compaction.cleaner.outcome import KeptBatch, SegmentOutcome
-from compaction.cleaner.rebuilding import empty, rebuild
+from compaction.cleaner.rebuilding import choose, empty, rebuild
 from compaction.cleaner.transactions import CleanedTransactions
 from protocol.ids import Buffer, Offset
-from protocol.records.batch import DELETE_HORIZON, BatchHeader, read_header
+from protocol.records.batch import DELETE_HORIZON, BatchHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,23 +118,19 @@ class SegmentFilter:
         columns = columns_of(batches, headers, [fate.at for fate in fates])
         keeps = self._keeps(columns, fates)
         is_tombstone = keeps & ~columns.has_value
-        counts = _per_batch(keeps, columns.first)
+        chosen = choose(columns, keeps)
         tombstones = _per_batch(is_tombstone, columns.first)
         self._outcome.tombstones += int(np.count_nonzero(is_tombstone & (columns.key_size >= 0)))
         self._outcome.keyed += self._count_keyed(columns, keeps, fates)
         for place, fate in enumerate(fates):
-            count = int(counts[place])
+            count = chosen.first[place + 1] - chosen.first[place]
             if not count:
                 continue
             horizon = self._new_horizon(fate, has_tombstones=bool(tombstones[place]))
-            source = batches[fate.at]
             if horizon is None and count == fate.header.record_count:
-                kept[fate.at] = KeptBatch(source, fate.header, is_changed=False)
-                continue
-            first, end = columns.first[place : place + 2]
-            chosen = np.flatnonzero(keeps[first:end]) + first
-            data = rebuild(fate.header, columns, chosen, horizon, self._rules.levels)
-            kept[fate.at] = KeptBatch(data, read_header(data), is_changed=True)
+                kept[fate.at] = KeptBatch(batches[fate.at], fate.header, is_changed=False)
+            else:
+                kept[fate.at] = rebuild(fate.header, chosen, place, horizon, self._rules.levels)
 
     def _count_keyed(self, columns: Columns, keeps: Choice, fates: Sequence[_Fate]) -> int:
         is_data = np.array([not fate.header.is_control for fate in fates], np.bool_)
@@ -166,8 +162,7 @@ class SegmentFilter:
     def _emptied(self, header: BatchHeader, batch: Buffer) -> KeptBatch:
         if not header.record_count:
             return KeptBatch(batch, header, is_changed=False)
-        data = empty(header)
-        return KeptBatch(data, read_header(data), is_changed=True)
+        return empty(header)
 
     def _count_in(self, batches: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         outcome = self._outcome

@@ -77,7 +77,8 @@ class KeySummary:
 
     def clear(self) -> None:
         """Forget everything, for the next log; the memory stays."""
-        self._table.fill(0)
+        if self._size:  # else filling it would only make the system give all of it
+            self._table.fill(0)
         self._size = 0
         self.latest_offset = ABSENT
 

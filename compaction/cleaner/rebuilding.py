@@ -9,40 +9,77 @@ Source: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHea
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from compaction.cleaner.columns import Columns, Ints
+from compaction.cleaner.columns import Choice, Columns, Ints
+from compaction.cleaner.outcome import KeptBatch
 from protocol.compression import Codec, compress
+from protocol.crc32c import crc32c
 from protocol.records.batch import (
     CODEC_MASK,
+    CRC_FROM,
     DELETE_HORIZON,
     HEADER_SIZE,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
     pack_header,
-    stamp_crc,
 )
 from protocol.varint import write_varint
 
 
-def rebuild(
-    header: BatchHeader,
-    columns: Columns,
-    kept: Ints,
-    horizon_ms: int | None,
-    levels: Mapping[int, int],
-) -> bytes:
-    """Return the batch with the records at the indexes `kept` alone; at least one.
+class Kept(NamedTuple):
+    """The records of a block that stay, prepared for all of its batches at once."""
 
-    `horizon_ms`: a new delete horizon; None: as it is. `levels`: of codecs where the topic has
-    one, Kafka's defaults elsewhere.
+    columns: Columns
+    chosen: Ints
+    """Indexes of the records."""
+    first: list[int]
+    """Per batch and one more: its first place in `chosen`."""
+    run_first: list[int]
+    """Where each run of neighbours begins among the bytes, and where it ends."""
+    run_end: list[int]
+    runs: list[int]
+    """Per batch and one more: its first run."""
+    newest: list[int]
+    """Per batch: its largest timestamp; 0 if nothing stays."""
+
+
+def choose(columns: Columns, keeps: Choice) -> Kept:
+    """Prepare the records that stay."""
+    chosen = np.flatnonzero(keeps)
+    batch = columns.batch[chosen]
+    begins = np.ones(len(chosen), np.bool_)
+    begins[1:] = (np.diff(chosen) != 1) | (np.diff(batch) != 0)
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(chosen))[: len(starts)] - 1
+    batches = np.arange(len(columns.first))
+    first = np.searchsorted(batch, batches)
+    newest = np.zeros(len(batches) - 1, np.int64)
+    filled = np.flatnonzero(np.diff(first))
+    if filled.size:
+        newest[filled] = np.maximum.reduceat(columns.timestamp[chosen], first[filled])
+    return Kept(
+        columns, chosen, first.tolist(), columns.at[chosen[starts]].tolist(),
+        columns.end[chosen[ends]].tolist(), np.searchsorted(batch[starts], batches).tolist(),
+        newest.tolist(),
+    )  # fmt: skip
+
+
+def rebuild(
+    header: BatchHeader, kept: Kept, place: int, horizon_ms: int | None, levels: Mapping[int, int]
+) -> KeptBatch:
+    """Return a batch with the records that stay alone; at least one.
+
+    `place`: of the batch among those of the block. `horizon_ms`: a new delete horizon; None: as it
+    is. `levels`: of codecs where the topic has one, Kafka's defaults elsewhere.
     """
     if horizon_ms is None:
-        payload, attributes, base = _runs(columns, kept), header.attributes, header.base_timestamp
+        payload, attributes, base = _runs(kept, place), header.attributes, header.base_timestamp
     else:
-        payload = _rebased(columns, kept, horizon_ms)
+        payload = _rebased(kept, place, horizon_ms)
         attributes, base = header.attributes | DELETE_HORIZON, horizon_ms
     if header.codec != Codec.NONE:
         payload = compress(header.codec, payload, levels.get(header.codec))
@@ -50,14 +87,14 @@ def rebuild(
         header._replace(
             attributes=attributes,
             base_timestamp=base,
-            max_timestamp=int(columns.timestamp[kept].max()),
-            record_count=len(kept),
+            max_timestamp=kept.newest[place],
+            record_count=kept.first[place + 1] - kept.first[place],
         ),
         payload,
     )
 
 
-def empty(header: BatchHeader) -> bytes:
+def empty(header: BatchHeader) -> KeptBatch:
     """Return the batch without records: offsets and the producer's sequence are left."""
     return _pack(
         header._replace(
@@ -69,33 +106,30 @@ def empty(header: BatchHeader) -> bytes:
     )
 
 
-def _pack(header: BatchHeader, payload: bytes) -> bytes:
-    out = bytearray(pack_header(header._replace(batch_length=_length(payload))))
-    out += payload
-    stamp_crc(out)
-    return bytes(out)
+def _pack(header: BatchHeader, payload: bytes) -> KeptBatch:
+    header = header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload))
+    head = pack_header(header)
+    crc = crc32c(payload, crc32c(head[CRC_FROM:]))
+    header = header._replace(crc=crc)
+    return KeptBatch(pack_header(header) + payload, header, is_changed=True)
 
 
-def _length(payload: bytes) -> int:
-    return HEADER_SIZE - LOG_OVERHEAD + len(payload)
+def _runs(kept: Kept, place: int) -> bytes:
+    """Copy records as they are; neighbours go in one slice."""
+    data, first, end = kept.columns.data, kept.run_first, kept.run_end
+    runs = range(kept.runs[place], kept.runs[place + 1])
+    return b"".join([data[first[run] : end[run]] for run in runs])
 
 
-def _runs(columns: Columns, kept: Ints) -> bytes:
-    """Copy records; neighbours go in one slice."""
-    breaks = np.flatnonzero(np.diff(kept) != 1) + 1
-    first = columns.at[kept[np.r_[0, breaks]]].tolist()
-    end = columns.end[kept[np.r_[breaks - 1, len(kept) - 1]]].tolist()
-    data = columns.data
-    return b"".join([data[a:b] for a, b in zip(first, end, strict=True)])
-
-
-def _rebased(columns: Columns, kept: Ints, base_ms: int) -> bytes:
+def _rebased(kept: Kept, place: int, base_ms: int) -> bytes:
     """Write records with timestamps as distances to a new base."""
+    columns = kept.columns
+    chosen = kept.chosen[kept.first[place] : kept.first[place + 1]]
     data = columns.data
     out: list[bytes] = []
     rows = zip(
-        columns.timestamp[kept].tolist(), columns.body_at[kept].tolist(),
-        columns.delta_at[kept].tolist(), columns.end[kept].tolist(), strict=True,
+        columns.timestamp[chosen].tolist(), columns.body_at[chosen].tolist(),
+        columns.delta_at[chosen].tolist(), columns.end[chosen].tolist(), strict=True,
     )  # fmt: skip
     for timestamp, body_at, delta_at, end in rows:
         delta = write_varint(timestamp - base_ms)

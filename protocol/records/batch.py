@@ -35,7 +35,8 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _CRC_AT = 17
-_CRC_FROM = 21
+CRC_FROM = 21
+"""What the CRC covers begins here."""
 _MAX_TIMESTAMP_AT = 35
 _SEQUENCE_MODULUS = 1 << 31
 
@@ -158,7 +159,7 @@ def stamp_log_append_time(buf: bytearray | memoryview, now_ms: int, at: int = 0)
 def stamp_crc(buf: bytearray | memoryview, at: int = 0) -> None:
     """Write the CRC that the batch's bytes have now."""
     crc = compute_crc(buf, at)
-    buf[at + _CRC_AT : at + _CRC_FROM] = crc.to_bytes(4, "big")
+    buf[at + _CRC_AT : at + CRC_FROM] = crc.to_bytes(4, "big")
 
 
 def compute_crc(buf: Buffer, at: int = 0) -> int:
@@ -166,13 +167,13 @@ def compute_crc(buf: Buffer, at: int = 0) -> int:
     end = at + LOG_OVERHEAD + read_header(buf, at).batch_length
     if end > len(buf):
         raise BufferUnderflow("the bytes end before the batch does")
-    return crc32c(memoryview(buf)[at + _CRC_FROM : end])
+    return crc32c(memoryview(buf)[at + CRC_FROM : end])
 
 
 def verify_crc(buf: Buffer, at: int = 0) -> None:
     """Check the CRC of the whole batch at `at`. Errors: BadChecksum, and those of compute_crc."""
     computed = compute_crc(buf, at)
-    stored = int.from_bytes(memoryview(buf)[at + _CRC_AT : at + _CRC_FROM], "big")
+    stored = int.from_bytes(memoryview(buf)[at + _CRC_AT : at + CRC_FROM], "big")
     if computed != stored:
         raise BadChecksum(f"record batch: stored crc {stored:#x}, computed {computed:#x}")
 

@@ -18,6 +18,7 @@ from protocol.ids import Buffer
 from protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
+    CRC_FROM,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -33,8 +34,6 @@ UNBOUNDED_MS = (1 << 63) - 1
 """`message.timestamp.before.max.ms` as Kafka has it by default: no lower bound."""
 RECORD_ERRORS_MAX = 100
 """Record errors that one answer lists; the batch is refused whole anyway."""
-
-_CRC_FROM = 21
 
 
 class ProduceRules(NamedTuple):
@@ -90,7 +89,7 @@ def check_batch(buf: Buffer, rules: ProduceRules, now_ms: int) -> BatchHeader:
             ErrorCode.MESSAGE_TOO_LARGE,
             f"batch of {len(buf)} bytes, the topic takes {rules.max_message_bytes}",
         )
-    crc = crc32c(memoryview(buf)[_CRC_FROM:])
+    crc = crc32c(memoryview(buf)[CRC_FROM:])
     if crc != header.crc:
         _refuse(ErrorCode.CORRUPT_MESSAGE, f"stored crc {header.crc:#x}, computed {crc:#x}")
     if not _is_plain(header, rules, now_ms):
