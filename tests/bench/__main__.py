@@ -1,8 +1,8 @@
 """`make bench`: what Tailrace has beside what Apache has; JSON and tables.
 
 Brokers beside Kafka: records, and all else that clients ask for. Bookies beside BookKeeper's, log
-streams beside DistributedLog's, a broker on three bookies beside three nodes of Kafka; and how soon
-a log whose owner died is written again.
+streams beside DistributedLog's, a broker on three bookies beside three nodes of Kafka; how soon a
+log whose owner died is written again; and how soon a test has a broker.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
 over the rounds with its range; a ratio is Tailrace's median over the other's. Nothing is asserted.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import client_apis, clusters, failover, ledgers, logs, workloads
+from tests.bench import client_apis, clusters, failover, fixture, ledgers, logs, workloads
 from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
 from tests.bench.report import save, table
 from tests.zookeeper import ZooKeeperServer
@@ -121,6 +121,12 @@ def _failover(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, d
         yield from failover.measure(hosts, folder, step).items()
 
 
+def _fixture(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of brokers for tests."""
+    with _folder(options.out) as folder:
+        yield from fixture.measure(folder, step)
+
+
 @contextmanager
 def _zookeeper(folder: Path) -> Iterator[str]:
     server = ZooKeeperServer(folder / "zookeeper").start()
@@ -146,6 +152,7 @@ _SUITES: dict[str, Suite] = {
     "logs": _logs,
     "cluster": _cluster,
     "failover": _failover,
+    "fixture": _fixture,
 }
 
 
