@@ -136,10 +136,10 @@ async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
         size += more
         if count:
             cursor.next_offset = txids[count - 1] + 1
-        limited = count < len(txids)
-        if limited:
+        if count < len(txids):
             ahead.appendleft(entry.behind(count))
-        if limited or size >= span.max_bytes:
+            return Found(found, size, limited=count < below)  # else the range ends there
+        if size >= span.max_bytes:
             return Found(found, size, limited=True)
     return Found(found, size, limited=False)
 

@@ -408,6 +408,21 @@ async def test_a_waiting_reader_of_committed_records_is_woken_by_the_end_of_a_tr
 
 
 @in_loop
+async def test_a_reader_behind_the_tail_that_has_too_little_still_hears_what_is_decided() -> None:
+    world = await filled(1, 1)
+    log = await world.open("t")
+    await transactional(log, 7)
+    log.tail.clear()
+    enough = len(batch(2)) + 1
+    request = wanted((0, 0), wait_ms=60_000, min_bytes=enough, isolation_level=1)
+    task = asyncio.get_running_loop().create_task(ask(world, FETCH, 11, request))
+    await turns(20)
+    assert not task.done()
+    await log.append_marker(7, 0, 0, committed=True)
+    assert bases(data_of(await task)[0]) == [0, 2, 4]
+
+
+@in_loop
 async def test_aborted_transactions_of_a_former_owner_are_read() -> None:
     world = await filled(1, 1)
     log = await world.open("t")

@@ -60,7 +60,9 @@ async def test_limits_and_the_range_hold() -> None:
     assert await read(5, 40, 2 * size) == ([4, 6], True)
     assert await read(5, 40, 1) == ([4], True)
     assert await read(5, 40, 1, False) == ([], True)
-    assert await read(5, 8, 100 * size) == ([4, 6], True)
+    assert await read(5, 8, 100 * size) == ([4, 6], False)
+    assert await read(8, 8, 100 * size) == ([], False)
+    assert await read(5, 8, size) == ([4], True)
     assert await read(30, 40, 100 * size) == ([30, 32, 34, 36, 38], False)
 
 
