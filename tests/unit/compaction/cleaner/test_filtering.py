@@ -275,6 +275,16 @@ def test_a_delete_marker_behind_the_end_of_the_pass_gets_no_horizon() -> None:
     assert log.headers()[-1].attributes & DELETE_HORIZON
 
 
+def test_a_batch_that_ends_with_the_first_offset_not_covered_gets_no_horizon() -> None:
+    log = FakeLog()
+    log.append((A, b"1"))
+    log.append((A, b"2"), (B, None))
+    log.roll()
+    assert log.clean(slots=2).end == 2
+    assert log.offsets() == [1, 2]
+    assert not any(header.attributes & DELETE_HORIZON for header in log.headers())
+
+
 def test_22_what_was_read_written_and_dropped_is_counted() -> None:
     log = FakeLog()
     log.append((A, b"1"), (None, b"1"), (B, None), timestamps=[10, 20, 15])
