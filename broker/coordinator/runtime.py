@@ -36,9 +36,6 @@ from core.runtime.clock import Clock
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_describe import (
-    DescribedGroup as ConsumerDescribedGroup,
-)
 from protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -173,21 +170,13 @@ class GroupCoordinator(OffsetRequests):
             lambda shard, ticket, now: shard.consumer_heartbeat(request, caller, ticket, now),
         )
 
-    def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup:
-        """Return one group for ConsumerGroupDescribe."""
+    def describe_consumer_group(self, group_id: str) -> Answer:
+        """ConsumerGroupDescribe for one group; done when all that it shows is confirmed."""
         if not group_id:
-            return ConsumerDescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
-        found = self._partitions.machine(group_id)
-        if isinstance(found, ErrorCode):
-            return ConsumerDescribedGroup(group_id=group_id, error_code=found)
-        group = found.describe_consumer_group(group_id)
-        if group is None:
-            return ConsumerDescribedGroup(
-                group_id=group_id,
-                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} is not a consumer group.",
-            )
-        return group
+            return answer_now(ErrorCode.INVALID_GROUP_ID)
+        return self._partitions.ask(
+            group_id, lambda shard, ticket, _now: shard.describe_consumer_group(group_id, ticket)
+        )
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group for DescribeGroups."""

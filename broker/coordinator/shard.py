@@ -26,9 +26,6 @@ from broker.coordinator.records import ConsumerGroupUpdate, OffsetUpdate, Update
 from broker.replicated.effects import Effects, EndOfTransaction, Now, Ticket, Write
 from broker.replicated.record_log import Pending
 from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_describe import (
-    DescribedGroup as ConsumerDescribedGroup,
-)
 from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
 from protocol.kafka.messages.join_group import JoinGroupRequest
@@ -93,9 +90,9 @@ class GroupShard:
         """Handle ConsumerGroupHeartbeat."""
         return self._consumer.heartbeat(request, caller, ticket, now)
 
-    def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup | None:
-        """Return a group for ConsumerGroupDescribe, None if there is none of that id."""
-        return self._consumer.describe(group_id)
+    def describe_consumer_group(self, group_id: str, ticket: Ticket) -> Effects:
+        """Handle ConsumerGroupDescribe for one group."""
+        return self._consumer.describe(group_id, ticket)
 
     def commit(
         self,

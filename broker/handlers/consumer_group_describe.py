@@ -1,5 +1,7 @@
 """ConsumerGroupDescribe: epochs, members and assignments of KIP-848 groups."""
 
+from typing import Any
+
 from broker.context import RequestContext
 from broker.handlers import handles
 from broker.handlers.describe_groups import GROUP_OPERATIONS
@@ -8,20 +10,30 @@ from protocol.kafka.apis import CONSUMER_GROUP_DESCRIBE
 from protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
+    DescribedGroup,
 )
 
 
 @handles(CONSUMER_GROUP_DESCRIBE)
-def consumer_group_describe(
+async def consumer_group_describe(
     ctx: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """ConsumerGroupDescribe v0-1: 69 for a group that is not there, or a classic one.
 
-    Source: KafkaApis.handleConsumerGroupDescribe; reference 6.8.
+    Answered when all that it shows is confirmed. Cancel: nothing is lost.
+    Source: KafkaApis.handleConsumerGroupDescribe; KIP-848; reference 6.8.
     """
-    groups = [ctx.broker.groups.describe_consumer_group(id_) for id_ in request.group_ids]
+    asked = [(id_, ctx.broker.groups.describe_consumer_group(id_)) for id_ in request.group_ids]
+    groups = [_described(group_id, await answer) for group_id, answer in asked]
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = GROUP_OPERATIONS
     return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _described(group_id: str, result: Any) -> DescribedGroup:
+    if isinstance(result, ErrorCode):
+        return DescribedGroup(group_id=group_id, error_code=result)
+    group: DescribedGroup = result
+    return group

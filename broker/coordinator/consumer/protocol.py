@@ -154,13 +154,19 @@ class ConsumerProtocol:
         begin_rebalance(classic, around.now)
         return _joined(group.take_effects(reply), classic.take_effects())
 
-    def describe(self, group_id: str) -> DescribedGroup | None:
-        """Return a group for ConsumerGroupDescribe, None if there is none of that id."""
+    def describe(self, group_id: str, ticket: Ticket) -> Effects:
+        """Handle ConsumerGroupDescribe for one group; answered when all that it shows is stored."""
         group = self._groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            return None
-        settings = self._settings
-        return described_consumer_group(group, settings.config, settings.topics)
+        if isinstance(group, ConsumerGroup):
+            settings = self._settings
+            described = described_consumer_group(group, settings.config, settings.topics)
+            return group.take_effects(Reply(ticket, described))
+        described = DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} is not a consumer group.",
+        )
+        return Effects([Reply(ticket, described)])
 
     # The classic protocol, of members of a consumer group
 

@@ -11,6 +11,7 @@ from broker.coordinator.consumer_config import ConsumerGroupConfig
 from broker.coordinator.effects import Caller
 from broker.coordinator.group import ClassicGroup
 from protocol.errors import ErrorCode
+from protocol.kafka.messages.consumer_group_describe import DescribedGroup
 from protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -160,6 +161,17 @@ class ConsumerDriver(Driver):
         for _ in range(turns):
             for client in clients:
                 self.turn(client)
+
+    def describe_soon(self) -> int:
+        """Ask for the group's description; return the ticket."""
+        ticket = self.ticket()
+        self.act(self.shard.describe_consumer_group(GROUP, ticket))
+        return ticket
+
+    def describe(self) -> DescribedGroup:
+        described = self.replies[self.describe_soon()]
+        assert isinstance(described, DescribedGroup)
+        return described
 
     def leave_group(self, client: Client, epoch: int = -1) -> ErrorCode:
         response = self.beat(client.member_id, epoch, instance_id=client.instance_id)

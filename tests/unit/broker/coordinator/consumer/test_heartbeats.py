@@ -256,7 +256,7 @@ def test_the_assignor_that_most_ask_for_decides() -> None:
     a, b = Client("a", topics=both, assignor="range"), Client("b", topics=both, assignor="range")
     driver.settle(a, b)
     assert [sorted(numbers) for numbers in a.owned.values()] == [[0, 1], [0, 1]]
-    assert driver.shard.describe_consumer_group(GROUP).assignor_name == "range"  # type: ignore[union-attr]
+    assert driver.describe().assignor_name == "range"
 
 
 # Epochs
@@ -558,3 +558,15 @@ def test_consumer_group_states() -> None:
     driver.advance(1_000)
     driver.turn(Client("b", epoch=2))
     assert driver.consumers.state_name == "Reconciling"
+
+
+def test_what_is_shown_of_a_group_is_on_the_stream() -> None:
+    driver = ConsumerDriver(confirm=False)
+    driver.beat_soon(
+        "m", 0, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    asked = driver.describe_soon()
+    assert asked not in driver.replies
+    driver.confirm_all()
+    assert [member.member_id for member in driver.replies[asked].members] == ["m"]
+    assert driver.describe() == driver.replies[asked]
