@@ -14,7 +14,7 @@ from typing import NamedTuple
 from broker.partition.aborted import AbortedIndex
 from broker.partition.columns import decode_columns, encode_columns
 from protocol.errors import BadValue, BufferUnderflow
-from protocol.ids import Buffer, EntryId, Offset
+from protocol.ids import Buffer, EntryId, LedgerId, Offset
 
 POINT_BYTES = 256 * 1024
 """Distance of points: what a look-up may have to scan beyond one entry."""
@@ -56,8 +56,8 @@ class SegmentIndex:
 
     __slots__ = (
         "_before", "_entries", "_offsets", "_since_point", "aborted", "batches", "first_offset",
-        "first_timestamp", "keys", "max_timestamp", "max_timestamp_offset", "next_offset",
-        "records", "size_bytes", "tombstones",
+        "first_timestamp", "keys", "ledger_id", "max_timestamp", "max_timestamp_offset",
+        "next_offset", "records", "size_bytes", "tombstones",
     )  # fmt: skip
 
     def __init__(self, next_offset: Offset = 0) -> None:
@@ -72,6 +72,8 @@ class SegmentIndex:
         self.tombstones = self.keys = NOT_COUNTED
         self.aborted = AbortedIndex()
         """Kept beside the rest, encoded by itself."""
+        self.ledger_id = LedgerId(-1)
+        """Whose entries the points name; -1: not known. Not encoded: the index lies in it."""
         self._offsets = array("q")
         self._entries = array("q")
         self._before = array("q")  # the largest timestamp before each point

@@ -17,8 +17,8 @@ from broker.partition.unstable import UnstableOffsets
 from broker.partition.waiters import Waiters
 from core.errors import LogTruncated
 from core.log.log import Log
+from core.log.resume import Place
 from core.runtime.clock import Clock
-from protocol.distributedlog.dlsn import DLSN
 from protocol.errors import ErrorCode
 from protocol.ids import Buffer, Offset, TopicPartition
 
@@ -88,9 +88,9 @@ class ReadablePartition:
             found = await self.read_log(offset, max_bytes, at_least_one=True)
         return found.parts
 
-    async def locate(self, offset: Offset) -> DLSN | None:
-        """Return a position from which on a reader meets `offset`. Errors: CoreError."""
-        return self.segments.position(offset) or await self.log.locate(offset)
+    async def locate(self, offset: Offset) -> Place | None:
+        """Return a place from which on a reader meets `offset`. Errors: CoreError."""
+        return self.segments.position(offset) or await self.log.find(offset)
 
     def end_for(self, *, committed: bool) -> Offset:
         """Return the first offset that a reader may not see."""

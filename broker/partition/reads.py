@@ -16,7 +16,7 @@ from broker.partition.found import NOTHING, Found, fitting
 from core.errors import CoreError
 from core.log.log import Log
 from core.log.reader import LogReader
-from protocol.distributedlog.dlsn import DLSN
+from core.log.resume import Place
 from protocol.ids import Buffer, Offset
 
 if TYPE_CHECKING:
@@ -36,10 +36,12 @@ class ReadRange(NamedTuple):
 class _Cursor:
     """An open reader, and what it returned beyond what was asked for."""
 
-    __slots__ = ("ahead", "next_offset", "reader")
+    __slots__ = ("ahead", "next_offset", "reader", "rewrites")
 
-    def __init__(self, reader: LogReader, next_offset: Offset) -> None:
+    def __init__(self, reader: LogReader, next_offset: Offset, rewrites: int) -> None:
         self.reader = reader
+        self.rewrites = rewrites
+        """What `Log.rewrites` said then."""
         self.next_offset = next_offset
         self.ahead: deque[EntryRecords] = deque()  # a record is a batch, its txid the last offset
 
@@ -58,7 +60,7 @@ class OpenReaders:
         return len(self._cursors)
 
     async def read(
-        self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[DLSN | None]]
+        self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[Place | None]]
     ) -> Found:
         """Return batches; none if the log does not show any in the range yet.
 
@@ -69,14 +71,18 @@ class OpenReaders:
             return await self._read(log, span, locate)
 
     async def _read(
-        self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[DLSN | None]]
+        self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[Place | None]]
     ) -> Found:
         cursor = self._cursors.pop((log, span.offset), None)
+        if cursor is not None and cursor.rewrites != log.rewrites:
+            self._leaving.append(cursor)  # it holds batches that may be cleaned by now
+            cursor = None
         if cursor is None:
-            start = await locate()
-            if start is None:
+            near = await locate()
+            if near is None:
                 return NOTHING
-            cursor = _Cursor(await log.open_reader(start), span.offset)
+            rewrites = log.rewrites
+            cursor = _Cursor(await log.open_reader(span.offset, near), span.offset, rewrites)
         whole = False
         try:
             found = await _collect(cursor, span)

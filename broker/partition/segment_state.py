@@ -68,6 +68,7 @@ class PartitionState:
         self._end_index()
         self._lssn = lssn
         self._index = self.indexes[lssn] = SegmentIndex(self.next_offset)
+        self._index.ledger_id = ledger_id
         while len(self.indexes) > SEGMENTS_KEPT:
             del self.indexes[next(iter(self.indexes))]
 

@@ -4,6 +4,9 @@ Segments that this owner wrote or replayed are in `PartitionState`; older ones l
 when they were completed. One that has none (written by another library, or completed by recovery)
 is read once from end to end, from its snapshot on: it may end transactions that began before it.
 Totals are kept for all segments, indexes for a few.
+
+An index belongs to a ledger, not only to a segment: what is known of one that the cleaner, here or
+in another process, wrote anew is dropped as soon as the list of segments says so.
 """
 
 from bisect import bisect_right
@@ -15,11 +18,13 @@ from broker.partition.offsets import SegmentIndex, Totals
 from broker.partition.segment_state import PartitionState, decode_index
 from core.log.entries import EntryRecords
 from core.log.log import Log
+from core.log.resume import Place
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import LogRecord
 from protocol.ids import LedgerId, Offset
 
 INDEXES_KEPT = 8
+_UNKNOWN = LedgerId(-1)
 SCAN_BYTES = 1024 * 1024
 """Bytes read at once from a segment without an index."""
 
@@ -30,9 +35,9 @@ class SegmentCatalog:
     def __init__(self, log: Log, state: PartitionState) -> None:
         self._log = log
         self._state = state
-        self._totals: dict[int, Totals] = {}
+        self._totals: dict[int, tuple[LedgerId, Totals]] = {}
         self._indexes: OrderedDict[int, SegmentIndex] = OrderedDict()
-        self._changes = 0
+        self._rewrites = log.rewrites
 
     async def totals(self) -> AsyncIterator[tuple[int, Totals]]:
         """Yield sequence number and totals of every segment that has batches. Errors: CoreError."""
@@ -44,41 +49,51 @@ class SegmentCatalog:
         """Yield the same of every segment; one that was cleaned may have nothing left."""
         await self._log.refresh()
         for segment in list(self._log.segments):
+            self._drop_rewritten()
             known = self._state.indexes.get(segment.lssn)
             if known is not None:
                 totals = known.totals
             elif segment.lssn in self._totals:
-                totals = self._totals[segment.lssn]
+                totals = self._totals[segment.lssn][1]
             else:
                 totals = (await self.index(segment.lssn)).totals
             yield segment.lssn, totals
 
     async def index(self, lssn: int) -> SegmentIndex:
         """Return the index of a segment. Errors: CoreError, LogTruncated if it is gone."""
+        self._drop_rewritten()
         index = self._state.indexes.get(lssn) or self._indexes.get(lssn)
-        if index is None:
-            changes = self._changes
+        while index is None:
+            rewrites, ledger_id = self._log.rewrites, self._ledger_of(lssn)
             data = await self._log.read_index(lssn)
             index = decode_index(data) if data else await self._read_through(lssn)
-            if changes != self._changes:  # it may have been replaced since
-                return index
-            self._totals[lssn] = index.totals
-            self._indexes[lssn] = index
-            if len(self._indexes) > INDEXES_KEPT:
-                self._indexes.popitem(last=False)
+            if rewrites != self._log.rewrites:
+                index = None  # it may be of either ledger
+                continue
+            index.ledger_id = ledger_id
+            self._keep(lssn, index)
         return index
 
-    def position(self, offset: Offset) -> DLSN | None:
+    def _keep(self, lssn: int, index: SegmentIndex) -> None:
+        self._totals[lssn] = index.ledger_id, index.totals
+        self._indexes[lssn] = index
+        if len(self._indexes) > INDEXES_KEPT:
+            self._indexes.popitem(last=False)
+
+    def position(self, offset: Offset) -> Place | None:
         """Return a place from which on a scan meets `offset`, if an index in memory knows one."""
+        self._drop_rewritten()
         for indexes in (self._state.indexes, self._indexes):
             for lssn, index in reversed(indexes.items()):
                 if index.first_offset <= offset < index.next_offset:
                     entry = index.entry_before(offset)
-                    return None if entry is None else DLSN(lssn, entry, 0)
+                    place = None if entry is None else DLSN(lssn, entry, 0)
+                    return None if place is None else Place(place, index.ledger_id)
         return None
 
     def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
         """Return what `aborted_between` does, if the range lies in segments of this owner."""
+        self._drop_rewritten()
         indexes = list(self._state.indexes.values())
         at = bisect_right(indexes, first, key=lambda index: index.first_offset) - 1
         if at < 0:
@@ -114,12 +129,40 @@ class SegmentCatalog:
 
     def replace(self, indexes: Mapping[int, SegmentIndex]) -> None:
         """Take over what segments hold since they were rewritten, by sequence number."""
-        self._changes += 1
         for lssn, index in indexes.items():
+            index.ledger_id = self._ledger_of(lssn)
             self._indexes.pop(lssn, None)
-            self._totals[lssn] = index.totals
+            self._totals[lssn] = index.ledger_id, index.totals
             if lssn in self._state.indexes:
                 self._state.indexes[lssn] = index
+        self._drop_rewritten()
+
+    def _drop_rewritten(self) -> None:
+        """Forget what is known of ledgers that are no segments' any more."""
+        if self._rewrites == self._log.rewrites:
+            return
+        self._rewrites = self._log.rewrites
+        for known in (self._state.indexes, self._indexes):
+            for lssn in [each for each in known if self._is_old(each, known[each].ledger_id)]:
+                del known[lssn]
+        for lssn in [each for each, (of, _) in self._totals.items() if self._is_old(each, of)]:
+            del self._totals[lssn]
+        self._keep_newest_run()
+
+    def _keep_newest_run(self) -> None:
+        """Leave in the state the newest segments without a hole, which a range is looked up in."""
+        known = self._state.indexes
+        newest_first = list(reversed(known))
+        run = [lssn for at, lssn in enumerate(newest_first) if lssn == newest_first[0] - at]
+        for lssn in newest_first[len(run) :]:
+            del known[lssn]
+
+    def _is_old(self, lssn: int, ledger_id: LedgerId) -> bool:
+        return ledger_id not in (_UNKNOWN, self._ledger_of(lssn))
+
+    def _ledger_of(self, lssn: int) -> LedgerId:
+        segment = self._log.segments.find(lssn)
+        return _UNKNOWN if segment is None else segment.ledger_id
 
     def forget_missing(self) -> None:
         """Drop what is known of segments that were purged."""

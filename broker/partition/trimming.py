@@ -95,10 +95,7 @@ async def raise_log_start(log: PartitionLog, offset: Offset) -> None:
     if offset > log.log_start_offset:
         await _note_start(log, offset)
         log.move_start(offset)
-        position = await log.locate(log.log_start_offset)
-        _check_owned(log)
-        if position is not None:
-            await log.log.truncate(position)
+        await log.log.truncate_before(log.log_start_offset, lambda: _check_owned(log))
 
 
 async def _note_start(log: PartitionLog, offset: Offset) -> None:

@@ -38,6 +38,7 @@ class KnownSegments:
         "_refreshing",
         "_store",
         "is_whole",
+        "rewrites",
         "segments",
     )
 
@@ -48,6 +49,8 @@ class KnownSegments:
         self.segments = SegmentList()
         self.is_whole = True
         """Whether no segment is missing before those of the list."""
+        self.rewrites = 0
+        """How often segments of the list got other ledgers."""
         self._store = store
         self._paths = paths
         self._on_changed = on_changed
@@ -106,6 +109,7 @@ class KnownSegments:
         for segment in segments:
             if (old := known.find(segment.lssn)) is not None and old != segment:
                 known = known.with_segment(segment)
+                self.rewrites += old.ledger_id != segment.ledger_id
         if known is not self.segments:
             self._install(known)
 

@@ -80,6 +80,11 @@ class Log:
         return self._known.segments
 
     @property
+    def rewrites(self) -> int:
+        """Rises when completed segments get other ledgers, as far as this log's writer hears."""
+        return self._known.rewrites
+
+    @property
     def writer(self) -> LogWriter | None:
         """The writer of this process, if it has the log."""
         return self._writer
@@ -380,14 +385,17 @@ class Log:
         self._check_lock()
         await self.upkeep.trimmer.truncate(dlsn)
 
-    async def truncate_before(self, txid: TxId) -> None:
+    async def truncate_before(
+        self, txid: TxId, check_may: Callable[[], None] = lambda: None
+    ) -> None:
         """Give up every record with a lower txid in completed segments, if one is not lower.
 
-        Errors: as the trimmer's and `find`'s; BadVersion when the segment is rewritten all the
-        time.
+        `check_may` is called once that record is found. Errors: what it raises; as the trimmer's
+        and `find`'s; BadVersion when the segment is rewritten all the time.
         """
         for left in range(_TRUNCATE_ATTEMPTS - 1, -1, -1):
             place = await self.find(txid)
+            check_may()
             self._check_lock()
             try:
                 if place is not None:

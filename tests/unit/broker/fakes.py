@@ -5,7 +5,7 @@ confirmed is lost when a log is opened again, unless `keep_unconfirmed` says tha
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from broker.quotas.registry import QuotaRegistry
 from broker.transactions.coordinator import Parts, TransactionCoordinator
 from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
 from core.log.entries import EntryRecords, LogRecordWithDLSN
+from core.log.resume import Place
 from core.log.rolling import RollingPolicy
 from core.log.trimmer import SegmentTier
 from core.metadata.segment_metadata import SegmentMetadata
@@ -104,6 +105,7 @@ class FakeLog:
         self.open_error: CoreError | None = None
         self.opening: asyncio.Event | None = None
         self.readers_opened = 0
+        self.rewrites = 0
         self.upkeep = FakeUpkeep()
         self.readers_closed = 0
         self.reads = 0
@@ -161,9 +163,16 @@ class FakeLog:
         confirmed = self.writer.confirmed_txid if self.writer else 1 << 62
         return [each for each in self.all_records() if each.record.txid <= confirmed]
 
-    async def open_reader(self, start: DLSN) -> "FakeReader":
+    async def open_reader(self, start: DLSN | int, near: Place | None = None) -> "FakeReader":
         self.readers_opened += 1
+        if not isinstance(start, DLSN):
+            assert near is not None
+            start = near.dlsn
         return FakeReader(self, start)
+
+    async def find(self, txid: int) -> Place | None:
+        dlsn = await self.locate(txid)
+        return None if dlsn is None else Place(dlsn, LedgerId(dlsn.lssn))
 
     async def locate(self, txid: int, hint: DLSN | None = None) -> DLSN | None:
         return next((each.dlsn for each in self.readable() if each.record.txid >= txid), None)
@@ -174,8 +183,10 @@ class FakeLog:
     async def read_snapshot(self, lssn: int) -> bytes | None:
         return next(each.snapshot for each in self.segments if each.lssn == lssn)
 
-    async def truncate(self, dlsn: DLSN) -> None:
-        self.truncated = dlsn
+    async def truncate_before(self, txid: int, check_may: Callable[[], None]) -> None:
+        found = await self.locate(txid)
+        check_may()
+        self.truncated = found or self.truncated
 
     async def rewrite(self, lssns: Sequence[int]) -> "FakeRewrite":
         return FakeRewrite(self, lssns)

@@ -7,8 +7,9 @@ import pytest
 from broker.partition.partition_log import PartitionLog
 from broker.partition.reads import OpenReaders, ReadRange
 from core.errors import BookieUnavailable
+from core.log.resume import Place
 from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import Buffer, TopicPartition
+from protocol.ids import Buffer, LedgerId, TopicPartition
 from protocol.records.batch import read_header
 from tests.unit.broker.fakes import FakeLog, World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns
@@ -50,8 +51,8 @@ async def test_limits_and_the_range_hold() -> None:
     size = len(batch(2))
     readers = OpenReaders(4)
 
-    async def start() -> DLSN:
-        return DLSN(1, 0, 0)
+    async def start() -> Place:
+        return Place(DLSN(1, 0, 0), LedgerId(1))
 
     async def read(*span: object) -> tuple[list[int], bool]:
         found = await readers.read(stream, ReadRange(*span), start)  # type: ignore[arg-type]
@@ -71,8 +72,8 @@ async def test_the_number_of_open_readers_is_bounded() -> None:
     _, _, stream = await filled()
     readers = OpenReaders(3)
 
-    async def at_start() -> DLSN:
-        return DLSN(1, 0, 0)
+    async def at_start() -> Place:
+        return Place(DLSN(1, 0, 0), LedgerId(1))
 
     for offset in range(0, 40, 4):
         await readers.read(stream, ReadRange(offset, 40, 1), at_start)
@@ -89,13 +90,13 @@ async def test_the_number_of_readers_in_use_is_bounded_too() -> None:
     readers = OpenReaders(2)
     inside, most = 0, 0
 
-    async def start() -> DLSN:
+    async def start() -> Place:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
         await turns()
         inside -= 1
-        return DLSN(1, 0, 0)
+        return Place(DLSN(1, 0, 0), LedgerId(1))
 
     reads = [readers.read(stream, ReadRange(0, 40, 100 + n), start) for n in range(6)]
     assert all([(await read).parts for read in asyncio.as_completed(reads)])
@@ -107,8 +108,8 @@ async def test_a_read_that_is_cancelled_or_fails_leaves_no_reader_open() -> None
     _, _, stream = await filled()
     readers = OpenReaders(3)
 
-    async def at_start() -> DLSN:
-        return DLSN(1, 0, 0)
+    async def at_start() -> Place:
+        return Place(DLSN(1, 0, 0), LedgerId(1))
 
     async def read() -> None:
         await readers.read(stream, ReadRange(0, 40, 1 << 20), at_start)
@@ -130,7 +131,7 @@ async def test_a_read_that_is_cancelled_or_fails_leaves_no_reader_open() -> None
 
     reader.read_entries = broken  # type: ignore[method-assign, assignment]
 
-    async def open_broken(start: DLSN) -> object:
+    async def open_broken(_start: int, _near: Place) -> object:
         return reader
 
     stream.open_reader = open_broken  # type: ignore[method-assign, assignment]
