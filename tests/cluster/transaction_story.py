@@ -166,8 +166,14 @@ class Story:
         """Return what a reader of committed records sees, to where it may read by now."""
         request = fetch_request(topic)
         request.isolation_level = 1
-        found = self.client.ask(FETCH, 11, request).responses[0].partitions[0]
-        assert found.error_code == E.NONE
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            found = self.client.ask(FETCH, 11, request).responses[0].partitions[0]
+            if found.error_code != E.NOT_LEADER_OR_FOLLOWER:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.02)  # it is being opened
+        assert E(found.error_code) is E.NONE, E(found.error_code)
         aborted = {(each.producer_id, each.first_offset) for each in found.aborted_transactions}
         data = found.records or b""
         return list(_committed(memoryview(data), aborted))  # type: ignore[arg-type]
