@@ -2,6 +2,7 @@
 
 import pytest
 
+from compaction.cleaner.cleanable import LastSequence
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
 from protocol.compression import Codec
@@ -172,6 +173,37 @@ def test_09_a_commit_marker_goes_after_its_data_and_its_horizon() -> None:
     log.now_ms += 100
     log.clean()
     assert log.markers() == []
+
+
+def test_09_each_transaction_of_a_producer_has_its_own_marker() -> None:
+    log = FakeLog(delete_retention_ms=0)
+    log.append((A, b"kept"), producer_id=1, transactional=True)
+    kept = log.end(1, commit=True)
+    log.append((B, b"1"), producer_id=1, transactional=True)
+    log.end(1, commit=True)
+    log.append((B, b"2"))
+    log.roll()
+    del log.last[1]
+    for _ in range(3):
+        log.clean()
+    assert (log.offsets(), log.markers()) == ([0, 4], [kept])
+
+
+@pytest.mark.parametrize(("epoch", "is_kept"), [(0, True), (1, False)])
+def test_12_the_marker_that_alone_has_a_producers_epoch_stays_without_record(
+    epoch: int, is_kept: bool
+) -> None:
+    log = FakeLog(delete_retention_ms=0)
+    log.append((A, b"1"), producer_id=1, transactional=True)
+    marker = log.end(1, commit=True)
+    log.append((A, b"2"))
+    log.roll()
+    log.last[1] = LastSequence(-1, epoch)
+    for _ in range(4):
+        log.clean()
+    left = [(h.base_offset, h.record_count) for h in log.headers() if h.is_control]
+    assert left == ([(marker, 0)] if is_kept else [])
+    assert log.offsets() == [2]
 
 
 def test_10_and_12_empty_batches_and_markers_are_read_through() -> None:
