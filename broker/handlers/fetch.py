@@ -8,7 +8,7 @@ Source: KafkaApis.handleFetchRequest, FetchManager; reference Kafka 5.1-5.6.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from broker.fetching.session_cache import NO_SESSION, is_full
 from broker.fetching.sessions import (
     INITIAL_EPOCH,
     FetchSession,
+    PartitionKey,
     SessionKind,
     Updates,
 )
@@ -117,12 +118,16 @@ def _begin(ctx: RequestContext, request: FetchRequest, collection: Collection) -
     return ErrorCode.NONE
 
 
-def _named(topics: TopicRegistry, request: FetchRequest, *, by_id: bool) -> Iterator[Target]:
+def _named(topics: TopicRegistry, request: FetchRequest, *, by_id: bool) -> Iterable[Target]:
+    """Return what is asked for; of a partition that is named again, the last counts."""
+    targets: dict[PartitionKey, Target] = {}
     for named in request.topics:
         name = named.topic_id if by_id else named.topic
         topic = _topic(topics, name)
         for asked in named.partitions:
-            yield Target((name, asked.partition), asked, topic)
+            key = (name, asked.partition)
+            targets[key] = Target(key, asked, topic)
+    return targets.values()
 
 
 def _next_cached(topics: TopicRegistry, session: FetchSession) -> Target | None:

@@ -287,9 +287,10 @@ async def test_while_slow_clients_hold_the_memory_answers_are_small(
 async def test_what_is_being_read_counts_as_unsent_until_it_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = await filled()
-    log = await world.open("t")
+    world = await filled(2)
+    log, other = await world.open("t", 0), await world.open("t", 1)
     log.tail.clear()
+    other.tail.clear()
     read, seen = log.read_log, []
 
     async def read_log(offset: int, max_bytes: int, **more: bool) -> Found:
@@ -297,7 +298,8 @@ async def test_what_is_being_read_counts_as_unsent_until_it_is_answered(
         return await read(offset, max_bytes, at_least_one=more["at_least_one"])
 
     monkeypatch.setattr(log, "read_log", read_log)
-    request = wanted((0, 0), (0, 0), each_max=1000, max_bytes=1 << 20)
+    monkeypatch.setattr(other, "read_log", read_log)
+    request = wanted((0, 0), (1, 0), each_max=1000, max_bytes=1 << 20)
     data = data_of(await ask(world, FETCH, 11, request))
     first = len(data[0].records)
     assert seen == [1000, first + 1000]

@@ -196,6 +196,18 @@ async def test_an_answer_that_cannot_grow_does_not_wait_for_more() -> None:
     assert partitions_of(client.noted(answer)) == [0, 1]
 
 
+@pytest.mark.parametrize("epoch", [0, -1])
+@in_loop
+async def test_a_partition_that_is_named_twice_is_where_it_was_named_last(epoch: int) -> None:
+    world = await filled(1)
+    client = Client(world)
+    client.epoch = epoch
+    (first,) = await client.poll((0, 2), (0, 0), max_bytes=1)
+    assert len(first.records or b"") > 0
+    if epoch == 0:
+        assert partitions_of(await client.poll()) == [0]
+
+
 @in_loop
 async def test_forgotten_and_added_partitions() -> None:
     world, client = await session_at_the_end()
