@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from broker.cli.errors import CliError, Exit
+from broker.cli.options import TIMEOUT_S, Json, Timeout
 from broker.cli.output import Column, note, show_rows
 
 if TYPE_CHECKING:
@@ -109,6 +110,46 @@ def sink(
             write_topic(rows, bootstrap, topic, _pairs(options, "--option"))
         except NoValueColumn as error:
             raise CliError(str(error), place=files) from error
+
+
+@app.command()
+def restore(
+    topic: str = typer.Argument(help="The topic: a changelog, compacted or not."),
+    output: Path = typer.Argument(help="New folder of Parquet files, one folder a partition."),
+    bootstrap: str = _BOOTSTRAP,
+    timeout: Timeout = TIMEOUT_S,
+    master: str = _MASTER,
+    jars: Path | None = _JARS,
+    options: list[str] = _OPTION,
+    conf: list[str] = _CONF,
+    as_json: Json = False,
+) -> None:
+    """Restore a topic into Parquet: the latest value of each key, on data larger than memory.
+
+    Reads from the start to the last stable offset as they are now, and prints the same hash as
+    `tailrace restore` does for the same range.
+    """
+    _need_spark()
+    from pipeline.restore import restore_topic
+    from pipeline.source import TopicSource
+    from pipeline.stable_range import NoTopic, stable_ranges
+
+    if output.exists():
+        raise CliError("the output is there already", place=str(output), remedy="name a new folder")
+    try:
+        ranges = stable_ranges(bootstrap, topic, timeout)
+    except NoTopic as error:
+        raise CliError(str(error), place=f"--bootstrap {bootstrap}") from error
+    source = TopicSource(bootstrap=bootstrap, topics=topic, options=_pairs(options, "--option"))
+    with _session("tailrace restore", master, jars, _pairs(conf, "--conf")) as spark:
+        rows = [asdict(each) for each in restore_topic(spark, source, ranges, output)]
+    show_rows(rows, [Column(name, right=True) for name in _RESTORED], as_json=as_json)
+
+
+_RESTORED = (
+    *("partition", "start", "end", "records", "tombstones", "keyless", "absent"),
+    *("live_keys", "live_bytes", "hash"),
+)
 
 
 def _need_spark() -> None:
