@@ -19,6 +19,10 @@ from broker.coordinator.consumer_config import ConsumerGroupConfig
 from broker.errors import KafkaError
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.kafka.messages.consumer_group_records import encode_group_value
+
+MEMBER_BYTES_MAX = 900_000
+"""Largest record of a member: with its key, of 64 KiB at most, it fits into a batch."""
 
 
 def check_size(group: ConsumerGroup, member_id: str, config: ConsumerGroupConfig) -> None:
@@ -28,6 +32,17 @@ def check_size(group: ConsumerGroup, member_id: str, config: ConsumerGroupConfig
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {config.group_size_max} "
             "members.",
+        )
+
+
+def check_storable(member: ConsumerMember) -> None:
+    """Refuse a member whose record would be too large. Errors: KafkaError."""
+    size = len(encode_group_value(member.to_metadata()))
+    if size > MEMBER_BYTES_MAX:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Member {member.member_id} would take {size} bytes to store, more than "
+            f"{MEMBER_BYTES_MAX}. It must subscribe to fewer topics, or say less.",
         )
 
 

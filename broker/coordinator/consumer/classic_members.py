@@ -12,6 +12,7 @@ from dataclasses import replace
 from broker.coordinator.consumer.admission import (
     check_fenced,
     check_size,
+    check_storable,
     replace_member,
     successor,
     unknown_instance,
@@ -92,9 +93,11 @@ def join(
     """
     known = _find_joining(group, request, member_id)
     old = group.static_member(request.group_instance_id)
+    member = _with_join(known, request, subscription, caller)
+    if member != known:
+        check_storable(member)
     if old is not None and not request.member_id:
         replace_member(group, old, known)
-    member = _with_join(known, request, subscription, caller)
     has_new_topics = subscribe(group, known, member, around)
     owned = by_topic_id(subscription.owned_partitions, around.topics)
     return advance(group, member.member_id, owned, around, has_new_topics=has_new_topics)

@@ -5,7 +5,12 @@ Source: Kafka GroupMetadataManager.consumerGroupHeartbeat.
 
 from dataclasses import replace
 
-from broker.coordinator.consumer.admission import check_size, find_member, replace_member
+from broker.coordinator.consumer.admission import (
+    check_size,
+    check_storable,
+    find_member,
+    replace_member,
+)
 from broker.coordinator.consumer.assigning import (
     Surroundings,
     drop_unused_regexes,
@@ -51,6 +56,8 @@ def heartbeat(
     member = _with_request(known, request, caller)
     if member.topic_regex and member.topic_regex not in group.regex_counts:
         _check_regex(member.topic_regex)
+    if member != known:
+        check_storable(member)
     _take_over(group, request, known)
     has_new_topics = subscribe(group, known, member, around)
     member = advance(group, member.member_id, owned, around, has_new_topics=has_new_topics)

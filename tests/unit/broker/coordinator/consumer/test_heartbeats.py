@@ -14,6 +14,10 @@ from protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
+from protocol.kafka.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    encode_subscription,
+)
 from tests.unit.broker.coordinator.consumer.support import (
     REBALANCE_MS,
     SESSION_MS,
@@ -570,3 +574,19 @@ def test_what_is_shown_of_a_group_is_on_the_stream() -> None:
     driver.confirm_all()
     assert [member.member_id for member in driver.replies[asked].members] == ["m"]
     assert driver.describe() == driver.replies[asked]
+
+
+@pytest.mark.parametrize("kind", ["consumer", "classic"])
+def test_a_member_too_large_to_be_stored_is_refused_before_anything_changes(kind: str) -> None:
+    driver = ConsumerDriver()
+    c = Client("c")
+    driver.settle(c)
+    before, written = lasting(driver.consumers), len(driver.stream)
+    topics = [f"{n:0200}" for n in range(5_000)]
+    if kind == "consumer":
+        code = driver.send(Client("big", topics=topics)).error_code
+    else:
+        big = (("range", encode_subscription(ConsumerProtocolSubscription(topics=topics), 1)),)
+        code = driver.joined(driver.join("big", protocols=big)).error_code
+    assert code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (lasting(driver.consumers), len(driver.stream)) == (before, written)
