@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import client_apis, clusters, failover, fixture, ledgers, logs, workloads
+from tests.bench import client_apis, clusters, failover, fixture, ledgers, logs, restores, workloads
 from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
 from tests.bench.report import save, table
 from tests.zookeeper import ZooKeeperServer
@@ -127,6 +127,21 @@ def _fixture(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, di
         yield from fixture.measure(folder, step)
 
 
+def _restore(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of readers that restore a changelog, from each kind of broker."""
+    found: dict[str, dict[str, float]] = {reader: {} for reader in restores.READERS}
+    for name in options.brokers.split(","):
+        if _KINDS[name].fsync_per_message_set:
+            continue  # reads are the same
+        with _folder(options.out) as folder:
+            measured = restores.measure(
+                _KINDS[name], folder, seconds=options.seconds, is_quick=options.quick, steps=step
+            )
+        for reader, figures in measured.items():
+            found[reader] |= figures
+    yield from found.items()
+
+
 @contextmanager
 def _zookeeper(folder: Path) -> Iterator[str]:
     server = ZooKeeperServer(folder / "zookeeper").start()
@@ -152,6 +167,7 @@ _SUITES: dict[str, Suite] = {
     "logs": _logs,
     "cluster": _cluster,
     "failover": _failover,
+    "restore": _restore,
     "fixture": _fixture,
 }
 
