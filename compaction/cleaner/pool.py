@@ -24,6 +24,7 @@ from compaction.cleaner.throttle import Throttle
 from core.errors import CoreError, LogTruncated, OwnershipLost
 from core.runtime.clock import Clock
 from core.runtime.job_pool import JobPool
+from core.runtime.switching import quick_switches
 from core.runtime.tasks import Tasks
 
 if TYPE_CHECKING:  # it loads numpy, which a start need not wait for
@@ -224,7 +225,8 @@ class CleanerPool:
             (self._in_thread, self._throttle.spend, partial(self.states.is_paused, log.name)),
         )
         try:
-            await work.run()
+            with quick_switches():
+                await work.run()
         except CleanAborted as error:
             self.metrics.given_up_total += 1
             logger.info("clean given up log=%s reason=%s", log.name, error)
