@@ -206,7 +206,6 @@ class Broker:
         """As `with`, in a thread. Cancel: the start is given up, and nothing is left."""
         import asyncio  # not for those who write `with`
 
-        self._is_abandoned = False
         starting = asyncio.get_running_loop().run_in_executor(None, self.start)
         try:
             await asyncio.wait([starting])
@@ -214,6 +213,7 @@ class Broker:
             self._is_abandoned = True  # the thread sees it, at the latest after one question
             await asyncio.wait([starting])
             starting.exception()  # that it was given up is no news
+            self._is_abandoned = False
             await asyncio.to_thread(self.close)
             raise
         return starting.result()

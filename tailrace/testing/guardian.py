@@ -126,7 +126,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who tells us
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     owner, folder = int(sys.argv[1]), sys.argv[2]
-    guardian = Guardian(owner, folder)
+    try:
+        guardian = Guardian(owner, folder)
+    except ProcessLookupError:  # the owner died before we looked, and nothing is made yet
+        return
     os.mkdir(folder, 0o700)
     try:
         _say(ready=os.getpid())

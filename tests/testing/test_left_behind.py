@@ -2,11 +2,12 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
+from subprocess import PIPE, Popen
 
 import psutil
 import pytest
@@ -21,9 +22,10 @@ _GONE_TIMEOUT_S = 60
 _HANGS = """
 import os, threading
 
-def test_hangs(tailrace, tailrace_broker):
-    tailrace_broker.pause()
-    text = "".join(f"{b.pid} {b.port}\\n" for b in (tailrace, tailrace_broker))
+def test_hangs({fixtures}):
+    brokers = [{fixtures}]
+    brokers[-1].pause()
+    text = "".join(f"{{b.pid}} {{b.port}}\\n" for b in brokers)
     with open("part", "w") as file:
         file.write(text)
     os.rename("part", "brokers")
@@ -62,9 +64,9 @@ def barrier(worker_id):
 
 
 @contextmanager
-def hanging(user: UserPytest, *arguments: str) -> Iterator[Popen[str]]:
-    """Run a test that hangs with two brokers, one of them paused."""
-    (user.project / "test_it.py").write_text(_HANGS)
+def hanging(user: UserPytest, fixtures: str, *arguments: str) -> Iterator[Popen[str]]:
+    """Run a test that hangs with brokers, the last of them paused."""
+    (user.project / "test_it.py").write_text(_HANGS.format(fixtures=fixtures))
     with user.start(*arguments) as running:
         try:
             deadline = time.monotonic() + RUN_TIMEOUT_S
@@ -95,17 +97,51 @@ def assert_gone(user: UserPytest, processes: list[psutil.Process], ports: list[i
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["plain", "xdist"])
-def test_kill_9_of_pytest_leaves_nothing(user: UserPytest, workers: list[str]) -> None:
-    with hanging(user, *workers) as running:
+@pytest.mark.parametrize(
+    ("fixtures", "workers"),
+    [("tailrace, tailrace_broker", []), ("tailrace", ["-n", "1"])],
+    ids=["plain", "xdist"],
+)
+def test_kill_9_of_pytest_leaves_nothing(
+    user: UserPytest, fixtures: str, workers: list[str]
+) -> None:
+    with hanging(user, fixtures, *workers) as running:
         processes, ports = brokers(user.project / "brokers")
-        assert len(user.left()) == 2
+        assert len(user.left()) == len(ports)
         running.kill()
         assert_gone(user, processes, ports)
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize("delay_ms", [0, 20, 40, 80, 160, 320])
+def test_kill_9_while_it_starts_leaves_nothing(tmp_path: Path, delay_ms: int) -> None:
+    code = "from tailrace.testing import Broker; print('go', flush=True); Broker().start()"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with Popen([sys.executable, "-c", code], stdout=PIPE, env=environment) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"go\n"
+        time.sleep(delay_ms / 1000)  # the kill comes at another step each time
+        left = processes_that_name(tmp_path)
+        running.kill()
+    _, alive = psutil.wait_procs(left, _GONE_TIMEOUT_S)
+    deadline = time.monotonic() + _GONE_TIMEOUT_S
+    while processes_that_name(tmp_path):  # one that was about to be started
+        assert time.monotonic() < deadline
+    assert alive == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def processes_that_name(folder: Path) -> list[psutil.Process]:
+    """Return the guardian and the broker of a folder."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(folder) in word for word in process.info["cmdline"] or [])
+    ]
+
+
 def test_ctrl_c_leaves_nothing(user: UserPytest) -> None:
-    with hanging(user) as running:
+    with hanging(user, "tailrace") as running:
         processes, ports = brokers(user.project / "brokers")
         running.send_signal(signal.SIGINT)
         printed, _ = running.communicate(timeout=RUN_TIMEOUT_S)
