@@ -2,11 +2,13 @@
 
 Invariant: oldest first and none left out, so that what is in cold storage and what is on bookies
 follow each other without a hole. A segment counts as copied when its cold node is there: made by
-one multi under the guard of `purged.py`, only while the segment itself is still in the metadata.
+one multi under the guard of `purged.py`, only while the segment itself is still in the metadata,
+with the ledger that was copied. One that is rewritten is copied anew: the multi that swaps it takes
+the old ledger's copy away (`rewrite.py`).
 """
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from core.errors import (
     BadVersion,
@@ -27,6 +29,9 @@ from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata, decode_segment, segment_name
 from core.metadata.store import Create, Op
 
+if TYPE_CHECKING:
+    from protocol.ids import LedgerId
+
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 8
@@ -41,7 +46,8 @@ class ColdCopier:
         self._context = context
         self._store = context.store
         self._purged = PurgedNodes(context.store, paths)
-        self._copied_below = -1  # unknown
+        self._copied: dict[int, LedgerId] = {}
+        """The ledger that is in cold storage, by LSSN; as far as this process knows."""
 
     async def copy_completed(self) -> list[int]:
         """Copy what was completed and is not in cold storage yet; return the LSSNs.
@@ -54,32 +60,43 @@ class ColdCopier:
         if cold is None:
             raise ColdStorageDisabled(f"{self._paths.log}: cold.storage.url is not set")
         await self._home.refresh()
-        if self._copied_below < 0:
-            self._copied_below = await self._read_copied_below()
         copied: list[int] = []
+        there = set() if self._copied else await self._read_copied()
         for segment in list(self._home.segments):
             if segment.in_progress:
                 break
-            if segment.lssn < max(self._copied_below, 1):
+            if segment.lssn < 1 or self._copied.get(segment.lssn) == segment.ledger_id:
                 continue  # segments of version 1 have no number: they stay on bookies
-            if await self._copy(segment, cold):
+            if segment.lssn not in there and await self._copy_if_needed(segment, cold):
                 copied.append(segment.lssn)
-            self._copied_below = segment.lssn + 1
+            self._copied[segment.lssn] = segment.ledger_id
+        first = self._home.segments.segments[0].lssn if self._home.segments else 0
+        for lssn in [each for each in self._copied if each < first]:
+            del self._copied[lssn]
         return copied
 
-    async def _read_copied_below(self) -> int:
+    async def _read_copied(self) -> set[int]:
         try:
-            names = await self._store.children(self._paths.cold)
+            return set(map(int, await self._store.children(self._paths.cold)))
         except NoNode:
-            return 0
-        return max((int(name) + 1 for name in names), default=0)
+            return set()
+
+    async def _copy_if_needed(self, segment: SegmentMetadata, cold: ColdStore) -> bool:
+        """Copy a segment unless its copy is there: one that was restored has another ledger.
+
+        A copy of a ledger that was rewritten since went when that was swapped.
+        """
+        if await self._store.exists(self._paths.cold_segment(segment.lssn)) is not None:
+            return False
+        return await self._copy(segment, cold)
 
     async def _copy(self, segment: SegmentMetadata, cold: ColdStore) -> bool:
-        """Copy one segment; False when another process did, or purged it."""
+        """Copy one segment; False when another process did, or purged or rewrote it."""
         try:
             ledger = await self._context.ledgers.open_ledger(segment.ledger_id, recover=False)
         except LedgerNotFound:
-            if await self._store.exists(self._segment_path(segment)) is not None:
+            node = await self._store.exists(self._segment_path(segment))
+            if node is not None and decode_segment(node.data).ledger_id == segment.ledger_id:
                 raise
             return False
         if not ledger.is_closed:
@@ -112,6 +129,8 @@ class ColdCopier:
             if node is None or await self._store.exists(path) is not None:
                 return False
             now = decode_segment(node.data)  # it may have been truncated since
+            if now.ledger_id != segment.ledger_id:
+                return False
             ops: list[Op] = [self._purged.guard(version)]
             if await self._store.exists(self._paths.cold) is None:
                 ops.append(Create(self._paths.cold))

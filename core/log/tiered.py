@@ -55,6 +55,8 @@ async def open_cold(
     if node is None:
         raise ledger_gone or LedgerNotFound(f"segment {segment.lssn} of {paths.log} was purged")
     cold = decode_cold(node.data, path)
+    if cold.metadata.ledger_id != segment.ledger_id:
+        raise LedgerNotFound(f"segment {segment.lssn} of {paths.log} has another ledger by now")
     if context.cold is None:
         raise ColdStorageDisabled(
             f"segment {segment.lssn} of {paths.log} is in cold storage as {cold.name}: set"
