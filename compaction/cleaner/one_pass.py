@@ -161,18 +161,28 @@ class _Pass:
         self, cleaner: SegmentFilter, segment: CleanableSegment
     ) -> SegmentOutcome:
         writer = _SegmentWriter(self._log, segment.lssn, self._means.throttle, self.progress)
+        before = self.progress.bytes_read
         try:
             async with aclosing(self._log.read(segment.lssn)) as parts:
                 async for part in parts:
                     await self._read(part)
                     kept = await self._work(part, partial(cleaner.filter, part.batches))
                     await writer.take(part.batches, kept)
+            self._check_whole(segment, self.progress.bytes_read - before)
             outcome = cleaner.end_segment(segment.next_offset)
             self._check()
             await writer.finish(outcome)
         finally:
             await writer.abort()
         return outcome
+
+    def _check_whole(self, segment: CleanableSegment, size: int) -> None:
+        """Never swap in what was made of a part: a reader that ended early would cost records."""
+        if size != segment.size_bytes:
+            raise CorruptData(
+                f"{self._log.name}: segment {segment.lssn} gave {size} bytes of batches where its "
+                f"index counts {segment.size_bytes}; it is not cleaned until the two agree"
+            )
 
     async def _read(self, part: StoredBatches) -> None:
         self._check()
@@ -244,6 +254,10 @@ class _SegmentWriter:
                 left -= len(part.batches)
                 if left <= 0:
                     return
+        raise CorruptData(
+            f"{self._log.name}: segment {self._lssn} had {self._verbatim} batches before its first "
+            f"change, and {left} of them are not there now; it is read anew when the log is run"
+        )
 
     async def _append(self, rewrite: SegmentRewrite, batches: Sequence[Buffer]) -> None:
         size = sum(map(len, batches))

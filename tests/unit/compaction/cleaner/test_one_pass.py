@@ -253,3 +253,25 @@ def test_nothing_dirty_still_looks_after_horizons() -> None:
     late = PassMeans(run=inline, throttle=means().throttle, now_ms=lambda: 5_010)
     clean(log, with_means=late)
     assert keys(log.log) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("reads_whole", [0, 1])
+def test_a_segment_that_is_not_read_whole_is_not_swapped(reads_whole: int) -> None:
+    """`reads_whole`: how often the last segment is read to its end, before it ends early."""
+
+    class Short(MemoryLog):
+        left = reads_whole
+
+        async def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
+            batches = self.log.segments[lssn - 1]
+            if lssn == 3:
+                batches = batches if self.left > 0 else batches[:-1]
+                self.left -= 1
+            yield StoredBatches(lssn, LedgerId(100 + lssn), batches, range(len(batches)))
+
+    log = Short(filled())
+    before = list(map(list, log.log.segments))
+    with pytest.raises(CorruptData, match="segment 3 gave"):
+        clean(log)
+    assert log.log.segments[2:] == before[2:]
+    assert log.unfinished == 0
