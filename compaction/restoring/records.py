@@ -66,8 +66,10 @@ def _take(  # noqa: C901, PLR0912, PLR0915  a call for each number would halve t
     try:
         for _ in range(header.record_count):
             length, at = data[at], at + 1
-            if length & 0x80:
-                length, at = read_unsigned32(data, at - 1)
+            if length & 0x80:  # of two bytes, as long as it is below 8 KiB
+                length, at = length & 0x7F | data[at] << 7, at + 1
+                if length & 0x4000:
+                    length, at = read_unsigned32(data, at - 2)
             end = at + (length >> 1)
             at += 1  # attributes
             while data[at] & 0x80:  # timestamp delta
@@ -85,8 +87,10 @@ def _take(  # noqa: C901, PLR0912, PLR0915  a call for each number would halve t
                 size += key_length >> 1
             key_end = at
             length, at = data[at], at + 1
-            if length & 0x80:
-                length, at = read_unsigned32(data, at - 1)
+            if length & 0x80:  # of two bytes, as long as it is below 8 KiB
+                length, at = length & 0x7F | data[at] << 7, at + 1
+                if length & 0x4000:
+                    length, at = read_unsigned32(data, at - 2)
             value = None
             if length != _NULL:
                 value = data[at : at + (length >> 1)]
