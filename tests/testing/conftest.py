@@ -32,6 +32,7 @@ class UserPytest:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,  # a process group of its own, as a terminal would give it
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:

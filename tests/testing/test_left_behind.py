@@ -143,7 +143,7 @@ def processes_that_name(folder: Path) -> list[psutil.Process]:
 def test_ctrl_c_leaves_nothing(user: UserPytest) -> None:
     with hanging(user, "tailrace") as running:
         processes, ports = brokers(user.project / "brokers")
-        running.send_signal(signal.SIGINT)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
         printed, _ = running.communicate(timeout=RUN_TIMEOUT_S)
         assert running.returncode == pytest.ExitCode.INTERRUPTED, printed
         assert_gone(user, processes, ports)
