@@ -54,10 +54,10 @@ def upgrade(classic: ClassicGroup, around: Surroundings) -> ConsumerGroup:
         raise _no_upgrade(classic, "the embedded consumer protocol is malformed") from error
     group = ConsumerGroup(classic.group_id, around.topics)
     group.pending += classic.tombstones()
+    names = frozenset[str]().union(*(member.topic_names for member in members))
+    put_epoch(group, classic.generation, metadata_hash(names, around.topics))  # first: it stays
     for member in members:
         put_member(group, member)
-    names = group.subscribed_topics()
-    put_epoch(group, classic.generation, metadata_hash(names, around.topics))
     for member in members:
         target = {topic_id: frozenset(epochs) for topic_id, epochs in member.assigned.items()}
         put_target(group, member.member_id, target)

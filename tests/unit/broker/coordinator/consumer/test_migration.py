@@ -479,3 +479,19 @@ def test_a_member_that_keeps_its_id_owes_the_new_protocol_no_join() -> None:
     for _ in range(2 * REBALANCE_MS // 10_000):
         assert driver.turn(b).error_code == driver.turn(c).error_code == ErrorCode.NONE
         driver.advance(10_000)
+
+
+def test_a_crash_in_the_middle_of_a_large_upgrade_does_not_take_the_generation_back() -> None:
+    driver = ConsumerDriver()
+    big = (("range", subscription("t", *(f"{n:0200}" for n in range(1_500)))),)
+    ids = driver.stable(2, protocols=big)
+    for id_ in ids:  # the leader, that comes again, asks for another generation
+        driver.join(id_, protocols=big)
+    driver.sync(ids[0], dict.fromkeys(ids, assignment()))
+    generation = driver.classic.generation
+    assert generation > 1
+    driver.confirm = False
+    driver.beat_soon("c", 0, **Client("c").joining())
+    while len(driver.unconfirmed) > 1:
+        driver.confirm_one()
+        assert driver.reloaded().consumers.epoch >= generation
