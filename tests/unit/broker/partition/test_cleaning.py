@@ -264,3 +264,29 @@ async def test_a_crash_at_any_step_leaves_the_old_or_the_new(step: int) -> None:
         assert not await pool.clean_filthiest()
     assert await held(log) == table
     assert (await count_keys(log, inline)).records == 3
+
+
+@in_loop
+async def test_a_partition_that_nobody_uses_is_opened_when_it_has_something_new() -> None:
+    world = make_world()
+    _, table = await three(world)
+    partition = TopicPartition("t", 0)
+    async with cleaning(world) as pool:
+        await world.broker.partitions.close_partition(partition)
+        assert await pool.clean_filthiest()
+        log = world.broker.partitions.get(partition)
+        assert log is not None
+        assert await held(log) == table
+        await world.broker.partitions.close_partition(partition)
+        for _ in range(3):
+            assert not await pool.clean_filthiest()
+        assert world.broker.partitions.get(partition) is None, "all of it is clean"
+
+
+@in_loop
+async def test_a_topic_without_compaction_is_none_of_the_cleaners() -> None:
+    world = make_world()
+    await three(world, cleanup_policy="delete")
+    async with cleaning(world) as pool:
+        assert not await pool.clean_filthiest()
+        assert await pool.plan() == []
