@@ -45,7 +45,7 @@ def placed(bootstrap: str, topic: str, count: int) -> list[dict[str, Any]]:
     try:
         while len(found) < count and (message := consumer.poll(10.0)) is not None:
             if message.error() is None:
-                found.append(json.loads(message.value()))
+                found.append(json.loads(message.value() or b"null"))
     finally:
         consumer.close()
     return found

@@ -12,7 +12,8 @@ async def round_trip(bootstrap: str, topic: str) -> bytes | None:
         await producer.send_and_wait(topic, b"hello")
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     async with consumer, asyncio.timeout(20):
-        return (await consumer.getone()).value
+        value: bytes | None = (await consumer.getone()).value
+        return value
 
 
 def test_a_record_comes_back(tailrace: Broker, tailrace_topic: str) -> None:
