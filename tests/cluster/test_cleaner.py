@@ -200,3 +200,57 @@ def committed(broker: TailraceProcess) -> int:
     (found,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=60)
     consumer.close()
     return int(found.offset)
+
+
+def test_transactional_ids_are_the_same_after_their_topic_was_cleaned(
+    broker_factory: Factory,
+) -> None:
+    broker, admin = started(broker_factory)
+    for number in range(3):  # two changes of the same id in each: most of them are superseded
+        transact(broker, number)
+    before = described(broker)
+    assert before["state"] == "CompleteCommit"
+    broker.kill()
+    broker.restart()  # which ends the segment, so that it can be cleaned
+    assert described(broker) == before
+    wait_until(lambda: cleaned_transactions(admin))
+    (log,) = cleaned_transactions(admin)
+    broker.kill()
+    broker.restart()
+    assert described(broker) == before
+    transact(broker, 3)
+    assert described(broker)["producer_epoch"] > before["producer_epoch"]
+    stats = parsed("topic", "stats", "__transaction_state", "-a", admin)["partitions"]
+    (row,) = (each for each in stats if f"__transaction_state-{each['partition']}" == log)
+    assert (row["live_keys"], row["saved_bytes"] > 0) == (1, True)
+
+
+def transact(broker: TailraceProcess, number: int) -> None:
+    """Commit a transaction in a new life of one producer."""
+    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "teller"}
+    producer = Producer(settings)
+    producer.init_transactions(_WITHIN_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC, key=b"account", value=b"%d" % number)
+    producer.commit_transaction(_WITHIN_S)
+
+
+def described(broker: TailraceProcess) -> dict[str, Any]:
+    """Return the transactional id once its transaction is over."""
+    found: list[dict[str, Any]] = []
+
+    def is_over() -> bool:
+        found[:] = parsed("txn", "describe", "teller", bootstrap=broker.bootstrap)
+        return bool(found[0]["state"] == "CompleteCommit")
+
+    wait_until(is_over)
+    return found[0]
+
+
+def cleaned_transactions(admin: str) -> list[str]:
+    rows = parsed("cleaner", "plan", "-a", admin)
+    return [
+        row["name"]
+        for row in rows
+        if row["name"].startswith("__transaction_state") and row["first_dirty"]
+    ]
