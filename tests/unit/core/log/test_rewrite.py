@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from core.errors import BadVersion, CannotRewrite, MetadataConflict, TransactionIdOutOfOrder
+from core.log.last_record import count_all
 from core.log.log import Log
 from core.log.rewrite import SegmentRewrite
 from core.log.segment_copy import ENTRY_BYTES
+from core.log.sequence_ids import sequence_id
+from core.log.stream_inspection import find_problems, read_stream
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
@@ -113,6 +116,26 @@ def test_what_a_rewritten_segment_looks_like(tmp_path: Path) -> None:
         assert new.start_sequence_id + new.record_count == end, "later numbers stay"
         assert await log.read_snapshot(2) == snapshot
         assert await log.read_index(2) == b"index of 2"
+
+    run_world(tmp_path, story)
+
+
+def test_tools_find_nothing_wrong_with_a_rewritten_log(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await with_state(world, 4)
+        await log.truncate_before(15)
+        await rewritten(log, [1, 2])
+        await rewritten(log, [3], nothing)
+        stream = await read_stream(world.store, world.ledgers(), PATHS)
+        assert find_problems(stream) == []
+        assert await count_all(log) == 0 + 2 + 0 + 10, "the truncated part was not copied"
+        writer = await log.open_writer(Listener())
+        await write(writer, 40)
+        records = await read_all(log)
+        numbers = [sequence_id(log.segments, record) for record in records]
+        assert numbers == [18, 19, *range(30, 41)], "each is given once, and they rise"
+        await writer.close()
+        assert [sequence_id(log.segments, record) for record in records] == numbers
 
     run_world(tmp_path, story)
 
