@@ -55,7 +55,7 @@ def test_an_empty_log_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(("head", "is_due"), [(99, False), (100, False), (101, True)])
-def test_the_ratio_must_be_exceeded(head: int, is_due: bool) -> None:  # noqa: FBT001
+def test_the_ratio_must_be_exceeded(head: int, is_due: bool) -> None:
     assert looked(log(100, head), noted=10).is_due is is_due
 
 
