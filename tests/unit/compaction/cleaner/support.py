@@ -115,6 +115,8 @@ class FakeLog:
                 break
             outcomes.append(self._clean_segment(cleaner, at, block))
         self.first_dirty = end
+        markers = set(self.markers())  # an index of aborted transactions goes with the marker
+        self.aborted = [each for each in self.aborted if each.last_offset in markers]
         return Cleaned(summary, builder, outcomes, end)
 
     def fill(self, summary: KeySummary, count: int, block: int = 3) -> SummaryBuilder:

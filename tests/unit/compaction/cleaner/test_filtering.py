@@ -203,6 +203,7 @@ def test_12_the_marker_that_alone_has_a_producers_epoch_stays_without_record(
         log.clean()
     left = [(h.base_offset, h.record_count) for h in log.headers() if h.is_control]
     assert left == ([(marker, 0)] if is_kept else [])
+    assert not any(header.attributes & DELETE_HORIZON for header in log.headers())
     assert log.offsets() == [2]
 
 
