@@ -6,13 +6,13 @@ with Broker(settings={"num.partitions": 3}) as broker:
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from tailrace.testing.command import COMMAND, DEFAULT_SETTINGS, command_line, environment, texts
 from tailrace.testing.errors import BrokerError
 from tailrace.testing.guard import Guard
 from tailrace.testing.metadata import answers
@@ -21,16 +21,11 @@ from tailrace.testing.ports import HOST, reserve_port
 if TYPE_CHECKING:
     import socket
 
-DEFAULT_SETTINGS: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
-"""What differs from a broker's own defaults: a test's group need not wait for more members."""
 LOG_BYTES_MAX: Final = 1024 * 1024
 """How much of the end of the log `Broker.log` returns."""
-_COMMAND: Final = (sys.executable, "-P", "-m", "tailrace")
-"""The `tailrace` that is installed beside this module; -P: not what lies in the current folder."""
 _POLL_S: Final = 0.005
 _ANSWER_S: Final = 1.0
 _KILL_TIMEOUT_S: Final = 30.0
-_IN_OWN_ENVIRONMENT: Final = "TAILRACE_"
 
 
 class Broker:
@@ -54,7 +49,7 @@ class Broker:
         settings: Mapping[str, object] | None = None,
         start_timeout_s: float = 30.0,
         stop_timeout_s: float = 10.0,
-        command: Sequence[str] = _COMMAND,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         """Describe a broker; `start`, or the block, starts it.
 
@@ -62,7 +57,7 @@ class Broker:
         one. `settings`: as with `tailrace start --set`, by Kafka's names. `command`: what stands
         for `tailrace` on the command line.
         """
-        self.settings: dict[str, str] = {**DEFAULT_SETTINGS, **_texts(settings or {})}
+        self.settings: dict[str, str] = {**DEFAULT_SETTINGS, **texts(settings or {})}
         self.start_timeout_s = start_timeout_s
         self.stop_timeout_s = stop_timeout_s
         self.host = HOST
@@ -233,7 +228,8 @@ class Broker:
             self._held = reserve_port(self._wanted_port)
         if self._guard is None:
             self._guard = Guard()
-        self._guard.start(self._command_line(), _environment())
+        line = command_line(self._command, self.data_directory, self.bootstrap, self.settings)
+        self._guard.start(line, environment(os.environ))
         deadline = time.monotonic() + self.start_timeout_s
         while not answers(self.host, self.port, _ANSWER_S):
             self._guard.hear(_POLL_S)
@@ -243,13 +239,6 @@ class Broker:
                 raise BrokerError("the start was given up", "it was cancelled: nothing to mend")
             if time.monotonic() > deadline:
                 raise self._late()
-
-    def _command_line(self) -> list[str]:
-        line = [*self._command, "start", "--data", str(self.data_directory)]
-        line += ["--listen", self.bootstrap]
-        for name, value in self.settings.items():
-            line += ["--set", f"{name}={value}"]
-        return line
 
     def _running_guard(self, what: str) -> Guard:
         if self._guard is None or not self.is_running:
@@ -279,23 +268,6 @@ class Broker:
             "at a time",
             self.log,
         )
-
-
-def _texts(settings: Mapping[str, object]) -> dict[str, str]:
-    """Return settings as the command line takes them: true and false as Kafka writes them."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in settings.items()
-    }
-
-
-def _environment() -> dict[str, str]:
-    """Return the user's environment without what would change the broker's settings."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(_IN_OWN_ENVIRONMENT)
-    }
 
 
 def _tail(path: Path) -> str:
