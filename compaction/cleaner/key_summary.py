@@ -87,7 +87,7 @@ class KeySummary:
 
         Fewer than were given: it is full, and the first that it left out has a new key. As in
         Kafka, it stops there even if later ones have known keys. `latest_offset` moves to the
-        last one taken. Cost: 0.2 us a key, measured with 5 million slots.
+        last one taken. Cost: 0.2 us a key; 0.5 where 5 million fill it.
         """
         digests = _not_zero(digests)
         taken = self._room_for(digests)

@@ -16,7 +16,7 @@ from protocol.records.batch import read_header
 from protocol.records.record import iter_records
 from tests.unit.compaction.cleaner.support import FakeLog, Seen
 
-EXAMPLES = int(os.environ.get("CLEANER_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("CLEANER_EXAMPLES", "20"))
 RETENTION_MS = 50
 STEPS = 60
 KEYS = [b"a", b"b", b"c", b"d", b"", b"long" * 40]
