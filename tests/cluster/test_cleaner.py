@@ -4,6 +4,7 @@ import random
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.cli import output, parsed, refusal
+from tests.cluster.three_bookies import ThreeBookies
 from tests.ports import free_port
 from tests.process import TailraceProcess
+from tests.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.crash
 
@@ -27,7 +30,7 @@ _KILLS = 5
 Factory = Callable[..., TailraceProcess]
 
 
-def started(factory: Factory, *settings: str) -> tuple[TailraceProcess, str]:
+def started(factory: Factory, *settings: str, copies: int = 1) -> tuple[TailraceProcess, str]:
     """Return a broker whose cleaner looks ten times a second, and its HTTP port."""
     admin = f"127.0.0.1:{free_port()}"
     given = [
@@ -38,7 +41,7 @@ def started(factory: Factory, *settings: str) -> tuple[TailraceProcess, str]:
     ]
     broker = factory(*(part for each in given for part in ("--set", each))).start()
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIGS)])[TOPIC].result(30)
+    client.create_topics([NewTopic(TOPIC, 1, copies, config=CONFIGS)])[TOPIC].result(30)
     return broker, admin
 
 
@@ -200,6 +203,26 @@ def committed(broker: TailraceProcess) -> int:
     (found,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=60)
     consumer.close()
     return int(found.offset)
+
+
+@pytest.mark.java
+def test_a_broker_of_a_cluster_cleans_what_it_owns(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    with ThreeBookies(zookeeper, tmp_path) as cluster:
+        broker, admin = started(cluster.broker, copies=3)
+        table = Table(broker)
+        for _ in range(2):
+            table.change(2000)
+            broker.kill()
+            broker.restart()
+            table.check()
+        wait_until(lambda: planned(admin, f"{TOPIC}-0")["cleanable_bytes"] == 0)
+        assert table.check() < 2000
+        broker.kill()
+        broker.restart()
+        table.check()
+        assert parsed("cleaner", "status", "-a", admin)["uncleanable"] == []
 
 
 def test_transactional_ids_are_the_same_after_their_topic_was_cleaned(
