@@ -169,6 +169,40 @@ def test_an_abort_beats_a_swap_on_its_way(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+def test_a_swap_that_arrives_in_the_middle_of_an_abort(tmp_path: Path) -> None:
+    """Once a ledger is to be deleted, no segment can take it."""
+
+    async def story(world: World) -> None:
+        await with_segments(world, 3)
+        store = FaultyStore(world.store)
+        log = await world.namespace(store).open_log("s")
+        rewrite = await log.rewrite([1])
+        await fill(rewrite, log, 1)
+        arrives, is_held, calls = asyncio.Event(), asyncio.Event(), []
+
+        async def hold(_change: int) -> None:
+            calls.append(asyncio.current_task())
+            if len(calls) == 1:
+                is_held.set()
+                await arrives.wait()
+            elif len(calls) == 3:  # the abort claimed the note; now it deletes the ledger
+                arrives.set()
+                while not commit.done():
+                    await settle()
+
+        store.before = hold
+        commit = asyncio.create_task(rewrite.commit())
+        await is_held.wait()
+        await rewrite.abort()
+        with pytest.raises((MetadataConflict, OwnershipLost)):
+            await commit
+        log = await world.log()
+        assert await txids_of(log) == list(range(30))
+        await check_no_leak(world, log)
+
+    run_world(tmp_path, story)
+
+
 def test_a_bookie_that_fails_meanwhile(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await with_segments(world, 3)

@@ -19,7 +19,7 @@ from protocol.distributedlog.dlsn import DLSN, INITIAL
 from protocol.distributedlog.record import RecordColumns
 from tests.unit.core.log.test_rewrite import even, kept, nothing, rewritten, with_state
 from tests.unit.core.log.test_trimmer import DELAY_MS, with_segments
-from tests.unit.core.log.world import Listener, World, run_world, txids_of, write
+from tests.unit.core.log.world import Listener, World, run_world, settle, txids_of, write
 
 ONE = 60
 """Bytes: one record or two at a time."""
@@ -81,6 +81,27 @@ def test_a_reader_in_a_segment_that_became_empty(tmp_path: Path, at: int) -> Non
         seen += await read_rest(reader)
         assert seen == sorted(set(seen))
         assert seen[-10:] == list(range(20, 30))
+
+    run_world(tmp_path, story)
+
+
+def test_a_txid_that_two_segments_share(tmp_path: Path) -> None:
+    """It was given out in the first; the record of the second is another one."""
+
+    async def story(world: World) -> None:
+        log = await world.log(read_ahead_entries=1)
+        writer = await log.open_writer(Listener())
+        await write(writer, *range(10))
+        await writer.roll()
+        await write(writer, *range(9, 20))
+        await writer.close()
+        other = await world.log(read_ahead_entries=1)
+        reader = await other.open_reader(INITIAL)
+        assert await read_some(reader, 10) == list(range(10))
+        await settle(100)  # the next segment is opened ahead
+        await rewritten(log, [2], lambda _txid: True)
+        await delete_old_ledgers(world, log)
+        assert await read_rest(reader) == list(range(9, 20))
 
     run_world(tmp_path, story)
 
