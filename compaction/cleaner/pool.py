@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from compaction.cleaner.choosing import Look
 from compaction.cleaner.cleanable import CleanableLog
 from compaction.cleaner.config import THREADS_MAX, CleanerConfig
-from compaction.cleaner.errors import CleanAborted, CorruptBatch
+from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.looking import look_at
 from compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
 from compaction.cleaner.states import ALL, LogStates, Uncleanable
@@ -232,6 +232,9 @@ class CleanerPool:
             logger.info("clean given up log=%s reason=%s", log.name, error)
         except CoreError as error:
             self._failed(log, look, error)
+        except Exception as error:  # our bug: it costs this log, as in Kafka, and no other
+            logger.exception("clean failed log=%s", log.name)
+            self._set_aside(look, f"internal error {error!r}; see the broker's log")
         else:
             self._note(work)
 
@@ -241,13 +244,19 @@ class CleanerPool:
             self.metrics.given_up_total += 1
             logger.info("clean given up log=%s error=%r", log.name, error)
             return
-        self.metrics.failures_total += 1
         if error.retriable or isinstance(error, OwnershipLost | LogTruncated):
+            self.metrics.failures_total += 1
             self._retry_at_ms[log.name] = now_ms + RETRY_MS
             logger.warning("clean failed, tried again later log=%s error=%r", log.name, error)
             return
-        self.states.uncleanable[log.name] = Uncleanable(str(error), now_ms, look.total_bytes)
         logger.error("log uncleanable log=%s error=%r", log.name, error)
+        self._set_aside(look, str(error))
+
+    def _set_aside(self, look: Look, reason: str) -> None:
+        """Leave a log alone until somebody asks for it."""
+        self.metrics.failures_total += 1
+        now_ms = self._clock.now_ms()
+        self.states.uncleanable[look.name] = Uncleanable(reason, now_ms, look.total_bytes)
 
     def _note(self, work: "Pass") -> None:
         metrics = self.metrics
@@ -260,14 +269,19 @@ class CleanerPool:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         found = await self._jobs.call(partial(_caught, work), BLOCK_TIMEOUT_S)
-        if isinstance(found, CorruptBatch):
-            raise found
+        if isinstance(found, _Raised):
+            raise found.error
         return found
 
 
-def _caught(work: Callable[[], T]) -> T | CorruptBatch:
-    """Return a bad batch as a result: what a thread raises is taken for a bug."""
+class _Raised(NamedTuple):
+    """What a block's work raised: the thread that ran it must not die of it."""
+
+    error: Exception
+
+
+def _caught(work: Callable[[], T]) -> T | _Raised:
     try:
         return work()
-    except CorruptBatch as error:
-        return error
+    except Exception as error:  # noqa: BLE001 - raised again on the loop, with its traceback
+        return _Raised(error)

@@ -214,6 +214,28 @@ async def test_a_bad_batch_costs_its_own_log_only_until_it_is_mended() -> None:
     assert await held(log) == table
 
 
+@pytest.mark.parametrize("place", ["filtering.SegmentFilter.filter", "one_pass.one_pass"])
+@in_loop
+async def test_a_bug_costs_one_log_and_no_worker(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    world = make_world()
+    await three(world)
+
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    async with cleaning(world) as pool:
+        with monkeypatch.context() as patched:
+            patched.setattr("compaction.cleaner." + place.replace("one_pass.", "passes."), bug)
+            assert await pool.clean_filthiest()
+        (bad,) = pool.status()["uncleanable"]
+        assert "a bug" in bad["reason"]
+        pool.run(["t-0"])
+        assert await pool.clean_filthiest()
+        assert (pool.metrics.passes_total, pool.metrics.failures_total) == (1, 1)
+
+
 @in_loop
 async def test_a_lost_race_is_run_again_later() -> None:
     world = make_world()
