@@ -8,9 +8,9 @@ from compaction.restoring.digest import live_state, merged, pair_digest
 from compaction.restoring.errors import CorruptBatch
 from compaction.restoring.fold import Progress, fold, next_offset
 from compaction.restoring.records import Changes
-from protocol.records.batch import HEADER_SIZE, stamp_crc
-from protocol.records.record import Record, build_batch
-from tests.unit.compaction.restore.logs import Log, logs
+from protocol.records.batch import HEADER_SIZE, TRANSACTIONAL, stamp_crc
+from protocol.records.record import Producer, Record, build_batch
+from tests.unit.compaction.restore.logs import Log, Transaction, end_transaction, logs
 
 
 def answer(log: Log, position: int, count: int) -> bytes:
@@ -101,3 +101,20 @@ def test_the_hash_is_the_documented_one() -> None:
     assert live_state(pairs) == live_state(reversed(pairs))
     assert merged(live_state([pair]) for pair in pairs) == live_state(pairs)
     assert live_state([(b"ab", b"c")]).hash != live_state([(b"a", b"bc")]).hash
+
+
+def test_a_producer_that_aborts_and_then_commits_in_one_answer() -> None:
+    log = Log()
+    for value, committed in ((b"1", True), (b"2", False), (b"3", True), (b"4", False)):
+        transaction = Transaction(7, log.end)
+        log.transactions.append(transaction)
+        record = Record(offset=log.end, key=b"k" + value, value=value)
+        batch = build_batch(
+            [record], base_offset=log.end, producer=Producer(7, 0, 0), attributes=TRANSACTIONAL
+        )
+        log.records.append((record, transaction))
+        log.append(batch, log.end)
+        end_transaction(log, transaction, committed)
+    progress, changes = folded(log, 0, [8])
+    assert changes == {b"k1": b"1", b"k3": b"3"}
+    assert (progress.aborted, progress.markers, progress.gaps) == (2, 4, 0)

@@ -19,6 +19,7 @@ from compaction.restoring.fold import Progress
 from compaction.restoring.records import Changes
 from compaction.restoring.sinks.parquet import ParquetSink
 from compaction.restoring.sinks.sink import Sink
+from compaction.restoring.sinks.spill import Spill
 from core.runtime.files import SystemFiles
 
 Saves = list[dict[int, Changes]]
@@ -222,3 +223,14 @@ def test_the_memory_of_a_dict_sink_is_not_that_of_who_saved() -> None:
     loaded = sink.load()
     assert loaded is not None
     assert loaded.partitions[0].position == 0
+
+
+def test_a_bucket_larger_than_memory_is_folded_in_even_turns(tmp_path: Path) -> None:
+    spill = Spill(SystemFiles(), tmp_path)
+    changes: Changes = {b"%d" % number: b"v" for number in range(20_000)}
+    spill.write(1, {0: changes})
+    for blocks in spill.blocks(0, 1).values():
+        (block,) = blocks
+        parts = [spill.fold(blocks, turn, 4) for turn in range(4)]
+        assert sum(map(len, parts)) == len(set().union(*parts)) == block.records
+        assert max(map(len, parts)) < block.records / 2
