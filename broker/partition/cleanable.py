@@ -171,7 +171,7 @@ class PartitionRewrite:
                 raise CorruptData(f"a cleaned batch of segment {lssn}: {error}") from error
             last = header.base_offset + header.last_offset_delta
             entry = await self._rewrite.append(lssn, last, (batch,), len(batch))
-            if header.attributes & CONTROL:
+            if header.attributes & CONTROL and header.record_count:  # an empty one ends nothing
                 self._markers.add(header.base_offset)
             index.add(
                 header.base_offset,

@@ -41,7 +41,9 @@ class CleanedTransactions:
         """
         self._begin_up_to(header)
         marker = read_marker(batch)
-        if marker is None:
+        if marker is None:  # it was emptied, as nothing of its transaction was left
+            self._aborted.pop(header.producer_id, None)
+            self._committed.discard(header.producer_id)
             return True
         if not marker.committed:
             return not self._aborted.pop(header.producer_id, False)

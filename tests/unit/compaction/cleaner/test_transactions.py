@@ -1,0 +1,21 @@
+"""Whose batches are aborted, where a marker was emptied."""
+
+from compaction.cleaner.cleanable import AbortedRange
+from compaction.cleaner.rebuilding import empty
+from compaction.cleaner.transactions import CleanedTransactions
+from protocol.records.batch import TRANSACTIONAL, read_header
+from protocol.records.control import EndTransaction, build_marker
+from protocol.records.record import Producer, Record, build_batch
+
+PRODUCER = 7
+
+
+def test_an_emptied_marker_ends_its_transaction_for_the_next_one() -> None:
+    marker = build_marker(PRODUCER, 0, EndTransaction(committed=False, coordinator_epoch=1), 1)
+    emptied, header, _ = empty(read_header(marker))
+    transactions = CleanedTransactions([AbortedRange(PRODUCER, 0, header.last_offset)])
+    assert transactions.on_control(header, emptied), "it ends nothing that is left"
+    data = build_batch(
+        [Record(5, 1, key=b"k", value=b"v")], 0, 5, Producer(PRODUCER, 0, 0), TRANSACTIONAL
+    )
+    assert not transactions.on_batch(read_header(data)), "it belongs to no aborted transaction"
