@@ -4,7 +4,7 @@ Every event returns Effects; offsets change when their records are confirmed, in
 Source: Kafka OffsetMetadataManager.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.effects import (
@@ -279,9 +279,21 @@ class Commits:
 
     def drop_topic(self, topic: str) -> Effects:
         """Delete every group's offsets of a topic that is gone."""
+        return self._delete(sorted(name for name in self._names() if name.topic == topic))
+
+    def drop_gone(self, is_known: Callable[[str], bool]) -> Effects:
+        """Delete every group's offsets of topics that are not known (any more).
+
+        Asked after a load: a crash may have come between a topic's deletion and the tombstones, and
+        a topic made again under its name must not begin where that one was read.
+        """
+        names = self._names()
+        gone = {topic for topic in {name.topic for name in names} if not is_known(topic)}
+        return self._delete(sorted(name for name in names if name.topic in gone))
+
+    def _names(self) -> set[OffsetName]:
         group_ids = {*self.offsets, *self.pending, *self._under_way}
-        names = {name for group_id in group_ids for name in self._stored(group_id)}
-        return self._delete(sorted(name for name in names if name.topic == topic))
+        return {name for group_id in group_ids for name in self._stored(group_id)}
 
     # Writes
 

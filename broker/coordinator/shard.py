@@ -46,6 +46,7 @@ class GroupShard:
         self.commits = Commits(config, self.groups)
         self._classic = ClassicProtocol(config, self.groups, new_suffix)
         self._consumer = ConsumerProtocol(config, consumers, self.groups, new_suffix)
+        self._topics = consumers.topics
 
     # Requests
 
@@ -191,6 +192,7 @@ class GroupShard:
     def on_loaded(self, now: Now) -> Iterator[Effects]:
         """Begin to act, once everything is replayed."""
         self.commits.on_loaded()
+        yield self.commits.drop_gone(lambda topic: self._topics.get(topic) is not None)
         for group in list(self.groups.values()):
             if isinstance(group, ClassicGroup):
                 yield self._classic.on_loaded(group, now)

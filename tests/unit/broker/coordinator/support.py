@@ -383,9 +383,9 @@ class Driver:
             assert update is not None
             pending = each.producer_id >= 0
             other.shard.replay(Pending(each.producer_id, update) if pending else update)
+        other.log = list(self.log)
         for effects in other.shard.on_loaded(other.now):
             other.act(effects)
-        other.log = list(self.log)
         return other
 
 

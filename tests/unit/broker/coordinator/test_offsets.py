@@ -289,6 +289,17 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
         assert each.committed("other", 0) == 3
 
 
+def test_a_load_deletes_the_offsets_of_topics_that_are_gone() -> None:
+    driver = Driver()
+    codes(driver, offsets={("t", 0): 1, ("other", 0): 3})
+    driver.topics.delete("t")  # and the broker dies before the tombstones
+    loaded = driver.reloaded()
+    assert loaded.committed("t", 0) is None
+    assert loaded.committed("other", 0) == 3
+    loaded.topics.create("t", 3)
+    assert loaded.reloaded().committed("t", 0) is None
+
+
 def test_many_tombstones_go_out_in_several_writes() -> None:
     driver = Driver(confirm=False)
     driver.partitions["t"] = 1_200
