@@ -15,7 +15,7 @@ Java's library looks at none of these nodes.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -66,6 +66,8 @@ class PurgedNodes:
     def __init__(self, store: MetadataStore, paths: LogPaths) -> None:
         self._store = store
         self._paths = paths
+        self.noted: set[LedgerId] = set()
+        """What `note_new` noted through this object."""
 
     async def version(self) -> int | None:
         """Return the guard's version; None when nothing was ever changed here."""
@@ -99,6 +101,7 @@ class PurgedNodes:
     async def note_new(self, ledger_id: LedgerId, due_ms: int, purpose: Purpose) -> None:
         """Have a ledger deleted that is not made yet, unless a segment takes it until `due_ms`."""
         note = Note(due_ms, ledger_id=ledger_id, purpose=purpose)
+        self.noted.add(ledger_id)
         ops: list[Op] = [self._create(self.new_path(ledger_id), note)]
         if await self.version() is None:
             ops.insert(0, self.guard(None))
@@ -109,15 +112,22 @@ class PurgedNodes:
         node = await self._store.exists(self.new_path(ledger_id))
         return node is not None and node.version == 0
 
-    async def discard_new(self, purpose: Purpose, delete_ledger: DeleteLedger) -> int:
-        """Delete the ledgers made for this that no segment took; return how many.
+    async def discard_new(
+        self,
+        purpose: Purpose,
+        delete_ledger: DeleteLedger,
+        only: Collection[LedgerId] | None = None,
+    ) -> int:
+        """Delete the ledgers made for this, or those of `only`, that no segment took.
 
-        Whoever still fills one finds out when a segment is to take it.
+        Returns how many. Whoever still fills one finds out when a segment is to take it.
         Errors: CoreError, with the rest left to the next call.
         """
         discarded = 0
         for path, note in await self.notes():
             if note.purpose is not purpose or note.ledger_id is None:
+                continue
+            if only is not None and note.ledger_id not in only:
                 continue
             if await self._claim(path, note):
                 await delete_ledger(LedgerId(note.ledger_id))

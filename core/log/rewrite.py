@@ -139,8 +139,7 @@ class SegmentRewrite:
         for copy in self._copies.values():
             copy.ledger.abort()
         try:
-            if self._claim.is_held:
-                await self._place.discard_leftovers()
+            await self._place.discard_own()
         except CoreError as error:
             logger.info("rewrite_left log=%s error=%r", self._place.paths.log, error)
         await self._end()
@@ -181,7 +180,9 @@ class SegmentRewrite:
             else:
                 place.home.guard_moved(version)
                 return
-        raise error or BadVersion(place.paths.log)
+        if isinstance(error, Unavailable):
+            raise error
+        raise BadVersion(f"others took the rewrite of {place.paths.log} over: {error}")
 
     def _ops(self, new: SegmentMetadata, now: "_Now") -> list[Op]:
         """Return what one segment's swap consists of. Errors: BadVersion."""
@@ -266,6 +267,11 @@ class RewritePlace:
     async def discard_leftovers(self) -> None:
         """Delete what was begun and never swapped in. Errors: CoreError."""
         await self.purged.discard_new(Purpose.REWRITE, self.context.ledgers.delete_ledger)
+
+    async def discard_own(self) -> None:
+        """Delete what this rewrite began, unless it was swapped in. Errors: CoreError."""
+        delete = self.context.ledgers.delete_ledger
+        await self.purged.discard_new(Purpose.REWRITE, delete, self.purged.noted)
 
     async def read(self, wanted: Sequence[SegmentMetadata]) -> list[_Now]:
         """Return the nodes of segments. Errors: CorruptData."""

@@ -140,6 +140,25 @@ def test_a_swap_that_arrives_after_it_was_given_up(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+def test_of_two_rewrites_in_a_process_the_later_one_gets_through(tmp_path: Path) -> None:
+    """They share a session, so the lock does not keep them apart; their notes do."""
+
+    async def story(world: World) -> None:
+        log = await with_segments(world, 3)
+        first = await log.rewrite([1])
+        await fill(first, log, 1)
+        second = await log.rewrite([1])
+        with pytest.raises(BadVersion, match="took the rewrite"):
+            await first.commit()
+        await fill(second, log, 1)
+        await first.abort()
+        assert len(await second.commit()) == 1
+        assert await txids_of(log) == kept(30, [1])
+        await check_no_leak(world, log)
+
+    run_world(tmp_path, story)
+
+
 def test_an_abort_beats_a_swap_on_its_way(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         await with_segments(world, 3)
