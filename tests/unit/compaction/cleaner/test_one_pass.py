@@ -24,7 +24,8 @@ from protocol.ids import Buffer, LedgerId
 from tests.unit.compaction.cleaner.support import FakeLog, keys, last_values
 
 T = TypeVar("T")
-BLOCK = 2
+BLOCKS = (2, 3, 1)
+"""Batches read at a time, in turn: what is read again need not come in the same parts."""
 
 
 class MemoryLog:
@@ -39,6 +40,7 @@ class MemoryLog:
         self.counts: dict[int, SegmentCounts] = {}
         self.unfinished = 0
         self.reading = 0
+        self.reads = 0
         self.fail_at_commit: int | None = None
 
     @property
@@ -78,9 +80,11 @@ class MemoryLog:
     async def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
         batches = self.log.segments[lssn - 1]
         self.reading += 1
+        block = BLOCKS[self.reads % len(BLOCKS)]
+        self.reads += 1
         try:
-            for at in range(0, len(batches), BLOCK):
-                part = batches[at : at + BLOCK]
+            for at in range(0, len(batches), block):
+                part = batches[at : at + block]
                 entries = range(at, at + len(part))
                 yield StoredBatches(lssn, LedgerId(100 + lssn), part, entries)
                 await asyncio.sleep(0)
