@@ -72,7 +72,7 @@ def restore(
 
 
 def show(report: "Report", *, as_json: bool) -> None:
-    """Print a report; the last line of a table is the whole topic's."""
+    """Print a report; below a table, which a terminal may cut, the whole topic's hash."""
     rows: list[dict[str, Any]] = [each._asdict() for each in report.partitions]
     if as_json:
         show_json(
@@ -84,16 +84,13 @@ def show(report: "Report", *, as_json: bool) -> None:
             }
         )
         return
-    total: dict[str, Any] = {name: sum(row[name] for row in rows) for name in _SUMMED}
-    shown = [*rows, {**total, "partition": "all", "hash": report.hash}]
-    show_rows(shown if len(rows) > 1 else rows, _COLUMNS)
+    show_rows(rows, _COLUMNS)
+    print(f"hash {report.hash} of {sum(each.live_keys for each in report.partitions):,} live keys")
 
 
-_SUMMED = ("records", "tombstones", "gaps", "bytes", "live_keys", "live_bytes")
+_NUMBERS = ("partition", "start", "end", "records", "tombstones", "gaps", "bytes", "live_keys")
 _COLUMNS = [
-    Column("partition", right=True),
-    *(Column(name, right=True) for name in ("start", "end")),
-    *(Column(name, right=True, title=name.replace("_", " ")) for name in _SUMMED),
+    *(Column(name, right=True, title=name.replace("_", " ")) for name in _NUMBERS),
     Column("hash"),
 ]
 
