@@ -26,7 +26,7 @@ CONFIGS = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 _WITHIN_S = 60
-_KILLS = 5
+_KILLS = 3
 Factory = Callable[..., TailraceProcess]
 
 

@@ -27,9 +27,8 @@ NO_SYNONYM = "log.flush.scheduler.interval.ms"
 
 def refused_here_only(name: str, value: str) -> bool:
     """What Kafka accepts and this broker does not; each has its reason in DESIGN.md."""
-    return (
-        (name == "max.message.bytes" and int(value) > MAX_MESSAGE_BYTES_LIMIT)
-        or (name == "internal.segment.bytes" and int(value) < 1)
+    return (name == "max.message.bytes" and int(value) > MAX_MESSAGE_BYTES_LIMIT) or (
+        name == "internal.segment.bytes" and int(value) < 1
     )
 
 
