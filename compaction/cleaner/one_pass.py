@@ -29,7 +29,7 @@ from compaction.cleaner.errors import CleanAborted, CorruptBatch
 from compaction.cleaner.filtering import FilterRules, SegmentFilter
 from compaction.cleaner.key_summary import KeySummary
 from compaction.cleaner.outcome import KeptBatch, PassOutcome, SegmentOutcome
-from core.errors import CorruptData
+from core.errors import CorruptData, LogTruncated
 from protocol.ids import Buffer, Offset
 
 T = TypeVar("T")
@@ -91,6 +91,7 @@ async def one_pass(
     """
     segments = [each for each in await log.segments() if not each.in_progress]
     segments = [each for each in segments if each.next_offset <= dirty.first_uncleanable]
+    segments = [each for each in segments if each.next_offset > log.log_start_offset]
     work = _Pass(log, summary, dirty, means, progress or PassProgress())
     head = [each for each in segments if each.next_offset > dirty.first_dirty]
     size = sum(each.size_bytes for each in (*head, *segments))
@@ -160,7 +161,7 @@ class _Pass:
     async def _filter_segment(
         self, cleaner: SegmentFilter, segment: CleanableSegment
     ) -> SegmentOutcome:
-        writer = _SegmentWriter(self._log, segment.lssn, self._means.throttle, self.progress)
+        writer = _SegmentWriter(self._log, segment, self._means.throttle, self.progress)
         before = self.progress.bytes_read
         try:
             async with aclosing(self._log.read(segment.lssn)) as parts:
@@ -177,8 +178,12 @@ class _Pass:
         return outcome
 
     def _check_whole(self, segment: CleanableSegment, size: int) -> None:
-        """Never swap in what was made of a part: a reader that ended early would cost records."""
-        if size != segment.size_bytes:
+        """Never swap in what was made of a part: a reader that ended early would cost records.
+
+        Of a segment that the log begins within, a reader leaves out what lies before.
+        """
+        is_cut = segment.base_offset < self._log.log_start_offset
+        if size > segment.size_bytes or (size < segment.size_bytes and not is_cut):
             raise CorruptData(
                 f"{self._log.name}: segment {segment.lssn} gave {size} bytes of batches where its "
                 f"index counts {segment.size_bytes}; it is not cleaned until the two agree"
@@ -211,19 +216,23 @@ class _SegmentWriter:
     def __init__(
         self,
         log: CleanableLog,
-        lssn: int,
+        segment: CleanableSegment,
         throttle: Callable[[int], Awaitable[None]],
         progress: PassProgress,
     ) -> None:
-        self._log, self._lssn, self._throttle, self._progress = log, lssn, throttle, progress
+        self._log, self._segment, self._throttle, self._progress = log, segment, throttle, progress
+        self._lssn = segment.lssn
         self._rewrite: SegmentRewrite | None = None
         self._verbatim = 0  # batches that came so far, none of them changed
+        self._changed_from = segment.base_offset  # behind the last of them
 
     async def take(self, source: Sequence[Buffer], kept: Sequence[KeptBatch]) -> None:
         """Take what stays of a block."""
         if self._rewrite is None:
             if len(kept) == len(source) and not any(each.is_changed for each in kept):
                 self._verbatim += len(source)
+                if kept:
+                    self._changed_from = kept[-1].header.last_offset + 1
                 return
             self._rewrite = await self._log.rewrite([self._lssn])
             await self._copy(self._rewrite)
@@ -245,22 +254,29 @@ class _SegmentWriter:
 
     async def _copy(self, rewrite: SegmentRewrite) -> None:
         """Copy what was passed over before the first change."""
-        left = self._verbatim
-        if not left:
+        if not self._verbatim:
             return
+        count = 0
         async with aclosing(self._log.read(self._lssn)) as parts:
             async for part in parts:
-                await self._append(rewrite, part.batches[:left])
-                left -= len(part.batches)
-                if left <= 0:
-                    return
-        raise CorruptData(
-            f"{self._log.name}: segment {self._lssn} had {self._verbatim} batches before its first "
-            f"change, and {left} of them are not there now; it is read anew when the log is run"
-        )
+                before = [each for each in part.batches if _base_offset(each) < self._changed_from]
+                await self._append(rewrite, before)
+                count += len(before)
+                if len(before) < len(part.batches) or count == self._verbatim:
+                    break
+        if count == self._verbatim:
+            return
+        what = f"{self._log.name}: segment {self._lssn} had {self._verbatim} batches before its"
+        if self._segment.base_offset < self._log.log_start_offset:
+            raise LogTruncated(f"{what} first change, {count} now: the log begins behind them")
+        raise CorruptData(f"{what} first change, {count} now; it is read anew when the log is run")
 
     async def _append(self, rewrite: SegmentRewrite, batches: Sequence[Buffer]) -> None:
         size = sum(map(len, batches))
         await self._throttle(size)
         await rewrite.append(self._lssn, batches)
         self._progress.bytes_written += size
+
+
+def _base_offset(batch: Buffer) -> Offset:
+    return int.from_bytes(bytes(batch[:8]), "big")

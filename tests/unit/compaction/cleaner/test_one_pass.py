@@ -19,8 +19,9 @@ from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
 from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, one_pass
 from compaction.cleaner.outcome import PassOutcome
-from core.errors import CorruptData, Unavailable
+from core.errors import CorruptData, LogTruncated, Unavailable
 from protocol.ids import Buffer, LedgerId
+from protocol.records.batch import read_header
 from tests.unit.compaction.cleaner.support import FakeLog, keys, last_values
 
 T = TypeVar("T")
@@ -42,14 +43,13 @@ class MemoryLog:
         self.reading = 0
         self.reads = 0
         self.fail_at_commit: int | None = None
+        self.log_start_offset = 0
+        self.start_at_rewrite = 0
+        """Where somebody has the log begin once a segment is about to be rewritten."""
 
     @property
     def settings(self) -> CleanSettings:
         return CleanSettings(delete_retention_ms=self.log.delete_retention_ms)
-
-    @property
-    def log_start_offset(self) -> int:
-        return 0
 
     @property
     def last_stable_offset(self) -> int:
@@ -78,7 +78,9 @@ class MemoryLog:
         return self.log.last
 
     async def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
+        start = self.log_start_offset
         batches = self.log.segments[lssn - 1]
+        batches = [each for each in batches if read_header(each).last_offset >= start]
         self.reading += 1
         block = BLOCKS[self.reads % len(BLOCKS)]
         self.reads += 1
@@ -92,6 +94,7 @@ class MemoryLog:
             self.reading -= 1
 
     async def rewrite(self, lssns: Sequence[int]) -> "MemoryRewrite":
+        self.log_start_offset = max(self.log_start_offset, self.start_at_rewrite)
         return MemoryRewrite(self, lssns)
 
 
@@ -279,3 +282,23 @@ def test_a_segment_that_is_not_read_whole_is_not_swapped(reads_whole: int) -> No
         clean(log)
     assert log.log.segments[2:] == before[2:]
     assert log.unfinished == 0
+
+
+def test_a_segment_that_the_log_begins_within_is_cleaned_from_there_on() -> None:
+    log = MemoryLog(filled())
+    log.log_start_offset = 3
+    outcome = clean(log)
+    assert log.rewritten == [2, 3]
+    assert keys(log.log) == [b"only", b"r", b"s", b"twice", b"gone", b"only"]
+    assert list(outcome.segments) == [2, 3, 4], "what lies before it is to be deleted"
+
+
+def test_a_log_that_gets_another_start_meanwhile_is_tried_again() -> None:
+    log = MemoryLog(filled())
+    log.start_at_rewrite = 3
+    before = list(map(list, log.log.segments))
+    with pytest.raises(LogTruncated, match="4 batches before its first change, 2 now"):
+        clean(log)
+    assert log.log.segments == before
+    log.log.first_dirty = clean(log).next_dirty
+    assert keys(log.log) == [b"only", b"r", b"s", b"twice", b"gone", b"only"]
