@@ -124,8 +124,8 @@ class SegmentRewrite:
         finished = [copy.metadata for copy in self._copies.values() if copy.metadata is not None]
         assert len(finished) == len(self._found), "commit before every segment was finished"
         await self._swap(finished)
+        self._place.home.segments_rewritten(finished)  # first: the guard is known to have moved
         await self._end()
-        self._place.home.segments_rewritten(finished)
         logger.info("segments_rewritten log=%s lssns=%s", self._place.paths.log, list(self._found))
         return finished
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from core.errors import BadVersion, CoreError, MetadataConflict, OwnershipLost, Unavailable
+from core.log.ownership import Ownership
 from protocol.bookkeeper.messages import AddRequest, StatusCode
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_rewrite import PATHS, fill, kept, rewritten, with_state
@@ -312,5 +313,35 @@ def test_an_owner_without_its_lock_rewrites_nothing(tmp_path: Path) -> None:
         await writer.abort()
         assert await txids_of(log) == list(range(30))
         await check_no_leak(world, log)
+
+    run_world(tmp_path, story)
+
+
+def test_an_owner_knows_of_its_swap_whatever_becomes_of_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        for number in range(3):
+            await write(writer, *range(number * 10, number * 10 + 10))
+            await writer.roll()
+        await log.refresh()
+        rewrite = await log.rewrite(GROUP)
+        for lssn in GROUP:
+            await fill(rewrite, log, lssn)
+
+        async def cancelled(_claim: Ownership) -> None:
+            raise asyncio.CancelledError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Ownership, "release", cancelled)
+            with pytest.raises(asyncio.CancelledError):
+                await rewrite.commit()
+        await rewrite.abort()
+        world.clock.advance_ms(DELAY_MS)
+        await log.upkeep.trimmer.collect()
+        await log.refresh()
+        assert await txids_of(log) == kept(30, GROUP)
 
     run_world(tmp_path, story)
