@@ -38,6 +38,7 @@ class Client:
         self.table: dict[bytes, Kept] = {}
         self.open: dict[int, dict[bytes, Kept]] = {}
         self.next_sequence: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
         self.last_batch: dict[int, tuple[memoryview, int]] = {}
         self.number = 0
 
@@ -53,7 +54,9 @@ class Client:
         built = build_batch(
             records,
             codec=self.random.choice(CODECS),
-            producer=Producer(producer, 0, sequence) if producer > 0 else Producer(),
+            producer=Producer(producer, self.epochs.get(producer, 0), sequence)
+            if producer > 0
+            else Producer(),
             attributes=TRANSACTIONAL if producer > 10 else 0,
         )
         sent = memoryview(bytearray(built))
@@ -67,11 +70,15 @@ class Client:
             self.last_batch[producer] = (memoryview(bytearray(built)), found.base_offset)
 
     async def end(self) -> None:
-        """Commit or abort a transaction."""
+        """Commit or abort a transaction: producer 12's are of version 2, which raises the epoch."""
         if self.open:
             producer = self.random.choice(sorted(self.open))
             rows, committed = self.open.pop(producer), self.random.random() < 0.5
-            found = await self.log.append_marker(producer, 0, 0, committed)
+            epoch = self.epochs.get(producer, 0)
+            if producer == 12:
+                self.epochs[producer] = epoch = epoch + 1
+                self.next_sequence[producer] = 0
+            found = await self.log.append_marker(producer, epoch, 0, committed)
             assert isinstance(found, AppendResult), found
             if committed:
                 for key, kept in rows.items():
