@@ -62,23 +62,26 @@ class PartitionTail:
 
     def drop_oldest(self) -> int:
         """Drop one batch; return the bytes that this frees."""
-        if self._gone:
-            self._gone -= 1
-            return 0
-        return self._drop()
+        return 0 if self.takes_back() else self._drop()
+
+    def takes_back(self) -> bool:
+        """Whether the oldest place in the cache is of a batch that went already; it is, then."""
+        if not self._gone:
+            return False
+        self._gone -= 1
+        self._cache.left_places -= 1
+        return True
 
     def drop_before(self, offset: Offset) -> None:
         """Drop all batches that end before `offset`: other bytes are there in the log now."""
         lasts = self._lasts
         while self._head < len(lasts) and lasts[self._head] < offset:
-            self._gone += 1
             self._cache.used -= self._drop()
+            self._leave(1)
             lasts = self._lasts
 
     def _drop(self) -> int:
         head = self._head
-        if head == len(self._batches):
-            return 0  # cleared meanwhile
         batch = self._batches[head]
         assert batch is not None
         self._batches[head] = None
@@ -92,8 +95,16 @@ class PartitionTail:
     def clear(self) -> None:
         """Drop everything: the partition is closed."""
         freed = sum(len(b) + BATCH_OVERHEAD_BYTES for b in self._batches if b is not None)
+        left = len(self._batches) - self._head
         self._batches, self._lasts, self._head = [], [], 0
         self._cache.used -= freed
+        self._leave(left)
+
+    def _leave(self, count: int) -> None:
+        """Note that the next places of ours are of batches that went."""
+        self._gone += count
+        self._cache.left_places += count
+        self._cache.tidy()
 
     def _holds(self, at: int, offset: Offset) -> bool:
         """Whether the oldest batch begins at or before `offset`."""
@@ -105,13 +116,24 @@ class PartitionTail:
 class TailCache:
     """The bound that all partitions share."""
 
-    __slots__ = ("_ages", "evicted_total", "limit", "used")
+    __slots__ = ("_ages", "evicted_total", "left_places", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.evicted_total = 0
+        self.left_places = 0
+        """Of batches that went before the cache asked for them."""
         self._ages: deque[PartitionTail] = deque()  # one place per batch, in order of arrival
+
+    def __len__(self) -> int:
+        """Return how many places there are: one per batch, and no more than as many left ones."""
+        return len(self._ages)
+
+    def tidy(self) -> None:
+        """Forget places of batches that went, once they are most of all."""
+        if self.left_places > _SLACK and self.left_places * 2 > len(self._ages):
+            self._ages = deque([tail for tail in self._ages if not tail.takes_back()])
 
     def partition(self) -> PartitionTail:
         """Return an empty cache for a partition."""

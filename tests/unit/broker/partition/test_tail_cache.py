@@ -1,5 +1,6 @@
 """The tail cache: what it hands out is what was put in, and the bytes stay bounded."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,3 +133,23 @@ def test_what_is_dropped_early_is_not_asked_for_again() -> None:
     assert tail.read(2, 1000, at_least_one=True) is None
     assert shown(other.read(0, 1000, at_least_one=True)) == [0, 1, 2, 3]
     assert cache.used == cache.limit
+
+
+@pytest.mark.parametrize("how", ["drop_before", "clear"])
+def test_what_went_early_leaves_no_places_behind(how: str) -> None:
+    cache = TailCache(1 << 30)
+    other = cache.partition()
+    fill(other, (0, 1, 92))
+    tail = cache.partition()
+    for offset in range(5000):
+        fill(tail, (offset, 1, 92))
+        if how == "clear":
+            tail.clear()
+        else:
+            tail.drop_before(offset + 1)
+    assert len(cache) < 2100
+    cache.limit = cache.used
+    fill(tail, (5000, 1, 92))
+    assert other.read(0, 1000, at_least_one=True) is None, "the oldest one goes first"
+    assert cache.used <= cache.limit
+    assert shown(tail.read(5000, 1000, at_least_one=True)) == [5000]
