@@ -189,8 +189,8 @@ class CleanerPool:
             and (look.is_due or (look.name in wanted and look.cleanable_bytes))
         ]
         for look in self._looks.values():
-            if look.name in wanted and look.name not in self.states.in_progress:
-                wanted.discard(look.name)  # there is nothing to clean, or it comes now
+            if not look.cleanable_bytes and look.name not in self.states.in_progress:
+                wanted.discard(look.name)  # the others stay until their turn has come
         if not due:
             return None
         return logs[max(due, key=lambda look: look.ratio).name]

@@ -186,6 +186,23 @@ async def test_what_is_asked_for_is_cleaned_whatever_its_ratio() -> None:
 
 
 @in_loop
+async def test_all_that_is_asked_for_is_cleaned_one_after_the_other() -> None:
+    world = make_world()
+    async with cleaning(world) as pool:
+        for name in ("first", "second"):
+            await three(world, name, min_cleanable_dirty_ratio="1")
+        pool.pause(["second-0"])
+        pool.run(["first-0", "second-0"])
+        assert await pool.clean_filthiest()
+        assert not await pool.clean_filthiest()
+        pool.resume(["second-0"])
+        assert await pool.clean_filthiest()
+        assert not await pool.clean_filthiest()
+        assert [look.cleanable_bytes for look in await pool.plan()] == [0, 0]
+        assert pool.status()["wanted"] == []
+
+
+@in_loop
 async def test_a_bad_batch_costs_its_own_log_only_until_it_is_mended() -> None:
     world = make_world()
     log, table = await three(world, "bad")
