@@ -174,14 +174,12 @@ def test_epochs_of_others(client: RawClient, topic: str) -> None:
 
 
 def test_a_partition_a_thousand_times(client: RawClient, topic: str) -> None:
-    """It is answered as often, and the limit is on all of it together."""
+    """It is answered once, as by Kafka: what names it last counts."""
     request = fetch_request(topic, max_bytes=10_000)
     request.topics[0].partitions = [request.topics[0].partitions[0]] * 1000
-    answers = client.ask(FETCH, 11, request).responses[0].partitions
-    assert len(answers) == 1000
-    assert sum(len(each.records or b"") for each in answers) <= 10_000
+    assert len(client.ask(FETCH, 11, request).responses[0].partitions) == 1
     request.max_wait_ms, request.min_bytes, request.max_bytes = 50, INT32_MAX, INT32_MAX
-    assert len(client.ask(FETCH, 11, request).responses[0].partitions) == 1000
+    assert len(client.ask(FETCH, 11, request).responses[0].partitions) == 1
 
 
 def test_a_fetch_of_nothing(client: RawClient) -> None:
