@@ -10,8 +10,8 @@ import pytest
 from tests.sim.schedule import run_seed
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 160
-CHUNK = 20
+SEEDS = 100
+CHUNK = 10
 
 
 def run(*arguments: str) -> str:
