@@ -1,8 +1,10 @@
 """What both requests that alter configs do to one resource."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
+from typing import Protocol, TypeVar
 
+from broker.cluster.admin import repeated
 from broker.cluster.alterations import Changes
 from broker.cluster.loggers import alter_levels
 from broker.cluster.resources import ResourceType, check_broker_name, resource_type
@@ -12,17 +14,53 @@ from core.errors import CoreError
 from protocol.errors import ErrorCode
 
 
-async def outcome(
-    ctx: RequestContext, kind: int, name: str, changes: Changes, *, validate_only: bool
-) -> tuple[ErrorCode, str | None]:
-    """Alter one resource, all of it or nothing; return the code and its reason. Errors: none."""
-    try:
-        await _alter(ctx, kind, name, changes, validate_only=validate_only)
-    except KafkaError as error:
-        return error.code, error.detail
-    except CoreError as error:
-        return error_code(error), str(error)
-    return ErrorCode.NONE, None
+class Resource(Protocol):
+    """A resource of either request."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+
+
+async def alter_each(
+    ctx: RequestContext,
+    resources: Iterable[R],
+    changes_of: Callable[[R], Changes],
+    *,
+    validate_only: bool,
+) -> list[tuple[R, ErrorCode, str | None]]:
+    """Alter each resource, all of it or nothing, whatever becomes of the others.
+
+    Shape: each with its code and the reason, in order; one that is named twice is refused each
+    time. `changes_of` says what is asked of one, or raises KafkaError. Errors: none.
+    """
+    resources = list(resources)
+    twice = repeated((each.resource_type, each.resource_name) for each in resources)
+    answers: list[tuple[R, ErrorCode, str | None]] = []
+    for each in resources:
+        code, why = ErrorCode.NONE, None
+        try:
+            _check_once((each.resource_type, each.resource_name), twice)
+            await _alter(
+                ctx,
+                each.resource_type,
+                each.resource_name,
+                changes_of(each),
+                validate_only=validate_only,
+            )
+        except KafkaError as error:
+            code, why = error.code, error.detail
+        except CoreError as error:
+            code, why = error_code(error), str(error)
+        answers.append((each, code, why))
+    return answers
+
+
+def _check_once(named: tuple[int, str], twice: Container[tuple[int, str]]) -> None:
+    if named in twice:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
 def check_names(names: Iterable[str]) -> None:

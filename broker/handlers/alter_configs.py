@@ -5,13 +5,10 @@ subscriptions; `validate_only`; one resource's failure touches no other. Loggers
 Kafka does. What is fixed when a topic is created has to be named again as it is.
 """
 
-from broker.cluster.admin import repeated
 from broker.cluster.alterations import Alteration, Changes, ConfigOp
 from broker.context import RequestContext
-from broker.errors import KafkaError
 from broker.handlers import handles
-from broker.handlers._configs import check_names, check_values, outcome
-from protocol.errors import ErrorCode
+from broker.handlers._configs import alter_each, check_names, check_values
 from protocol.kafka.apis import ALTER_CONFIGS
 from protocol.kafka.messages.alter_configs import (
     AlterConfigsRequest,
@@ -24,36 +21,26 @@ from protocol.kafka.messages.alter_configs import (
 @handles(ALTER_CONFIGS)
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the configs of each resource, or say why not."""
-    twice = repeated((r.resource_type, r.resource_name) for r in request.resources)
-    responses = []
-    for resource in request.resources:
-        code: tuple[ErrorCode, str | None]
-        if (resource.resource_type, resource.resource_name) in twice:
-            code = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-        else:
-            code = await _replace(ctx, resource, validate_only=request.validate_only)
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=code[0],
-                error_message=code[1],
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
-    return AlterConfigsResponse(responses=responses)
-
-
-async def _replace(
-    ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool
-) -> tuple[ErrorCode, str | None]:
-    configs = resource.configs
-    try:
-        check_names(config.name for config in configs)
-        check_values(config.name for config in configs if config.value is None)
-    except KafkaError as error:
-        return error.code, error.detail
-    given = [Alteration(config.name, ConfigOp.SET, config.value) for config in configs]
-    changes = Changes(given, whole=True)
-    return await outcome(
-        ctx, resource.resource_type, resource.resource_name, changes, validate_only=validate_only
+    answers = await alter_each(
+        ctx, request.resources, _changes, validate_only=request.validate_only
     )
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=why,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+            )
+            for each, code, why in answers
+        ]
+    )
+
+
+def _changes(resource: AlterConfigsResource) -> Changes:
+    """Return what is asked of a resource. Errors: KafkaError."""
+    configs = resource.configs
+    check_names(config.name for config in configs)
+    check_values(config.name for config in configs if config.value is None)
+    given = [Alteration(config.name, ConfigOp.SET, config.value) for config in configs]
+    return Changes(given, whole=True)

@@ -7,17 +7,15 @@ other. Not kept: an unknown operation is INVALID_REQUEST also where Kafka has no
 
 from collections.abc import Sequence
 
-from broker.cluster.admin import repeated
 from broker.cluster.alterations import Alteration, Changes, ConfigOp
 from broker.context import RequestContext
 from broker.errors import KafkaError
 from broker.handlers import handles
-from broker.handlers._configs import check_names, check_values, outcome
+from broker.handlers._configs import alter_each, check_names, check_values
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import INCREMENTAL_ALTER_CONFIGS
 from protocol.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -29,34 +27,22 @@ async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Alter each resource, or say why not."""
-    twice = repeated((r.resource_type, r.resource_name) for r in request.resources)
-    responses = []
-    for resource in request.resources:
-        code: tuple[ErrorCode, str | None]
-        if (resource.resource_type, resource.resource_name) in twice:
-            code = ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-        else:
-            code = await _alter(ctx, resource, validate_only=request.validate_only)
-        responses.append(
+    answers = await alter_each(
+        ctx,
+        request.resources,
+        lambda each: _changes(each.configs),
+        validate_only=request.validate_only,
+    )
+    return IncrementalAlterConfigsResponse(
+        responses=[
             AlterConfigsResourceResponse(
-                error_code=code[0],
-                error_message=code[1],
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
+                error_code=code,
+                error_message=why,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
             )
-        )
-    return IncrementalAlterConfigsResponse(responses=responses)
-
-
-async def _alter(
-    ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool
-) -> tuple[ErrorCode, str | None]:
-    try:
-        changes = _changes(resource.configs)
-    except KafkaError as error:
-        return error.code, error.detail
-    return await outcome(
-        ctx, resource.resource_type, resource.resource_name, changes, validate_only=validate_only
+            for each, code, why in answers
+        ]
     )
 
 

@@ -30,7 +30,7 @@ class LogStates:
         """To be cleaned at once, whatever their ratio."""
 
     def is_paused(self, name: str) -> bool:
-        """Whether somebody asked to leave it alone for now."""
+        """Whether somebody asked to leave it alone until it is resumed."""
         return ALL in self.paused or name in self.paused
 
     def is_free(self, name: str) -> bool:
