@@ -69,6 +69,7 @@ def test_any_request_is_answered(
 ) -> None:
     @settings(
         max_examples=EXAMPLES,
+        derandomize="HOSTILE_EXAMPLES" not in os.environ,  # by hand others each time
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
