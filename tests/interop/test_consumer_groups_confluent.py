@@ -94,10 +94,11 @@ def test_offsets_are_committed_and_read_by_member_epoch(
     broker: TailraceProcess, topic: str
 ) -> None:
     create(broker, topic)
-    produce(broker, topic, [f"v{n}" for n in range(60)])
     with ExitStack() as stack:
         made = consumer_members(stack, broker, topic, topic, 2)
-        poll_until(made, lambda: sum(len(m.values) for m in made) >= 60 and shared_out(made))
+        poll_until(made, lambda: shared_out(made))  # before there is anything that one could miss
+        produce(broker, topic, [f"v{n}" for n in range(60)])
+        poll_until(made, lambda: sum(len(m.values) for m in made) >= 60)
         for member in made:
             member.consumer.commit(asynchronous=False)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -146,11 +147,11 @@ def test_a_classic_group_is_upgraded_and_downgraded_member_by_member(
     broker: TailraceProcess, topic: str
 ) -> None:
     create(broker, topic)
-    produce(broker, topic, [f"v{n}" for n in range(60)])
     with ExitStack() as stack:
         with members(broker, topic, topic, 2) as classic:
-            poll_until(classic, lambda: sum(len(m.values) for m in classic) >= 60)
             poll_until(classic, lambda: shared_out(classic))
+            produce(broker, topic, [f"v{n}" for n in range(60)])
+            poll_until(classic, lambda: sum(len(m.values) for m in classic) >= 60)
             for member in classic:
                 member.consumer.commit(asynchronous=False)
             [new] = consumer_members(stack, broker, topic, topic, 1)

@@ -333,9 +333,10 @@ def test_a_killed_broker_finds_members_and_offsets_again(
 ) -> None:
     broker = broker_factory().start()
     create(broker, topic)
-    produce(broker, topic, [f"a{n}" for n in range(12)])
     with members(broker, topic, topic, 2) as made:
-        poll_until(made, lambda: shared_out(made) and sum(len(m.values) for m in made) >= 12)
+        poll_until(made, lambda: shared_out(made))
+        produce(broker, topic, [f"a{n}" for n in range(12)])
+        poll_until(made, lambda: sum(len(m.values) for m in made) >= 12)
         for member in made:
             member.consumer.commit(asynchronous=False)
         before = [member.partitions for member in made]
