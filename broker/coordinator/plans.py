@@ -4,7 +4,7 @@ Source: Kafka OffsetMetadataManager, KafkaApis.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.kinds import CommitPartition, CommitTopic, Group
@@ -35,6 +35,10 @@ Codes: TypeAlias = list[tuple[str, list[tuple[int, ErrorCode]]]]
 """The answer to each partition of each topic."""
 
 
+LAST_MS: Final = 2**63 - 1
+"""The latest time that a record can hold; Kafka's own sum overflows and expires at once."""
+
+
 class Commit(NamedTuple):
     """What OffsetCommit and TxnOffsetCommit have in common."""
 
@@ -48,7 +52,9 @@ def plan_commit(
     commit: Commit, partition_count: PartitionCount, config: GroupConfig, now: Now
 ) -> tuple[list[OffsetUpdate], Codes]:
     """Return what an allowed commit would store, and its answer."""
-    expires_at_ms = now.wall_ms + commit.retention_ms if commit.retention_ms >= 0 else -1
+    expires_at_ms = (
+        min(now.wall_ms + commit.retention_ms, LAST_MS) if commit.retention_ms >= 0 else -1
+    )
     updates: list[OffsetUpdate] = []
     codes: Codes = []
     for topic in commit.topics:

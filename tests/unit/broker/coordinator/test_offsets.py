@@ -18,6 +18,7 @@ from tests.unit.broker.coordinator.support import (
 
 NONE = ErrorCode.NONE
 RETENTION_MS = 60_000
+INT64_MAX = 2**63 - 1
 SHORT = GroupConfig(offsets_retention_minutes=1)
 
 
@@ -250,6 +251,14 @@ def test_a_retention_time_of_the_commit_itself_counts() -> None:
     assert not cleaned(driver.reloaded())
     driver.advance(1)
     assert cleaned(driver)
+
+
+def test_a_retention_time_beyond_the_end_of_time_keeps_the_offset_until_then() -> None:
+    driver = Driver(SHORT)
+    assert codes(driver, version=4, retention_time_ms=INT64_MAX) == [NONE]
+    driver.advance(RETENTION_MS)
+    assert not cleaned(driver)
+    assert not cleaned(driver.reloaded())
 
 
 def test_a_group_without_offsets_and_members_goes() -> None:
