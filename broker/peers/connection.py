@@ -1,0 +1,143 @@
+"""One connection to another broker: one request at a time, in the newest version both sides speak.
+
+Brokers answer the requests of a connection in turn, so a second one in flight would gain little and
+could be held up by the first: what may not wait for each other has connections of its own.
+Whatever ends a request without its answer ends the connection: nothing may be left over in it.
+"""
+
+import asyncio
+from typing import Any, Final, TypeVar
+
+from broker.peers.errors import PeerLost, PeerUnavailable, PeerUnsupported
+from broker.peers.routes import Place
+from core.runtime.budget import Budget
+from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
+from protocol.errors import ProtocolError
+from protocol.kafka.api import Api
+from protocol.kafka.apis import API_VERSIONS
+from protocol.kafka.codec import decode_response, encode_request
+from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from protocol.kafka.messages.api_versions import ApiVersionsRequest
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A longer answer ends the connection."""
+
+
+class PeerConnection:
+    """A connection that is made by `open`; what is asked before, or after its end, is lost."""
+
+    def __init__(self, client_id: str, receive: ReceiveBuffer) -> None:
+        self._client_id = client_id
+        self._receive = receive
+        self._budget = Budget("peer answers", ANSWER_BYTES_MAX)
+        self._channel: FrameChannel | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._correlation_id = 0
+        self._answer: asyncio.Future[memoryview] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._channel is not None and not self._channel.is_closing
+
+    async def open(self, at: Place) -> None:
+        """Connect, and hear what the broker speaks. Errors: PeerUnavailable. Cancel: it is closed.
+
+        No bound on its time: that is the caller's.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(self._new_channel, at.host, at.port)
+            spoken = await self._ask(API_VERSIONS, 0, ApiVersionsRequest())
+        except (OSError, PeerLost) as error:
+            self.drop("it does not answer")
+            raise PeerUnavailable(f"{at.host}:{at.port} cannot be reached: {error}") from error
+        except BaseException:
+            self.drop("the connection took too long")
+            raise
+        self._versions = {
+            each.api_key: (each.min_version, each.max_version) for each in spoken.api_keys
+        }
+
+    async def ask(self, api: Api[Q, R], request: Q, version_min: int) -> R:
+        """Send a request, in no version before `version_min`, and return its answer.
+
+        Errors: PeerUnsupported, PeerLost. Cancel: the connection is closed, what was asked may
+        happen. Not while another request is in flight.
+        """
+        first, last = self._versions.get(api.key, (0, -1))
+        version = min(last, api.versions[-1])
+        if version < max(first, version_min):
+            raise PeerUnsupported(f"{api.name} v{version_min}: the broker has up to v{last}")
+        try:
+            return await self._ask(api, version, request)
+        except BaseException:
+            self.drop("a request without an answer")
+            raise
+
+    def drop(self, reason: str) -> None:
+        """Close at once; whoever waits hears PeerLost. Idempotent."""
+        if self._channel is not None:
+            self._channel.abort(reason)
+        self._fail(reason)
+
+    def close(self) -> None:
+        """Close without a word; whoever waits hears PeerLost. Idempotent."""
+        if self._channel is not None:
+            self._channel.close()
+        self._fail("this broker ends")
+
+    async def _ask(self, api: Api[Q, R], version: int, request: Q) -> R:
+        assert self._answer is None, "one request at a time"
+        if not self.is_open or self._channel is None:
+            raise PeerLost("the connection is closed")
+        self._correlation_id = self._correlation_id % 0x7FFFFFFF + 1
+        header = RequestHeader(api.key, version, self._correlation_id, self._client_id)
+        self._answer = asyncio.get_running_loop().create_future()
+        self._channel.send([request_frame(api, header, encode_request(api, version, request))])
+        try:
+            frame = await self._answer
+        finally:
+            self._answer = None
+        return self._read(api, version, frame)
+
+    def _read(self, api: Api[Any, R], version: int, frame: memoryview) -> R:
+        try:
+            correlation_id, at = decode_response_header(api, version, frame)
+            response = decode_response(api, version, frame[at:])
+        except ProtocolError as error:
+            raise PeerLost(f"{api.name} was answered with other bytes: {error}") from error
+        if correlation_id != self._correlation_id:
+            raise PeerLost(f"{api.name} was answered out of turn")
+        return response
+
+    def _new_channel(self) -> FrameChannel:
+        limits = FrameLimits(frame_bytes_max=ANSWER_BYTES_MAX)
+        return FrameChannel(self, limits, self._budget, self._receive)
+
+    def _fail(self, reason: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(PeerLost(reason))
+
+    # -- FrameUser: what the connection tells -----------------------------------------------------
+
+    def on_open(self, channel: FrameChannel) -> None:
+        """Take the channel."""
+        self._channel = channel
+
+    def on_frame(self, frame: memoryview) -> None:
+        """Hand the answer to who waits; nobody else can have asked."""
+        self._budget.give(len(frame))
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(frame)
+
+    def on_drained(self) -> None:
+        """Nothing waits for the socket here: there is one request."""
+
+    def on_close(self, error: Exception | None) -> None:
+        """Tell who waits that no answer comes."""
+        self._channel = None
+        self._fail(f"the connection ended: {error or 'the broker closed it'}")
