@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.coordinator.runtime import GroupCoordinator
     from broker.fetching.session_cache import FetchSessionCache
+    from broker.listeners import Advertised
     from broker.partition.partition_logs import PartitionLogs
     from broker.partition.producer_ids import ProducerIds
     from broker.quotas.registry import QuotaRegistry
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
     from core.metadata.store import MetadataStore
     from core.runtime.budget import Budget
     from core.runtime.clock import Clock
-
-
-@dataclass(slots=True, kw_only=True)
-class Endpoint:
-    """Where clients are told to connect."""
-
-    host: str
-    port: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,8 +58,8 @@ class Broker:
     transactions: "TransactionCoordinator"
     bookies: "AskedBookies"
     cluster_id: str
-    advertised: Endpoint
-    """Known for certain only when the server listens: it fills in a port that was left open."""
+    advertised: "Advertised"
+    """Known for certain only when the server listens: it fills in ports that were left open."""
     log_dir: str
     """Where all partitions lie: the data directory, or the namespace of a cluster."""
     fetch_sessions: "FetchSessionCache"

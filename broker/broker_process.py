@@ -136,8 +136,7 @@ def _register(opened: OpenNamespace, metrics: Metrics) -> None:
 async def _serve(broker: Broker, stop: asyncio.Event) -> int:
     gc.collect()
     gc.freeze()  # what is here now stays: the collector need not walk it over and over
-    bootstrap = f"{broker.advertised.host}:{broker.advertised.port}"
-    sys.stdout.write(f"ready: bootstrap={bootstrap}\n")
+    sys.stdout.write(f"ready: bootstrap={broker.advertised.first}\n")
     sys.stdout.flush()
     broker.refused.add_done_callback(lambda _: stop.set())
     await stop.wait()
@@ -145,13 +144,13 @@ async def _serve(broker: Broker, stop: asyncio.Event) -> int:
 
 
 def _remedy(error: Exception, config: BrokerProcessConfig) -> str:
-    network = config.broker.network
+    places = " ".join(config.broker.network.listeners)
     remedies: dict[type[Exception], str] = {
         Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
         NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
         NodeExists: "give the --metadata that the namespace is bound to, or another --namespace; "
         "or, where it is the id that is taken, another node.id",
-        OSError: f"check that {network.host}:{network.port} is free, or give another --listen",
+        OSError: f"check that {places} is free, or give another --listen",
     }
     for kind, remedy in remedies.items():
         if isinstance(error, kind):

@@ -77,8 +77,6 @@ class BrokerProcessConfig:
         """
         if self.log.client_id != LogConfig().client_id:
             return self.log
-        network = self.broker.network
-        host = network.advertised_host or network.host or "localhost"
-        port = network.advertised_port or network.port
-        client_id = f"1;{self.broker.node_id};{host}:{port}"
+        at = self.broker.network.advertised().inter_broker
+        client_id = f"1;{self.broker.node_id};{at}"
         return replace(self.log, client_id=client_id, client_id_is_exclusive=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from broker.cluster.config import TopicsConfig
 from broker.coordinator.config import GroupConfig
 from broker.http_config import HttpConfig
+from broker.listeners import Advertised, Listener, check_listeners, parse_listeners
 from broker.partition.config import PartitionConfig
 from broker.quotas.config import QuotaConfig
 from broker.quotas.connection_counts import numbers_of
@@ -21,13 +22,23 @@ from core.runtime.config import ConfigError, setting
 class NetworkConfig:
     """Sockets: how many, how large a request, how much in flight, how long idle or stuck."""
 
-    host: str = setting("host", "127.0.0.1", "Address to listen on; empty listens on all.")
-    port: int = setting("port", 9092, "Port to listen on; 0 picks a free one.")
-    advertised_host: str = setting(
-        "advertised.host", "", "Host that clients are told to connect to; empty means `host`."
+    listeners: tuple[str, ...] = setting(
+        "listeners",
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Where to listen: a list of NAME://HOST:PORT. An empty HOST is all addresses, port 0 a "
+        "free one.",
     )
-    advertised_port: int = setting(
-        "advertised.port", 0, "Port that clients are told to connect to; 0 means the real one."
+    advertised_listeners: tuple[str, ...] = setting(
+        "advertised.listeners",
+        (),
+        "Addresses that the clients of listeners are told: a list of NAME://HOST:PORT; port 0 is "
+        "the real one. Without an entry: where the listener listens; if that is everywhere, the "
+        "address that a client reached it at (in a cluster: this machine's name).",
+    )
+    inter_broker_listener: str = setting(
+        "inter.broker.listener.name",
+        "",
+        "The listener that other brokers of the cluster connect to; empty is the first one.",
     )
     backlog: int = setting(
         "socket.listen.backlog.size",
@@ -96,9 +107,30 @@ class NetworkConfig:
     )
 
     def __post_init__(self) -> None:
+        check_listeners(self.parsed_listeners, self.parsed_advertised, self.inter_broker_listener)
         numbers_of(self.connections_per_ip_overrides)
         if self.connection_rate_max < 1:
             raise ConfigError("max.connection.creation.rate must be at least 1")
+
+    @property
+    def parsed_listeners(self) -> tuple[Listener, ...]:
+        """Where to listen. Errors: ValueError."""
+        return parse_listeners(self.listeners, "listeners")
+
+    @property
+    def parsed_advertised(self) -> tuple[Listener, ...]:
+        """What clients are told, of some listeners. Errors: ValueError."""
+        return parse_listeners(self.advertised_listeners, "advertised.listeners")
+
+    def advertised(self, *, own_name: str = "localhost", as_reached: bool = False) -> Advertised:
+        """Return what clients are told, by what is configured; see `Advertised`."""
+        return Advertised(
+            self.parsed_listeners,
+            self.parsed_advertised,
+            inter_broker=self.inter_broker_listener,
+            own_name=own_name,
+            as_reached=as_reached,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from broker.broker import Broker
 from broker.charging import charged_call, charged_frame
-from broker.context import ConnectionInfo, RequestContext
+from broker.context import RequestContext
 from broker.errors import CloseConnection, KafkaError, error_code
 from broker.handlers import HANDLERS, Deferred, Handler
 from broker.in_flight import InFlight
+from broker.listeners import ConnectionInfo, Endpoint
 from broker.outbox import Outbox
 from broker.quotas.request_quota import RequestQuota
 from broker.refusals import error_response, unsupported_frame
@@ -76,7 +77,8 @@ class KafkaConnection:
         self._outbox.open(channel)
         host, _, port = channel.peer.rpartition(":")
         if host:  # else it is gone already, and nobody can say who it was
-            self.info = ConnectionInfo(host, int(port), self.info.listener)
+            reached = Endpoint(*channel.local) if channel.local is not None else None
+            self.info = ConnectionInfo(host, int(port), self.info.listener, reached)
         if not self._owner.opened(self):
             channel.abort("too many connections")
 

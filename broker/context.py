@@ -3,20 +3,11 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.broker import Broker
+from broker.listeners import ConnectionInfo
 from protocol.kafka.header import RequestHeader
 
 if TYPE_CHECKING:
     from broker.quotas.request_quota import RequestQuota
-
-
-class ConnectionInfo(NamedTuple):
-    """Who asks; one per connection."""
-
-    host: str
-    """The client's address."""
-    port: int
-    listener: str
-    """Name of the listener it came in by."""
 
 
 class RequestContext(NamedTuple):

@@ -12,7 +12,7 @@ from functools import partial
 from random import SystemRandom
 from typing import NamedTuple
 
-from broker.broker import Broker, Endpoint
+from broker.broker import Broker
 from broker.cluster.child_watch import ChildWatch
 from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.disk_room import AskedBookies
@@ -26,6 +26,7 @@ from broker.config import BrokerConfig
 from broker.coordinator.runtime import GroupCoordinator
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.http_admin import BrokerHttp
+from broker.listeners import Advertised
 from broker.partition.cleanable_logs import CleanablePartitions
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
@@ -41,6 +42,7 @@ from core.log.namespace import LogNamespace
 from core.metadata.store import MetadataStore
 from core.runtime.budget import Budget
 from core.runtime.clock import Clock
+from core.runtime.host import host_name
 from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
@@ -144,7 +146,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         producer_ids=producer_ids,
         bookies=bookies,
         cluster_id=await cluster_id(store, random, paths),
-        advertised=Endpoint(host="", port=0),
+        advertised=_advertised(config, storage),
         log_dir=storage.place,
         fetch_sessions=FetchSessionCache(
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
@@ -160,6 +162,13 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     return broker
 
 
+def _advertised(config: BrokerConfig, storage: Storage) -> Advertised:
+    """Return what clients are told; all brokers of a cluster have to say the same of each other."""
+    if storage.is_shared:
+        return config.network.advertised(own_name=host_name())
+    return config.network.advertised(as_reached=True)
+
+
 def follow_configs(broker: Broker) -> None:
     """Have the parts of a broker follow what is configured while it runs."""
     configs = broker.configs
@@ -171,11 +180,12 @@ def follow_configs(broker: Broker) -> None:
 async def _register(
     broker: Broker, storage: Storage, metrics: Metrics, stack: AsyncExitStack
 ) -> None:
-    at, config = broker.advertised, broker.config
+    config = broker.config
+    node = broker_node(broker.advertised, config.rack, broker.clock.now_ms())
     registration = BrokerRegistration(
         storage.store,
         storage.paths.broker(config.node_id),
-        broker_node(at.host, at.port, config.rack, broker.clock.now_ms()),
+        node,
         2 * storage.session_timeout_ms,
         broker.refuse,
     )

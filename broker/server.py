@@ -1,4 +1,4 @@
-"""The listening socket and its connections: accept, watch over, stop.
+"""The listening sockets and their connections: accept, watch over, stop.
 
 A connection is a fault boundary of its own. What needs a clock (idle connections, clients that do
 not drain, produces past their deadline) is looked at by one task, `CHECK_S` apart: no timer per
@@ -8,6 +8,7 @@ deadline, then everything is closed.
 
 import asyncio
 import logging
+from functools import partial
 
 import broker.handlers.registry  # noqa: F401 - fills the table of handlers
 from broker.broker import Broker
@@ -23,17 +24,15 @@ logger = logging.getLogger(__name__)
 CHECK_S = 0.25
 """Distance of checks, and so how late a deadline may be noticed."""
 
-LISTENER = "PLAINTEXT"
-
 
 class BrokerServer:
-    """One listener of a broker."""
+    """The listeners of a broker."""
 
     def __init__(self, broker: Broker, metrics: Metrics | None = None) -> None:
         self._broker = broker
         self._config = broker.config.network
         self._tasks = Tasks("broker_server")
-        self._server: asyncio.Server | None = None
+        self._servers: dict[str, asyncio.Server] = {}
         self._connections: set[KafkaConnection] = set()
         self._gate = ConnectionGate(self._config, broker.quotas.clients, broker.metrics)
         broker.configs.listen(lambda config: self._gate.use(config.network))
@@ -53,45 +52,47 @@ class BrokerServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; the real one when 0 was asked for."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        """The port of the first listener; the real one when 0 was asked for."""
+        return _port_of(next(iter(self._servers.values())))
 
     async def bind(self) -> None:
-        """Take the address, and say which one it is; nobody can connect yet.
+        """Take the addresses, and say which they are; nobody can connect yet.
 
-        Errors: OSError (address in use, no permission).
+        Errors: OSError (address in use, no permission); none is taken then.
         """
-        self._server = await self._loop.create_server(
-            self._make_connection,
-            self._config.host or None,
-            self._config.port,
-            backlog=self._config.backlog,
-            start_serving=False,
-        )
-        advertised = self._broker.advertised
-        advertised.host = self._config.advertised_host or self._config.host or "localhost"
-        advertised.port = self._config.advertised_port or self.port
+        try:
+            for listener in self._config.parsed_listeners:
+                self._servers[listener.name] = await self._loop.create_server(
+                    partial(self._make_connection, listener.name),
+                    listener.host or None,
+                    listener.port,
+                    backlog=self._config.backlog,
+                    start_serving=False,
+                )
+        except OSError:
+            self._stop_listening()
+            raise
+        ports = {name: _port_of(server) for name, server in self._servers.items()}
+        self._broker.advertised.bound(ports)
 
     async def serve(self) -> None:
-        """Listen. Errors: OSError: another process took the address as well, and listens."""
-        assert self._server is not None
-        await self._server.start_serving()
+        """Listen. Errors: OSError: another process took an address as well, and listens."""
+        for server in self._servers.values():
+            await server.start_serving()
         self._tasks.start(self._check_forever(), "check")
-        logger.info("listening host=%s port=%d", self._config.host or "*", self.port)
+        for name, endpoint in self._broker.advertised.named.items():
+            logger.info("listening listener=%s advertised=%s", name, endpoint)
 
     async def start(self) -> None:
-        """Take the address and listen. Errors: OSError."""
+        """Take the addresses and listen. Errors: OSError."""
         await self.bind()
         await self.serve()
 
     async def close(self) -> None:
         """Answer what is in flight, at most for `shutdown.drain.ms`, then close. Idempotent."""
-        if self._server is None:
+        if not self._servers:
             return
-        server, self._server = self._server, None
-        server.close()
+        self._stop_listening()
         for connection in list(self._connections):
             connection.stop_reading()
         try:
@@ -105,14 +106,19 @@ class BrokerServer:
         await self._tasks.close()
         await asyncio.sleep(0)  # let the transports report that they are closed
 
-    def _make_connection(self) -> FrameChannel:
+    def _stop_listening(self) -> None:
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
+
+    def _make_connection(self, listener: str) -> FrameChannel:
         config = self._config
         limits = FrameLimits(
             frame_bytes_max=config.request_bytes_max,
             write_high_bytes=config.unsent_bytes_max,
             stall_s=config.stall_ms / 1000,
         )
-        user = KafkaConnection(self._owner, LISTENER)
+        user = KafkaConnection(self._owner, listener)
         return FrameChannel(user, limits, self._requests, self._receive)
 
     def _on_opened(self, connection: KafkaConnection) -> bool:
@@ -129,3 +135,8 @@ class BrokerServer:
             now_s = self._loop.time()
             for connection in list(self._connections):
                 connection.check(now_s)
+
+
+def _port_of(server: asyncio.Server) -> int:
+    port: int = server.sockets[0].getsockname()[1]
+    return port

@@ -63,8 +63,8 @@ def run(config: StandaloneConfig) -> int:
     except LockHeld as held:
         return _refuse(held, "stop that process, or give another --data")
     except OSError as error:
-        network = config.broker.network
-        return _refuse(error, f"check {config.data} and that {network.host}:{network.port} is free")
+        places = " ".join(config.broker.network.listeners)
+        return _refuse(error, f"check that {config.data} can be written and {places} is free")
     except (CoreError, BookieError) as error:
         return _refuse(error, f"the files in {config.data} were left as they are")
 
@@ -145,7 +145,7 @@ class Standalone:
     @property
     def bootstrap(self) -> str:
         """Where clients connect."""
-        return f"{self.broker.advertised.host}:{self.broker.advertised.port}"
+        return str(self.broker.advertised.first)
 
 
 async def _serve(running: Standalone, data: Path, stop: asyncio.Event) -> int:

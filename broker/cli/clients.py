@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from broker.cli.endpoints import Endpoint, parse_endpoint
+from broker.cli.endpoints import parse_endpoint
 from broker.cli.errors import CliError, Exit
+from broker.listeners import Endpoint
 
 
 class Target(NamedTuple):

@@ -1,18 +1,8 @@
 """HOST:PORT on the command line, and what it sets. Pure."""
 
-from typing import NamedTuple
-
 from broker.cli.errors import CliError, Exit
+from broker.listeners import PORT_MAX, Endpoint, Listener
 from core.runtime.config import Assignment
-
-PORT_MAX = 65_535
-
-
-class Endpoint(NamedTuple):
-    """A host and a port; an empty host means all addresses."""
-
-    host: str
-    port: int
 
 
 def parse_endpoint(text: str, option: str, default_port: int = 9092) -> Endpoint:
@@ -35,14 +25,18 @@ def listener_options(listen: str | None, advertise: str | None) -> list[Assignme
     """Return what `--listen` and `--advertise` set. Errors: CliError."""
     given = []
     if listen is not None:
-        at = parse_endpoint(listen, "--listen")
-        given.append(Assignment("host", at.host, f"--listen {listen}"))
-        given.append(Assignment("port", at.port, f"--listen {listen}"))
+        given.append(_assignment("listeners", listen, "--listen"))
     if advertise is not None:
-        at = parse_endpoint(advertise, "--advertise")
-        given.append(Assignment("advertised.host", at.host, f"--advertise {advertise}"))
-        given.append(Assignment("advertised.port", at.port, f"--advertise {advertise}"))
+        given.append(_assignment("advertised.listeners", advertise, "--advertise"))
     return given
+
+
+def _assignment(setting: str, text: str, option: str) -> Assignment:
+    """Return a setting: HOST:PORT is for the listener PLAINTEXT, NAME://... goes as it is."""
+    if "://" in text:
+        return Assignment(setting, text, f"{option} {text}")
+    listener = Listener("PLAINTEXT", *parse_endpoint(text, option))
+    return Assignment(setting, str(listener), f"{option} {text}")
 
 
 def _refused(text: str, option: str) -> CliError:

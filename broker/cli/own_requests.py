@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Self, TypeVar
 
 from broker.cli.clients import Target, check_reachable
-from broker.cli.endpoints import Endpoint, parse_endpoint
+from broker.cli.endpoints import parse_endpoint
 from broker.cli.errors import CliError, Exit
+from broker.listeners import Endpoint
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.kafka.api import Api
 from protocol.kafka.apis import API_VERSIONS, FIND_COORDINATOR, METADATA

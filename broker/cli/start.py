@@ -20,7 +20,8 @@ def start(
         None,
         "--listen",
         metavar="HOST:PORT",
-        help="Where to listen; port 0 picks a free one. [default: 127.0.0.1:9092]",
+        help="Where to listen; port 0 picks a free one. Several: as the setting `listeners`. "
+        "[default: 127.0.0.1:9092]",
     ),
     advertise: str = typer.Option(
         None,

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from broker.listeners import Advertised, Listener
 from core.errors import CoreError, CorruptData, NodeExists
 from core.metadata.ephemeral_node import EphemeralNode
 from core.metadata.store import MetadataStore, SessionEvent
@@ -29,7 +30,7 @@ SIGN_OFF_S: Final = 2.0
 RETRY_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts to register again; the last one from then on."""
 
-LISTENER: Final = "PLAINTEXT"
+SECURITY_PROTOCOL: Final = "PLAINTEXT"
 
 
 class BrokerNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +51,15 @@ class BrokerNode(msgspec.Struct, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(BrokerNode)
 
 
-def broker_node(host: str, port: int, rack: str, started_ms: int) -> BrokerNode:
-    """Return what a broker with one listener says of itself."""
+def broker_node(advertised: Advertised, rack: str, started_ms: int) -> BrokerNode:
+    """Return what a broker says of itself; `host` and `port` are for the other brokers."""
+    host, port = advertised.inter_broker
+    named = advertised.named
     return BrokerNode(
         host=host,
         port=port,
-        endpoints=[f"{LISTENER}://{host}:{port}"],
-        listener_security_protocol_map={LISTENER: LISTENER},
+        endpoints=[str(Listener(name, *endpoint)) for name, endpoint in named.items()],
+        listener_security_protocol_map=dict.fromkeys(named, SECURITY_PROTOCOL),
         timestamp=str(started_ms),
         rack=rack or None,
     )

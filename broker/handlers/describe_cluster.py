@@ -25,6 +25,7 @@ def describe_cluster(
 ) -> DescribeClusterResponse:
     """Describe the brokers; controllers as endpoints of their own do not exist."""
     broker = ctx.broker
+    host, port = broker.advertised.to(ctx.connection)
     if request.endpoint_type != BROKERS:
         return _refusal(request.endpoint_type)
     return DescribeClusterResponse(
@@ -36,8 +37,8 @@ def describe_cluster(
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.node_id,
-                host=broker.advertised.host,
-                port=broker.advertised.port,
+                host=host,
+                port=port,
                 rack=broker.config.rack or None,
             )
         ],

@@ -26,6 +26,7 @@ from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError
 from broker.handlers import handles
+from broker.listeners import Listener
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import DESCRIBE_CONFIGS
 from protocol.kafka.messages.describe_configs import (
@@ -164,12 +165,11 @@ def _broker(shared: _Shared, name: str, keys: Collection[str]) -> Entries:
 
 
 def _facts(ctx: RequestContext) -> Mapping[str, Fact]:
-    at = ctx.broker.advertised
-    listener = f"{ctx.connection.listener}://{at.host}:{at.port}"
+    named = ctx.broker.advertised.named.items()
+    told = ",".join(str(Listener(name, *endpoint)) for name, endpoint in named)
     return {
         "broker.id": Fact(ConfigType.INT, str(ctx.broker.node_id)),
-        "advertised.listeners": Fact(ConfigType.LIST, listener),
-        "listeners": Fact(ConfigType.LIST, listener),
+        "advertised.listeners": Fact(ConfigType.LIST, told),
         "log.dirs": Fact(ConfigType.LIST, ctx.broker.log_dir),
         "process.roles": Fact(ConfigType.LIST, "broker,controller"),
     }

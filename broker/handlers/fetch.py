@@ -259,6 +259,6 @@ def _leaders(ctx: RequestContext, answers: list[PartitionData]) -> tuple[NodeEnd
     """Say where the leaders are that answers name: they are all here."""
     if all(each.error_code != ErrorCode.FENCED_LEADER_EPOCH for each in answers):
         return ()
-    at = ctx.broker.advertised
+    at = ctx.broker.advertised.to(ctx.connection)
     rack = ctx.broker.config.rack or None
     return (NodeEndpoint(node_id=ctx.broker.node_id, host=at.host, port=at.port, rack=rack),)

@@ -60,9 +60,7 @@ async def _locate(ctx: RequestContext, key_type: int, key: str) -> _Place:
     code = await coordinator.prepare(key)
     if code is not ErrorCode.NONE:
         return _nowhere(code, "The coordinator is not available.")
-    return _Place(
-        ErrorCode.NONE, None, broker.node_id, broker.advertised.host, broker.advertised.port
-    )
+    return _Place(ErrorCode.NONE, None, broker.node_id, *broker.advertised.to(ctx.connection))
 
 
 def _nowhere(code: ErrorCode, message: str) -> _Place:

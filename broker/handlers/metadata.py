@@ -75,12 +75,13 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
             if not topic.error_code:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     asked = request.include_cluster_authorized_operations
+    host, port = broker.advertised.to(ctx.connection)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.node_id,
-                host=broker.advertised.host,
-                port=broker.advertised.port,
+                host=host,
+                port=port,
                 rack=broker.config.rack or None,
             )
         ],

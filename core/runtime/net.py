@@ -107,6 +107,8 @@ class FrameChannel(asyncio.BufferedProtocol):
         self, user: FrameUser, limits: FrameLimits, budget: Budget, receive: ReceiveBuffer
     ) -> None:
         self.peer = "?"
+        self.local: tuple[str, int] | None = None
+        """Our own address of this connection."""
         self.last_active_s = 0.0
         self._user = user
         self._limits = limits
@@ -136,6 +138,8 @@ class FrameChannel(asyncio.BufferedProtocol):
         self._writer = TurnWriter(transport, self._loop)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
+        local = transport.get_extra_info("sockname")
+        self.local = (local[0], local[1]) if isinstance(local, tuple) else None
         high = min(self._limits.write_high_bytes, _WRITE_HIGH_BYTES_MAX)
         transport.set_write_buffer_limits(high=high, low=high // 4)
         self.last_active_s = self._loop.time()

@@ -8,7 +8,7 @@ from random import Random
 from bookie.app import open_bookie
 from bookie.config import BookieConfig
 from bookie.local import LocalBookieClient
-from broker.broker import Broker, Endpoint
+from broker.broker import Broker
 from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.identity import cluster_id
@@ -41,7 +41,7 @@ async def running_broker(
     data: Path, config: BrokerConfig | None = None, log_config: LogConfig | None = None
 ) -> AsyncIterator[BrokerServer]:
     """Run everything over `data`, on a free port; stop it cleanly at the end."""
-    config = config or BrokerConfig(network=NetworkConfig(port=0))
+    config = config or BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",)))
     clock, random = SystemClock(), Random(7)
     async with AsyncExitStack() as stack:
         data.mkdir(exist_ok=True)  # noqa: ASYNC240 - before anything runs
@@ -98,7 +98,7 @@ async def running_broker(
             producer_ids=producer_ids,
             bookies=bookies,
             cluster_id=await cluster_id(store, random),
-            advertised=Endpoint(host="", port=0),
+            advertised=config.network.advertised(),
             log_dir=str(data),
             fetch_sessions=FetchSessionCache(
                 config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)

@@ -23,7 +23,7 @@ from tests.cluster.in_process import running_broker
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.loops import in_loop
 
-CONFIG = BrokerConfig(network=NetworkConfig(port=0))
+CONFIG = BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",)))
 T0 = TopicPartition("t", 0)
 
 

@@ -14,7 +14,7 @@ from tests.unit.broker.fakes import batch
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.transaction_support import end, write
 
-CONFIG = BrokerConfig(network=NetworkConfig(port=0))
+CONFIG = BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",)))
 T0 = TopicPartition("t", 0)
 
 

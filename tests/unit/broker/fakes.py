@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from broker.broker import Broker, Endpoint
+from broker.broker import Broker
 from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.quorums import quorums_of
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import Topic
 from broker.config import BrokerConfig
-from broker.context import ConnectionInfo, RequestContext
+from broker.context import RequestContext
 from broker.errors import KafkaError
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
+from broker.listeners import Advertised, ConnectionInfo, Listener
 from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
@@ -564,7 +565,7 @@ def make_world(
         producer_ids=producer_ids,
         bookies=there,
         cluster_id="cluster-of-tests-00000",
-        advertised=Endpoint(host="broker.test", port=9092),
+        advertised=Advertised((Listener("PLAINTEXT", "broker.test", 9092),)),
         log_dir="/data",
         fetch_sessions=FetchSessionCache(
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)

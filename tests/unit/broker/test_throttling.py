@@ -257,7 +257,7 @@ async def test_a_client_that_goes_while_it_waits_is_forgotten() -> None:
 @in_virtual_time
 async def test_who_fills_the_budget_while_it_waits_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     broker = VirtualBroker(
-        BrokerConfig(network=NetworkConfig(port=0, queued_bytes_max=100_000, idle_ms_max=1 << 40))
+        BrokerConfig(network=NetworkConfig(queued_bytes_max=100_000, idle_ms_max=1 << 40))
     )
     broker.world.topics.add("t")
     broker.quotas.apply(quota("producer_byte_rate", 1))
@@ -312,7 +312,7 @@ async def test_an_address_that_connects_too_fast_is_closed_after_a_while() -> No
 
 @in_virtual_time
 async def test_who_goes_before_its_turn_leaves_nothing_behind() -> None:
-    broker = VirtualBroker(BrokerConfig(network=NetworkConfig(port=0, connection_rate_max=1)))
+    broker = VirtualBroker(BrokerConfig(network=NetworkConfig(connection_rate_max=1)))
     broker.quotas.apply(quota("connection_creation_rate", 1, ip=None))
     clients = [broker.client() for _ in range(12)]
     clients[10].transport.close()
@@ -325,7 +325,7 @@ async def test_who_goes_before_its_turn_leaves_nothing_behind() -> None:
 
 @in_virtual_time
 async def test_too_many_new_connections_are_let_in_one_after_the_other() -> None:
-    network = NetworkConfig(port=0, connection_rate_max=1)
+    network = NetworkConfig(connection_rate_max=1)
     broker = VirtualBroker(BrokerConfig(network=network))
     clients = [broker.client(f"10.0.0.{n}") for n in range(13)]
     moments = []
@@ -338,7 +338,7 @@ async def test_too_many_new_connections_are_let_in_one_after_the_other() -> None
 
 @in_virtual_time
 async def test_the_line_of_those_that_wait_has_an_end() -> None:
-    network = NetworkConfig(port=0, connection_rate_max=1, backlog=2)
+    network = NetworkConfig(connection_rate_max=1, backlog=2)
     broker = VirtualBroker(BrokerConfig(network=network))
     clients = [broker.client() for _ in range(13)]
     await clients[-1].transport.closed.wait()
@@ -349,7 +349,7 @@ async def test_the_line_of_those_that_wait_has_an_end() -> None:
 @in_virtual_time
 async def test_an_address_may_have_its_own_number_of_connections() -> None:
     network = NetworkConfig(
-        port=0, connections_per_ip_max=1, connections_per_ip_overrides=("10.0.0.2:2", "[::1]:0")
+        connections_per_ip_max=1, connections_per_ip_overrides=("10.0.0.2:2", "[::1]:0")
     )
     broker = VirtualBroker(BrokerConfig(network=network))
     hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.1", "10.0.0.2", "::1"]

@@ -118,7 +118,7 @@ class VirtualClient:
     def __init__(self, server: BrokerServer, host: str = "10.0.0.1") -> None:
         self.transport = _Transport(host)
         self._correlation = 0
-        self.transport.channel = server._make_connection()
+        self.transport.channel = server._make_connection("PLAINTEXT")
         self.transport.channel.connection_made(self.transport)
 
     @property

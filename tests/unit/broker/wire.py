@@ -65,7 +65,9 @@ class Served:
     """A broker over fakes, on a port."""
 
     def __init__(self, *, auto: bool = True, **network: Any) -> None:
-        config = BrokerConfig(network=NetworkConfig(port=0, **network))
+        config = BrokerConfig(
+            network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",), **network)
+        )
         self.world: World = make_world(auto=auto, config=config)
         self.server = BrokerServer(self.world.broker)
         self._clients: list[WireClient] = []

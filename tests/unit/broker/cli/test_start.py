@@ -39,12 +39,15 @@ def test_sources_in_their_order(tmp_path: Path) -> None:
 def test_options_win(tmp_path: Path) -> None:
     got = shown(
         *("--data", str(tmp_path), "--listen", "[::1]:7", "--advertise", "public:8"),
-        *("--set", "port=1"),
+        *("--set", "listeners=HOST://h:1"),
     )
     assert got["data"] == (str(tmp_path), f"--data {tmp_path}")
-    assert got["host"][0] == "::1"
-    assert got["port"] == ("7", "--listen [::1]:7")
-    assert (got["advertised.host"][0], got["advertised.port"][0]) == ("public", "8")
+    assert got["listeners"] == ("PLAINTEXT://[::1]:7", "--listen [::1]:7")
+    assert got["advertised.listeners"] == ("PLAINTEXT://public:8", "--advertise public:8")
+    two = "HOST://:7,DOCKER://:8"
+    got = shown("--listen", two, TAILRACE_ADVERTISED_LISTENERS="host://localhost:7")
+    assert got["listeners"] == (two, f"--listen {two}")
+    assert got["advertised.listeners"][0] == "host://localhost:7"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,8 @@ def test_options_win(tmp_path: Path) -> None:
         (("--set", "nonsense"), "expected key=value"),
         (("--config", "/no/such.toml"), "/no/such.toml"),
         (("--listen", "a:b"), "--listen"),
+        (("--listen", "A://h:1,A://h:2"), "two listeners are named A"),
+        (("--advertise", "OTHER://h:1"), "OTHER is none of the listeners (PLAINTEXT)"),
     ],
 )
 def test_a_bad_setting_ends_it_before_anything_is_made(
@@ -83,9 +88,13 @@ def test_every_setting_of_a_broker_of_a_cluster_has_a_meaning() -> None:
 
 
 def test_a_broker_goes_by_its_id_and_address_in_the_locks_of_logs() -> None:
-    network = NetworkConfig(host="h", port=7, advertised_host="public")
+    network = NetworkConfig(
+        listeners=("HOST://h:7", "IN://h:8"),
+        advertised_listeners=("IN://public:0",),
+        inter_broker_listener="IN",
+    )
     config = BrokerProcessConfig(broker=BrokerConfig(node_id=3, network=network))
-    assert config.log_config().client_id == "1;3;public:7"
+    assert config.log_config().client_id == "1;3;public:8"
     assert config.log_config().client_id_is_exclusive
     assert config.log_config().lock_timeout_s == 0
     named = BrokerProcessConfig(log=TopicLogConfig(client_id="mine", lock_timeout_s=4))

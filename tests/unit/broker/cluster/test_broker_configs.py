@@ -58,7 +58,7 @@ def test_what_was_given_at_run_time_comes_first() -> None:
     assert {name for name in entries if not entries[name].read_only} >= {
         "log.retention.ms", "max.connections", "message.max.bytes", "log.cleanup.policy",
     }  # fmt: skip
-    assert all(entries[name].read_only for name in ("log.retention.hours", "node.id", "port"))
+    assert all(entries[name].read_only for name in ("log.retention.hours", "node.id", "listeners"))
 
 
 def test_the_real_broker_has_what_tools_look_for() -> None:

@@ -14,6 +14,7 @@ from broker.cluster.registration import (
     decode_broker,
     encode_broker,
 )
+from broker.listeners import Advertised, Listener, parse_listeners
 from core.errors import CorruptData, NodeExists
 from core.metadata.store import MetadataStore, WatchEvent
 from core.metadata.zookeeper import ZookeeperStore
@@ -23,7 +24,13 @@ from tests.unit.core.metadata.test_zookeeper_session import expire
 from tests.zookeeper import ZooKeeperServer
 
 PATH = "/messaging/n/.tailrace/brokers/ids/1"
-HERE, ELSEWHERE = broker_node("h", 9092, "", 5), broker_node("h", 9093, "", 5)
+
+
+def node_at(port: int) -> BrokerNode:
+    return broker_node(Advertised((Listener("PLAINTEXT", "h", port),)), "", 5)
+
+
+HERE, ELSEWHERE = node_at(9092), node_at(9093)
 
 
 class Two(NamedTuple):
@@ -67,10 +74,12 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_the_node_is_kafkas() -> None:
-    node = broker_node("h", 9092, "r1", 1_700_000_000_000)
+    listeners = parse_listeners(["HOST://h:9092", "IN://b1:9093"], "listeners")
+    advertised = Advertised(listeners, inter_broker="IN")
+    node = broker_node(advertised, "r1", 1_700_000_000_000)
     assert encode_broker(node) == (
-        b'{"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],'
-        b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
+        b'{"host":"b1","port":9093,"endpoints":["HOST://h:9092","IN://b1:9093"],'
+        b'"listener_security_protocol_map":{"HOST":"PLAINTEXT","IN":"PLAINTEXT"},'
         b'"timestamp":"1700000000000","rack":"r1","jmx_port":-1,"features":{},"version":5}'
     )
     assert decode_broker(encode_broker(node)) == node

@@ -9,20 +9,23 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.broker import Broker, Endpoint
 from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
-from broker.context import ConnectionInfo, RequestContext
+from broker.context import RequestContext
 from broker.handlers import HANDLERS
+from broker.listeners import Advertised, ConnectionInfo, Listener
 from protocol.kafka.api import Api
 from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
 from protocol.kafka.header import RequestHeader
 from tests.unit.broker.cluster.support import Streams, registry
 from tests.unit.broker.fakes import Bookies
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -63,7 +66,7 @@ class Admin:
             config=config,
             configs=configs,
             node_id=config.node_id,
-            advertised=Endpoint(host="h", port=9),
+            advertised=Advertised((Listener("PLAINTEXT", "h", 9),)),
             log_dir="/data",
             bookies=Bookies(bookies),
         )
