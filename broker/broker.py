@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker.cluster.disk_room import AskedBookies
     from broker.cluster.dynamic_configs import DynamicConfigs
+    from broker.cluster.routes import Routes
     from broker.cluster.topics import TopicRegistry
     from broker.config import BrokerConfig
     from broker.coordinator.runtime import GroupCoordinator
@@ -52,6 +53,7 @@ class Broker:
     clock: "Clock"
     store: "MetadataStore"
     topics: "TopicRegistry"
+    routes: "Routes"
     partitions: "PartitionLogs"
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"

@@ -18,8 +18,10 @@ from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.disk_room import AskedBookies
 from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.identity import cluster_id
+from broker.cluster.live_brokers import live_broker
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.registration import BrokerRegistration, broker_node
+from broker.cluster.routes import Routes
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
@@ -87,10 +89,7 @@ async def running_broker(
         if storage.is_shared:
             _follow_others(broker, storage, stack)
         metrics.register("broker_fetch", broker.fetch_sessions.metrics)
-        await broker.groups.start(metrics)
-        stack.push_async_callback(broker.groups.close)
-        await broker.transactions.start(metrics)
-        stack.push_async_callback(broker.transactions.close)
+        await _start_coordinators(broker, metrics, stack)
         await server.serve()
         stack.push_async_callback(server.close)
         stack.callback(broker.groups.release)  # before the server waits for what is in flight
@@ -102,6 +101,14 @@ async def running_broker(
         cleaner.start()
         await _serve_http(broker, cleaner, metrics, stack)
         yield broker
+
+
+async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
+    await broker.groups.start(metrics)
+    stack.push_async_callback(broker.groups.close)
+    await broker.transactions.start(metrics)
+    stack.push_async_callback(broker.transactions.close)
+    broker.routes.listen(broker.partitions.let_go)  # last: coordinators let go of their state first
 
 
 def _follow_others(broker: Broker, storage: Storage, stack: AsyncExitStack) -> None:
@@ -126,7 +133,8 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         random=random,
         paths=paths,
     )
-    partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions)
+    routes = Routes(topics, config.node_id)
+    partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
     groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
@@ -138,6 +146,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         clock=clock,
         store=store,
         topics=topics,
+        routes=routes,
         partitions=partitions,
         groups=groups,
         transactions=TransactionCoordinator(
@@ -192,6 +201,9 @@ async def _register(
     metrics.register("broker_registration", registration.metrics)
     stack.push_async_callback(registration.close)
     await registration.register()
+    me = live_broker(config.node_id, node)
+    stack.push_async_callback(broker.routes.close)
+    await broker.routes.start(me, storage.store, storage.paths, is_shared=storage.is_shared)
 
 
 def _retention(broker: Broker, metrics: Metrics) -> RetentionWorker:

@@ -77,6 +77,11 @@ class TailraceProcess:
         return self._child.pid
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
     def output(self) -> str:
         """Everything it has printed so far."""
         return "\n".join(self.lines)

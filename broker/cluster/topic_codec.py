@@ -28,6 +28,8 @@ class StoredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     created_ms: int
     configs: dict[str, str]
     replication_factor: int = 1
+    assignments: dict[int, tuple[int, ...]] | msgspec.UnsetType = msgspec.UNSET
+    """Preference lists of brokers, by partition; left out where no partition has one."""
 
 
 _DECODER = msgspec.json.Decoder(StoredTopic)
@@ -50,6 +52,9 @@ def decode_topic(name: str, data: bytes) -> StoredTopic:
         raise CorruptData(f"topic {name}: {stored.ready} of {stored.partitions} partitions ready")
     if stored.replication_factor < 1:
         raise CorruptData(f"topic {name} has replication factor {stored.replication_factor}")
+    for partition, brokers in (stored.assignments or {}).items():
+        if not 0 <= partition < stored.partitions or not brokers:
+            raise CorruptData(f"topic {name} assigns {brokers} to partition {partition}")
     id_bytes(stored.topic_id, name)
     return stored
 

@@ -8,8 +8,8 @@ and `start()`, or the next request for that name, finishes it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -56,6 +56,8 @@ class Topic:
     """How the ledgers of its logs are made."""
     internal: bool
     created_ms: int
+    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Preference lists of brokers, by partition; see `routing`."""
 
 
 class TopicListener(Protocol):
@@ -171,8 +173,12 @@ class TopicRegistry:
         partitions: int,
         configs: Mapping[str, str | None] | None = None,
         replication_factor: int = 1,
+        assignments: Mapping[int, Sequence[int]] | None = None,
     ) -> Topic:
-        """Create a topic and its streams. Errors: KafkaError; CoreError leaves it half done."""
+        """Create a topic and its streams. Errors: KafkaError; CoreError leaves it half done.
+
+        `assignments`: brokers by partition, where the caller wants certain ones.
+        """
         async with self._changing:
             await self._settle(name)
             overrides = self.check_create(name, configs or {}, replication_factor)
@@ -184,6 +190,7 @@ class TopicRegistry:
                 created_ms=self._clock.now_ms(),
                 configs=overrides,
                 replication_factor=replication_factor,
+                assignments=_stored(assignments or {}),
             )
             try:
                 await self._store.create(self._paths.topic(name), encode_topic(stored))
@@ -231,16 +238,40 @@ class TopicRegistry:
         check_new_partitions(count - topic.partition_count)
         return topic
 
-    async def add_partitions(self, name: str, count: int) -> Topic:
+    async def add_partitions(
+        self, name: str, count: int, assignments: Mapping[int, Sequence[int]] | None = None
+    ) -> Topic:
         """Grow a topic to `count` partitions. Errors: KafkaError; CoreError leaves it half done."""
         async with self._changing:
             await self._settle(name)
-            self.check_add_partitions(name, count)
-            stored = msgspec.structs.replace(self._records[name].stored, partitions=count)
+            topic = self.check_add_partitions(name, count)
+            stored = msgspec.structs.replace(
+                self._records[name].stored,
+                partitions=count,
+                assignments=_stored({**topic.assignments, **(assignments or {})}),
+            )
             await self._update(name, stored)
             await self._finish(name)
             logger.info("topic grown topic=%s partitions=%d", name, count)
             return self._topics[name]
+
+    async def assign(self, name: str, changes: Mapping[int, Sequence[int]]) -> Topic:
+        """Prefer other brokers for some partitions, all or none. Errors: KafkaError, CoreError.
+
+        One versioned write; who owns what follows from it.
+        """
+        async with self._changing:
+            await self._settle(name)
+            topic = self._topics.get(name)
+            if topic is None or max(changes) >= topic.partition_count:
+                raise _unknown()
+            assignments = _stored({**topic.assignments, **changes})
+            stored = msgspec.structs.replace(self._records[name].stored, assignments=assignments)
+            await self._update(name, stored)
+            topic = self._publish(name)
+            self._tell(topic)
+            logger.info("topic assigned topic=%s brokers=%s", name, dict(changes))
+            return topic
 
     def check_alter(self, name: str, changes: Changes) -> dict[str, str]:
         """Return the overrides that the changes would leave. Errors: KafkaError."""
@@ -289,6 +320,16 @@ class TopicRegistry:
         """
         async with self._changing:
             await self._take(name)
+
+    async def catch_up(self) -> None:
+        """Know all topics that there are by now, before the watch tells. Errors: CoreError.
+
+        Cost: the list of their names, and a read for each that came, went or is half done.
+        """
+        async with self._changing:
+            names = await self._store.children(self._paths.topics)
+            for name in sorted(self._topics.keys() ^ set(names)):
+                await self._take(name)
 
     async def _settle(self, name: str) -> None:
         """Read a topic's node and finish what a crash or a cancelled change left half done."""
@@ -400,6 +441,7 @@ class TopicRegistry:
             quorums=quorums_of(stored.replication_factor, settings),
             internal=name in INTERNAL_TOPICS,
             created_ms=stored.created_ms,
+            assignments=stored.assignments or {},
         )
         self._topics[name] = topic
         self._by_id[topic.topic_id] = topic
@@ -429,6 +471,14 @@ class TopicRegistry:
             text = id_text(bytes(raw))
             if not text.startswith("-") and bytes(raw) not in self._by_id:
                 return text
+
+
+def _stored(
+    assignments: Mapping[int, Sequence[int]],
+) -> dict[int, tuple[int, ...]] | msgspec.UnsetType:
+    """Return preference lists as they are stored: nothing for none."""
+    kept = {partition: tuple(brokers) for partition, brokers in sorted(assignments.items())}
+    return kept or msgspec.UNSET
 
 
 def _unknown() -> KafkaError:

@@ -1,12 +1,13 @@
 """DescribeCluster v0-2: the brokers, the controller, the cluster's id.
 
-Every broker can do what Kafka's controller does, so the one that is asked names itself.
+Every broker can do what Kafka's controller does; the one with the lowest id is named.
 Source: KafkaApis.handleDescribeCluster; reference Kafka 7.1.
 """
 
 from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.context import RequestContext
 from broker.handlers import handles
+from broker.handlers._places import broker_places
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import DESCRIBE_CLUSTER
 from protocol.kafka.messages.describe_cluster import (
@@ -25,7 +26,6 @@ def describe_cluster(
 ) -> DescribeClusterResponse:
     """Describe the brokers; controllers as endpoints of their own do not exist."""
     broker = ctx.broker
-    host, port = broker.advertised.to(ctx.connection)
     if request.endpoint_type != BROKERS:
         return _refusal(request.endpoint_type)
     return DescribeClusterResponse(
@@ -33,14 +33,12 @@ def describe_cluster(
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
-        controller_id=broker.node_id,
+        controller_id=broker.routes.live.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=broker.node_id,
-                host=host,
-                port=port,
-                rack=broker.config.rack or None,
+                broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack
             )
+            for each in broker_places(ctx)
         ],
     )
 

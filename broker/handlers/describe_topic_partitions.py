@@ -8,6 +8,7 @@ from broker.cluster.operations import TOPIC_OPERATIONS
 from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.handlers import handles
+from broker.handlers._places import NO_LEADER, partition_places
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import DESCRIBE_TOPIC_PARTITIONS
 from protocol.kafka.messages.describe_topic_partitions import (
@@ -75,21 +76,22 @@ def _is_sound(request: DescribeTopicPartitionsRequest) -> bool:
 def _describe(
     ctx: RequestContext, topic: Topic, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
-    here = (ctx.broker.node_id,)
-    partitions = []
-    for index in indexes:
-        log = ctx.broker.partitions.get((topic.name, index))
-        partitions.append(
-            DescribeTopicPartitionsResponsePartition(
-                partition_index=index,
-                leader_id=here[0],
-                leader_epoch=log.leader_epoch if log is not None else -1,
-                replica_nodes=here,
-                isr_nodes=here,
-                eligible_leader_replicas=(),
-                last_known_elr=(),
-            )
+    partitions = [
+        DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE
+            if place.leader_id == NO_LEADER
+            else ErrorCode.NONE,
+            partition_index=index,
+            leader_id=place.leader_id,
+            leader_epoch=place.leader_epoch,
+            replica_nodes=place.replicas,
+            isr_nodes=place.isr,
+            eligible_leader_replicas=(),
+            last_known_elr=(),
+            offline_replicas=place.offline,
         )
+        for index, place in zip(indexes, partition_places(ctx, topic, indexes), strict=True)
+    ]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -4,8 +4,8 @@ Kept: v0's "empty is all", null and empty from v1, topic ids (v10, v12), invalid
 creation before the answer, so that the first answer already names a leader. Partitions of topics
 that are asked for by name are opened first, because only an open one has a leader epoch, and
 librdkafka takes an epoch that shows up later for a change of leader: after a topic was deleted and
-made anew it then skips to the end instead of resetting. One that another broker has cannot be
-opened: it is shown without a leader, and clients ask again.
+made anew it then skips to the end instead of resetting. One that its former owner has not let go
+yet cannot be opened: it is shown without a leader, and clients ask again.
 Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 """
 
@@ -22,6 +22,7 @@ from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles
+from broker.handlers._places import NO_LEADER, broker_places, partition_places
 from core.errors import CoreError
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import METADATA
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 NO_ID = bytes(16)
 Elsewhere: TypeAlias = frozenset[tuple[str, int]]
-"""Partitions that another broker owns."""
+"""Partitions of ours that another broker has not let go yet."""
 
 LEFT_TO_US = Asked(UNSET, UNSET, {})
 LEADER_EPOCH_SINCE = 7
@@ -75,18 +76,10 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
             if not topic.error_code:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     asked = request.include_cluster_authorized_operations
-    host, port = broker.advertised.to(ctx.connection)
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(
-                node_id=broker.node_id,
-                host=host,
-                port=port,
-                rack=broker.config.rack or None,
-            )
-        ],
+        brokers=[MetadataResponseBroker(**each._asdict()) for each in broker_places(ctx)],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.routes.live.controller_id,
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
@@ -126,7 +119,7 @@ async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTop
     try:
         bookies = len(await ctx.broker.bookies.available())
         defaults = Shape(config.num_partitions, config.topics.replication_factor)
-        nodes = Nodes((ctx.broker.node_id,), bookies)
+        nodes = Nodes(ctx.broker.routes.live.ids, bookies)
         partitions, copies = shape_of(LEFT_TO_US, defaults, config.topics, nodes)
         check_ensemble(quorums_of(copies, topics.defaults.settings).ensemble_size, bookies)
         if ctx.quota is not None:
@@ -141,16 +134,16 @@ async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTop
 
 
 async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> Elsewhere:
-    """Open the partitions of topics, side by side, and wait a while. Errors: none.
+    """Open this broker's partitions of topics, side by side, and wait a while. Errors: none.
 
-    Returns those that another broker has: claiming them failed.
+    Returns those that another broker still has: claiming them failed.
     """
     partitions = ctx.broker.partitions
     closed = [
         (topic.name, index)
         for topic in topics
         for index in range(topic.partition_count)
-        if partitions.get((topic.name, index)) is None
+        if partitions.get((topic.name, index)) is None and partitions.is_mine(topic.name, index)
     ]
     if not closed or len(closed) > OPENED_MAX:
         return frozenset()
@@ -166,24 +159,20 @@ async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> Elsewhere:
 def _describe(
     ctx: RequestContext, topic: Topic, elsewhere: Elsewhere = frozenset()
 ) -> MetadataResponseTopic:
-    here = (ctx.broker.node_id,)
     partitions = []
-    for index in range(topic.partition_count):
-        if (topic.name, index) in elsewhere:
-            partitions.append(
-                MetadataResponsePartition(
-                    error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=-1
-                )
-            )
-            continue
-        log = ctx.broker.partitions.get((topic.name, index))
+    for index, place in enumerate(partition_places(ctx, topic, range(topic.partition_count))):
+        code, leader_id = ErrorCode.NONE, place.leader_id
+        if leader_id == NO_LEADER or (topic.name, index) in elsewhere:
+            code, leader_id = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
         partitions.append(
             MetadataResponsePartition(
+                error_code=code,
                 partition_index=index,
-                leader_id=here[0],
-                leader_epoch=log.leader_epoch if log is not None else -1,
-                replica_nodes=here,
-                isr_nodes=here,
+                leader_id=leader_id,
+                leader_epoch=place.leader_epoch,
+                replica_nodes=place.replicas,
+                isr_nodes=place.isr,
+                offline_replicas=place.offline,
             )
         )
     return MetadataResponseTopic(

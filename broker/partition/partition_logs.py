@@ -8,7 +8,7 @@ means ownership, fencing and recovery, so it is the one slow step of a partition
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from broker.cluster.names import stream_name
 from broker.cluster.topics import Topic, TopicRegistry
@@ -38,8 +38,31 @@ Visitor: TypeAlias = Callable[[PartitionLog | ErrorCode], None]
 """Called once, with the open partition or with why it cannot be opened; must not raise."""
 
 
+class Ownership(Protocol):
+    """Who may open what; `broker.cluster.routes.Routes` is one."""
+
+    def is_mine(self, topic: str, partition: int) -> bool:
+        """Whether this broker owns a partition."""
+
+    async def refresh(self) -> None:
+        """Find out anew who is there. Errors: CoreError."""
+
+
+class _Alone:
+    """A broker without others."""
+
+    def is_mine(self, _topic: str, _partition: int) -> bool:
+        return True
+
+    async def refresh(self) -> None:
+        return
+
+
 class PartitionLogs:
-    """All open partitions of this broker. Look-ups are plain calls; opening is a task."""
+    """All open partitions of this broker. Look-ups are plain calls; opening is a task.
+
+    One that another broker owns is not opened, and let go once it becomes another's.
+    """
 
     def __init__(
         self,
@@ -47,7 +70,9 @@ class PartitionLogs:
         topics: TopicRegistry,
         clock: Clock,
         config: PartitionConfig,
+        ownership: Ownership | None = None,
     ) -> None:
+        """`ownership`: None for a broker that is alone."""
         self.shared = SharedParts(
             clock, TailCache(config.tail_cache_bytes), OpenReaders(config.readers_max)
         )
@@ -57,9 +82,12 @@ class PartitionLogs:
         self._namespace = namespace
         self._topics = topics
         self._config = config
+        self._ownership: Ownership = ownership or _Alone()
         self._open: dict[tuple[str, int], PartitionLog] = {}
         self._opening: dict[tuple[str, int], list[Visitor]] = {}
         self._dying: dict[tuple[str, int], PartitionLog] = {}
+        self._leaving: dict[TopicPartition, asyncio.Task[None]] = {}
+        """Partitions that are being let go."""
         self._tasks = Tasks("partitions")
         self._closed = False
         topics.listen(self)
@@ -86,6 +114,9 @@ class PartitionLogs:
         if self._closed or not self.exists(topic, partition):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             visitor(ErrorCode.NOT_LEADER_OR_FOLLOWER if self._closed else code)
+            return
+        if not self.is_mine(topic, partition):
+            visitor(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         self._opening[key] = [visitor]
         work = self._open_task(TopicPartition(topic, partition))
@@ -125,10 +156,38 @@ class PartitionLogs:
         known = self._topics.get(topic)
         return known is not None and 0 <= partition < known.partition_count
 
+    def is_mine(self, topic: str, partition: int) -> bool:
+        """Whether this broker is the one to open a partition."""
+        return self._ownership.is_mine(topic, partition)
+
+    def let_go(self) -> None:
+        """Begin to close what is open and another broker's by now: in flight is finished first."""
+        if self._closed:
+            return
+        for key in sorted(self._open.keys() | self._dying.keys()):
+            if key not in self._leaving and not self.is_mine(*key):
+                partition = TopicPartition(*key)
+                logger.info("partition let go partition=%s", partition)
+                self._leaving[partition] = self._tasks.spawn(
+                    self._leave(partition), f"let go {partition}"
+                )
+
+    async def _leave(self, partition: TopicPartition) -> None:
+        try:
+            await self._close_now(partition)
+            await self._namespace.close_log(stream_name(*partition))
+        finally:
+            del self._leaving[partition]
+
     async def close_partition(self, partition: TopicPartition) -> None:
         """Close a partition if it is open. Errors: none."""
+        if partition in self._leaving:
+            await asyncio.wait([self._leaving[partition]])
         if partition in self._opening:
             await self.opening(*partition)
+        await self._close_now(partition)
+
+    async def _close_now(self, partition: TopicPartition) -> None:
         for logs in (self._open, self._dying):
             log = logs.pop(partition, None)
             if log is not None:
@@ -143,7 +202,8 @@ class PartitionLogs:
         self._closed = True
         await self.verifying.close()
         async with asyncio.TaskGroup() as group:
-            for key in sorted(self._opening.keys() | self._open.keys() | self._dying.keys()):
+            open_here = self._open.keys() | self._dying.keys()
+            for key in sorted(self._opening.keys() | open_here | self._leaving.keys()):
                 group.create_task(self.close_partition(TopicPartition(*key)))
         await self.shared.readers.close()
         await self._tasks.close()
@@ -191,12 +251,20 @@ class PartitionLogs:
             logs[partition] = outcome
         for visitor in waiting:
             visitor(outcome)
+        if isinstance(outcome, PartitionLog) and not self.is_mine(*partition):
+            self.let_go()  # it became another's while it was opened
 
     async def _open_now(self, partition: TopicPartition) -> PartitionLog:
+        leaving = self._leaving.get(partition)
+        if leaving is not None:
+            await asyncio.wait([leaving])
         dying = self._dying.pop(partition, None)
         if dying is not None:
             await dying.close()
             await self.shared.readers.forget(dying.log)
+            await self._ownership.refresh()  # perhaps it was lost to somebody who had reason to
+            if not self.is_mine(*partition):
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         topic = self._topics.get(partition.topic)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

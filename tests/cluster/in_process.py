@@ -13,6 +13,7 @@ from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.identity import cluster_id
 from broker.cluster.paths import ClusterPaths
+from broker.cluster.routes import Routes
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig, NetworkConfig
@@ -66,7 +67,8 @@ async def running_broker(
         configs = DynamicConfigs(config, config.node_id, ConfigEntities(store), topics)
         await configs.start()
         await topics.start()
-        partitions = PartitionLogs(namespace, topics, clock, config.partitions)
+        routes = Routes(topics, config.node_id)
+        partitions = PartitionLogs(namespace, topics, clock, config.partitions, routes)
         stack.push_async_callback(partitions.close)
         quotas = QuotaRegistry(
             store,
@@ -92,6 +94,7 @@ async def running_broker(
             clock=clock,
             store=store,
             topics=topics,
+            routes=routes,
             partitions=partitions,
             groups=groups,
             transactions=transactions,

@@ -13,6 +13,7 @@ from broker.broker import Broker
 from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.dynamic_configs import DynamicConfigs
 from broker.cluster.quorums import quorums_of
+from broker.cluster.routes import Routes
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import Topic
 from broker.config import BrokerConfig
@@ -550,6 +551,7 @@ def make_world(
     there = Bookies(bookies)
     random = Random(1)
     partitions = PartitionLogs(logs, anything, clock, config.partitions)
+    routes = Routes(anything, config.node_id)
     producer_ids = ProducerIds(store)
     nobody: Any = None
     parts = Parts(anything, partitions, nobody, there, producer_ids, clock)
@@ -559,6 +561,7 @@ def make_world(
         clock=clock,
         store=store,
         topics=anything,
+        routes=routes,
         partitions=partitions,
         groups=None,  # type: ignore[arg-type]
         transactions=TransactionCoordinator(config.transactions, parts, add_wait_ms=100),

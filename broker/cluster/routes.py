@@ -1,0 +1,174 @@
+"""Who owns what now: the live brokers and the topics' assignments, kept together.
+
+A watch on the registrations keeps `live` true; `routing` decides. This broker itself always counts
+as alive: cut off from the metadata store it goes on with what it owns (ARCHITECTURE D9), and the
+others are believed to be what they were last. Whoever gives up or takes over partitions listens.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.cluster.child_watch import ChildWatch
+from broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_broker
+from broker.cluster.paths import ClusterPaths
+from broker.cluster.registration import decode_broker
+from broker.cluster.routing import Replicas, owners_of, replicas_of
+from broker.cluster.topics import Topic, TopicListener
+from broker.listeners import Endpoint
+from core.errors import CorruptData
+from core.metadata.store import MetadataStore
+
+logger = logging.getLogger(__name__)
+
+
+class RoutedTopics(Protocol):
+    """What is needed of the topics; `broker.cluster.TopicRegistry` is one."""
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic that can be used."""
+
+    def listen(self, listener: TopicListener) -> None:
+        """Tell `listener` about every later change."""
+
+
+class Routes:
+    """Finds the owner of each partition. Look-ups are plain calls; all come from the loop."""
+
+    def __init__(self, topics: RoutedTopics, node_id: int) -> None:
+        self.node_id = node_id
+        self.live = LiveBrokers([LiveBroker(node_id, {}, Endpoint(host="", port=0), None)])
+        self._topics = topics
+        self._listeners: list[Callable[[], None]] = []
+        self._owners: dict[str, tuple[Topic, LiveBrokers, tuple[int, ...]]] = {}
+        """What was computed, and of what."""
+        self._registrations: _Registrations | None = None
+        topics.listen(self)
+
+    # -- look-ups ---------------------------------------------------------------------------------
+
+    def owner(self, topic: str, partition: int) -> int | None:
+        """Return the live broker that owns a partition; None if there is no such partition."""
+        known = self._topics.get(topic)
+        if known is None or not 0 <= partition < known.partition_count:
+            return None
+        return self.owners(known)[partition]
+
+    def is_mine(self, topic: str, partition: int) -> bool:
+        """Whether this broker owns a partition."""
+        return self.owner(topic, partition) == self.node_id
+
+    def owners(self, topic: Topic) -> tuple[int, ...]:
+        """Return the owner of each partition of a topic. Cost: a look-up, until one changes."""
+        cached = self._owners.get(topic.name)
+        if cached is not None and cached[0] is topic and cached[1] is self.live:
+            return cached[2]
+        owners = owners_of(topic.topic_id, topic.partition_count, topic.assignments, self.live.ids)
+        self._owners[topic.name] = (topic, self.live, owners)
+        return owners
+
+    def replicas(self, topic: Topic, partition: int) -> Replicas:
+        """Return the brokers of a partition as clients see them."""
+        preferred = topic.assignments.get(partition, ())
+        return replicas_of(self.owners(topic)[partition], preferred, self.live.ids)
+
+    def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
+        """Return where clients of a listener reach a broker, or other brokers do.
+
+        None: it is not alive, or has no such listener.
+        """
+        found = self.live.get(broker_id)
+        return None if found is None else found.endpoint(listener)
+
+    # -- changes ----------------------------------------------------------------------------------
+
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called after each change of owners, in the order of these calls."""
+        self._listeners.append(callback)
+
+    async def start(
+        self, me: LiveBroker, store: MetadataStore, paths: ClusterPaths, *, is_shared: bool
+    ) -> None:
+        """Learn who else is there, and go on following it. Errors: CoreError.
+
+        `is_shared`: whether there can be others at all.
+        """
+        self.live = LiveBrokers([me])
+        if is_shared:
+            self._registrations = _Registrations(store, paths.brokers, me, self._use)
+            await self._registrations.start()
+
+    async def refresh(self) -> None:
+        """Read all registrations anew: for who lost a log to somebody else. Errors: CoreError."""
+        if self._registrations is not None:
+            await self._registrations.read_all()
+
+    async def close(self) -> None:
+        """Follow no more. Idempotent."""
+        if self._registrations is not None:
+            await self._registrations.close()
+
+    def on_topic_changed(self, topic: Topic) -> None:
+        """Find the owners anew, if somebody asked for them before."""
+        known = self._owners.get(topic.name)
+        if known is not None and known[2] != self.owners(topic):
+            self._tell()
+
+    async def on_topic_deleting(self, topic: Topic) -> None:
+        """Forget a topic's owners."""
+        self._owners.pop(topic.name, None)
+
+    def _use(self, live: LiveBrokers) -> None:
+        if live.all() != self.live.all():
+            logger.info("live brokers ids=%s", ",".join(map(str, live.ids)))
+            self.live = live
+            self._tell()
+
+    def _tell(self) -> None:
+        for callback in self._listeners:
+            callback()
+
+
+class _Registrations:
+    """Follows the registrations in the metadata store, and hands on what they make."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        parent: str,
+        me: LiveBroker,
+        use: Callable[[LiveBrokers], None],
+    ) -> None:
+        self._store = store
+        self._parent = parent
+        self._me = me
+        self._use = use
+        self._live = LiveBrokers([me])
+        self._watch = ChildWatch(store, parent, self._note)
+
+    async def start(self) -> None:
+        await self.read_all()
+        self._watch.start()
+
+    async def close(self) -> None:
+        await self._watch.close()
+
+    async def read_all(self) -> None:
+        """Read each on its own, as the watch does: what comes meanwhile is not overwritten."""
+        known = map(str, self._live.ids)
+        for name in sorted({*await self._store.children(self._parent), *known}):
+            await self._note(name)
+
+    async def _note(self, name: str) -> None:
+        if not name.isdecimal() or int(name) == self._me.node_id:
+            return
+        node_id, node = int(name), await self._store.exists(f"{self._parent}/{name}")
+        self._live = self._live.without(node_id)
+        if node is not None:
+            try:
+                found = live_broker(node_id, decode_broker(node.data))
+            except CorruptData as error:
+                logger.warning("broker ignored id=%d error=%s", node_id, error)
+            else:
+                self._live = self._live.with_broker(found)
+        self._use(self._live)
