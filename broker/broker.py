@@ -1,8 +1,9 @@
 """What one broker is made of; handlers find everything here."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from broker.cluster.disk_room import AskedBookies
@@ -39,6 +40,13 @@ class BrokerMetrics:
     requests_expired_total: int = 0
 
 
+class Interception(Protocol):
+    """What tests put between requests and their handlers; see `broker.faults`."""
+
+    def handler_of(self, handler: Any, /) -> Any:
+        """Return what is to answer a request instead of its Handler."""
+
+
 def _new_future() -> "asyncio.Future[None]":
     return asyncio.get_running_loop().create_future()
 
@@ -69,6 +77,10 @@ class Broker:
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
+    faults: Interception | None = None
+    """What a test has done to requests; None without `--test-faults`."""
+    cut_connections: Callable[[], int] = int
+    """Cut every connection and return how many there were; the server says how."""
     refused: "asyncio.Future[None]" = field(default_factory=_new_future)
     """Done once this broker has to end."""
 

@@ -103,6 +103,8 @@ class KafkaConnection:
         handler = item.handler = HANDLERS.get(header.api_key)
         if handler is None:
             raise UnsupportedVersion(f"API {header.api_key} has no handler")
+        if self._broker.faults is not None:
+            handler = item.handler = self._broker.faults.handler_of(handler)
         if handler.pipelined:
             self._run(item)
         else:
@@ -174,6 +176,10 @@ class KafkaConnection:
         if self._channel is not None:
             self._channel.release(HOLD_THROTTLE)
 
+    def cut(self, reason: str) -> None:
+        """Close at once; what is unsent is lost, and nothing in flight is answered."""
+        self._abort(reason)
+
     def close(self) -> None:
         """Send what is written and close."""
         if self._channel is not None:
@@ -220,6 +226,9 @@ class KafkaConnection:
             response = await (answer if item.quota is None else item.quota.timed(answer))
         except (KafkaError, CoreError) as error:
             response = self._error_response(item, handler, error)
+        except CloseConnection as reason:
+            self._end(item, str(reason))
+            return
         except asyncio.CancelledError:
             self._end(item, "the broker stops")
             raise

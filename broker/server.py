@@ -47,6 +47,7 @@ class BrokerServer:
             opened=self._on_opened,
             closed=self._on_closed,
         )
+        broker.cut_connections = self.cut_connections
         if metrics is not None:
             metrics.register("broker", broker.metrics)
 
@@ -87,6 +88,13 @@ class BrokerServer:
         """Take the addresses and listen. Errors: OSError."""
         await self.bind()
         await self.serve()
+
+    def cut_connections(self) -> int:
+        """Cut every connection there is, as a network would, and return how many there were."""
+        connections = list(self._connections)
+        for connection in connections:
+            connection.cut("fault: cut_connections")
+        return len(connections)
 
     async def close(self) -> None:
         """Answer what is in flight, at most for `shutdown.drain.ms`, then close. Idempotent."""

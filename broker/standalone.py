@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -34,9 +35,12 @@ from core.metadata.ledger_tree import initialize_layout
 from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock, SystemClock
-from core.runtime.files import LockHeld, SystemFiles, lock_file
+from core.runtime.files import Files, LockHeld, SystemFiles, lock_file
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
+
+if TYPE_CHECKING:
+    from broker.faults.control import FaultControl
 
 logger = logging.getLogger(__name__)
 
@@ -45,18 +49,19 @@ _SESSION_TIMEOUT_MS = 10_000
 """Of no effect: nobody else can have the store open, and what another session left is gone."""
 
 
-def run(config: StandaloneConfig) -> int:
+def run(config: StandaloneConfig, faults: "FaultControl | None" = None) -> int:
     """Run until SIGTERM or SIGINT and return the process' exit code.
 
     Prints how to connect and the ready line on stdout; errors of the start, with cause, place and
-    remedy, on stderr. A bookie that cannot write any more ends the process with code 1: nothing may
-    be acknowledged after a failed sync, and the next start finds out what is on disk.
+    remedy, on stderr. `faults`: what a test breaks. A bookie that cannot write any more ends the
+    process with code 1: nothing may be acknowledged after a failed sync, and the next start finds
+    out what is on disk.
     """
     set_up_logging(config.log_level)
     try:
         return uvloop.run(
             run_until_signal(
-                standalone(config, SystemClock()),
+                standalone(config, SystemClock() if faults is None else faults.clock, faults),
                 lambda running, stop: _serve(running, config.data, stop),
             )
         )
@@ -70,14 +75,19 @@ def run(config: StandaloneConfig) -> int:
 
 
 @asynccontextmanager
-async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["Standalone"]:
+async def standalone(
+    config: StandaloneConfig, clock: Clock, faults: "FaultControl | None" = None
+) -> AsyncIterator["Standalone"]:
     """Open everything over a data directory; close it in reverse order at the end of the block.
+
+    `faults` set: what tests break is broken, and their port is open.
 
     Errors: LockHeld (names the process), OSError, CoreError, BookieError.
     """
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        store, bookie = await _open_storage(config, clock, metrics, stack)
+        files = SystemFiles() if faults is None else faults.files
+        store, bookie = await _open_storage(config, clock, files, metrics, stack)
         bookies = LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)])
         namespace = await _open_namespace(config, clock, store, bookies, metrics, stack)
         storage = Storage(
@@ -91,11 +101,18 @@ async def standalone(config: StandaloneConfig, clock: Clock) -> AsyncIterator["S
         )
         serving = running_broker(config.broker, storage, clock, metrics)
         broker = await stack.enter_async_context(serving)
+        if faults is not None:
+            faults.open(broker, bookie.look_at_disks)
+            stack.push_async_callback(faults.close)
         yield Standalone(broker, bookie, store, metrics)
 
 
 async def _open_storage(
-    config: StandaloneConfig, clock: Clock, metrics: Metrics, stack: AsyncExitStack
+    config: StandaloneConfig,
+    clock: Clock,
+    files: Files,
+    metrics: Metrics,
+    stack: AsyncExitStack,
 ) -> tuple[SqliteStore, OpenBookie]:
     """Open metadata and bookie; the lock comes first, since a second store ends the first one's."""
     config.data.mkdir(parents=True, exist_ok=True)
@@ -104,7 +121,7 @@ async def _open_storage(
     stack.push_async_callback(store.close)
     metrics.register("metadata", store.metrics)
     await initialize_layout(store)
-    bookie = await open_bookie(config.bookie_config(), store, clock, SystemFiles(), metrics)
+    bookie = await open_bookie(config.bookie_config(), store, clock, files, metrics)
     stack.push_async_callback(bookie.close)
     return store, bookie
 

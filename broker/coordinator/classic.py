@@ -84,6 +84,15 @@ class ClassicProtocol:
         effects.reply_last(Reply(ticket, leave_response(members, codes)))
         return effects
 
+    def rebalance(self, group: ClassicGroup, ticket: Ticket, now: Now) -> Effects:
+        """Have all members join again. Reply: ErrorCode; also one that is rebalancing is well."""
+        if not len(group.roster):
+            return Effects([Reply(ticket, ErrorCode.UNKNOWN_MEMBER_ID)])
+        if group.state is not GroupState.PREPARING:
+            begin_rebalance(group, now)
+        group.reply(ticket, ErrorCode.NONE)
+        return group.take_effects()
+
     # What the runtime reports
 
     def on_written(self, then: AssignmentWritten | StaticMemberWritten, now: Now) -> Effects:

@@ -153,6 +153,12 @@ class GroupCoordinator(OffsetRequests):
             group_id, lambda shard, ticket, now: shard.leave(group_id, members, ticket, now)
         )
 
+    def rebalance(self, group_id: str) -> Answer:
+        """Have all members of a group join again. Answer: an ErrorCode."""
+        return self._partitions.ask(
+            group_id, lambda shard, ticket, now: shard.rebalance(group_id, ticket, now)
+        )
+
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Answer:
         """ConsumerGroupHeartbeat; done when what it tells the member is confirmed."""
         self.metrics.consumer_heartbeats_total += 1

@@ -23,7 +23,7 @@ from broker.coordinator.group import ClassicGroup
 from broker.coordinator.groups import Groups
 from broker.coordinator.plans import PartitionCount
 from broker.coordinator.records import ConsumerGroupUpdate, OffsetUpdate, Update
-from broker.replicated.effects import Effects, EndOfTransaction, Now, Ticket, Write
+from broker.replicated.effects import Effects, EndOfTransaction, Now, Reply, Ticket, Write
 from broker.replicated.record_log import Pending
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -84,6 +84,15 @@ class GroupShard:
         if isinstance(group, ConsumerGroup):
             return self._consumer.leave(group, members, ticket, now)
         return self._classic.leave(group_id, members, ticket, now)
+
+    def rebalance(self, group_id: str, ticket: Ticket, now: Now) -> Effects:
+        """Have all members join again; those of a consumer group are put out. Reply: ErrorCode."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer.put_all_out(group, ticket, now)
+        if isinstance(group, ClassicGroup):
+            return self._classic.rebalance(group, ticket, now)
+        return Effects([Reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)])
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Now

@@ -212,6 +212,13 @@ class TransactionCoordinator:
         )
         return result
 
+    def abort(self, transactional_id: str) -> Answer:
+        """Abort an open transaction, and shut its producer out, as its timeout would."""
+        return self._partitions.ask(
+            transactional_id,
+            lambda shard, ticket, now: shard.abort(transactional_id, ticket, now),
+        )
+
     def describe(self, transactional_id: str) -> Described:
         """Return one transactional id for DescribeTransactions."""
         if not transactional_id:

@@ -152,6 +152,18 @@ class TransactionShard:
             return _answer(ticket, response)
         return self._follow(transaction, decision, ticket, response)
 
+    def abort(self, transactional_id: str, ticket: Ticket, now: Now) -> Effects:
+        """Abort an open transaction as its timeout would. Reply: ErrorCode, once that is stored."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            return _answer(ticket, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        if transaction.is_busy:
+            return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+        if transaction.current.state is not TransactionState.ONGOING:
+            return _answer(ticket, ErrorCode.INVALID_TXN_STATE)
+        after = transaction.current.fence(now.wall_ms)
+        return self._follow(transaction, after, ticket, ErrorCode.NONE)
+
     # What the runtime reports
 
     def on_written(self, write: Write, now: Now) -> Effects:

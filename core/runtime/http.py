@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
+    import socket
+
     from aiohttp import web
 
 logger = logging.getLogger(__name__)
@@ -56,8 +58,8 @@ class HttpServer:
         self._routes = dict(routes)
         self._runner: web.AppRunner | None = None
 
-    async def start(self) -> None:
-        """Listen. Errors: OSError when the address is taken."""
+    async def start(self, listening: "socket.socket | None" = None) -> None:
+        """Listen, or serve a socket that listens. Errors: OSError when the address is taken."""
         from aiohttp import web
 
         app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -67,7 +69,12 @@ class HttpServer:
         await runner.setup()
         self._runner = runner
         try:
-            await web.TCPSite(runner, self.host, self.port, backlog=_BACKLOG).start()
+            site: web.BaseSite = (
+                web.TCPSite(runner, self.host, self.port, backlog=_BACKLOG)
+                if listening is None
+                else web.SockSite(runner, listening, backlog=_BACKLOG)
+            )
+            await site.start()
         except BaseException:
             await self.close()
             raise

@@ -228,6 +228,13 @@ class ConsumerProtocol:
         reply = Reply(ticket, leave_response(members, codes))
         return self._remove(group, leaving, self._around(group.group_id, now), reply)
 
+    def put_all_out(self, group: ConsumerGroup, ticket: Ticket, now: Now) -> Effects:
+        """Put every member out, as if none had been heard of: all join again. Reply: ErrorCode."""
+        around = self._around(group.group_id, now)
+        if not group.members:
+            return group.take_effects(Reply(ticket, ErrorCode.UNKNOWN_MEMBER_ID))
+        return self._remove(group, list(group.members), around, Reply(ticket, ErrorCode.NONE))
+
     def give_up(self, group: ConsumerGroup) -> Effects:
         """Put an empty classic group in the place of one without members; its offsets stay."""
         put_deletion(group)

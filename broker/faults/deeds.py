@@ -1,0 +1,60 @@
+"""What is done at once, to the parts of a running broker."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from broker.broker import Broker
+from broker.faults.orders import (
+    AbortTransaction,
+    BadOrder,
+    CutConnections,
+    Deed,
+    FreeDisk,
+    LoseUnsynced,
+)
+from core.runtime.breakable_files import BreakableFiles
+from protocol.errors import ErrorCode
+
+
+class Targets(NamedTuple):
+    """What faults work on, once it runs."""
+
+    broker: Broker
+    look_at_disks: Callable[[], Awaitable[None]]
+    """Have the bookie find out now what room there is."""
+
+
+async def do(deed: Deed, targets: Targets, files: BreakableFiles, free: Callable[[], int]) -> int:
+    """Do it and return how much it hit; `free` undoes `fill_disk`. Errors: BadOrder.
+
+    `lose_unsynced` does not return.
+    """
+    if isinstance(deed, CutConnections):
+        return targets.broker.cut_connections()
+    if isinstance(deed, FreeDisk):
+        return free()
+    if isinstance(deed, LoseUnsynced):
+        files.lose_unsynced()
+    if isinstance(deed, AbortTransaction):
+        code = await targets.broker.transactions.abort(deed.transactional_id)
+        return _done(code, deed.transactional_id, "transactional_id", _TRANSACTION_REMEDIES)
+    code = await targets.broker.groups.rebalance(deed.group)
+    return _done(code, deed.group, "group", _GROUP_REMEDIES)
+
+
+def _done(code: ErrorCode, name: str, place: str, remedies: dict[ErrorCode, str]) -> int:
+    if code is ErrorCode.NONE:
+        return 1
+    raise BadOrder(f"{name}: {code.name}", place, remedies.get(code, "try again in a moment"))
+
+
+_TRANSACTION_REMEDIES = {
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no producer has this id: call init_transactions first",
+    ErrorCode.INVALID_TXN_STATE: "no transaction is open: send a record of it first",
+    ErrorCode.NOT_COORDINATOR: "ask the broker that FindCoordinator names",
+}
+_GROUP_REMEDIES = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "no consumer has joined a group of this name",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has no members: wait until a consumer has joined",
+    ErrorCode.NOT_COORDINATOR: "ask the broker that FindCoordinator names",
+}
