@@ -9,7 +9,7 @@ WORKERS ?= 2
 ARGS ?=
 SEEDS ?= 500
 
-.PHONY: help install run check test sim bench lock clean
+.PHONY: help install run check test sim bench image lock clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -47,9 +47,16 @@ sim: install    ## SEEDS=N random schedules of ledgers, of logs, of a group, und
 bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as a table
 	$(BIN)/python -m tests.bench $(ARGS)
 
-lock:           ## resolve requirements/dev.lock and s3.lock anew
+image: ## an image `tailrace`; BASE=IMAGE to build on another one than python:3.11-slim
+	docker build --file docker/Dockerfile --tag tailrace $(if $(BASE),--build-arg BASE=$(BASE)) .
+
+lock:           ## resolve the files of requirements/ anew
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
-	  --extra spark --group dev pyproject.toml -o requirements/dev.lock
+	  --extra spark --extra testcontainers --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
+	  --constraint requirements/dev.lock pyproject.toml -o requirements/image.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
+	  --constraint requirements/dev.lock --group image-build -o requirements/image-build.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
 	  --extra s3 --group s3 pyproject.toml -o requirements/s3.lock
 
