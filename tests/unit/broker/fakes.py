@@ -210,6 +210,7 @@ class FakeRewrite:
     """Segments of a `FakeLog` that are written anew."""
 
     def __init__(self, log: FakeLog, lssns: Sequence[int]) -> None:
+        self._log = log
         found = [log.segments.find(lssn) for lssn in lssns]
         self._sources = {each.lssn: each for each in found if each is not None}
         self._new = {lssn: FakeSegment(lssn) for lssn in lssns}
@@ -241,6 +242,7 @@ class FakeRewrite:
             old = self._sources[lssn]
             old.ledger_id = LedgerId(old.ledger_id + 1000)
             old.records, old.index, old.end_snapshot = new.records, new.index, new.end_snapshot
+        self._log.rewrites += 1
         self._is_over = True
 
     async def abort(self) -> None:
