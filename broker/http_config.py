@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from core.runtime.config import setting
+from core.runtime.config import ConfigError, setting
+
+VIEWS_BYTES_MIN = 1_048_576
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +18,12 @@ class HttpConfig:
         "admin.http.host", "127.0.0.1", "Address of the HTTP port; only operators may reach it."
     )
     port: int = setting("admin.http.port", 9094, "The HTTP port; 0 picks one.")
+    views_bytes: int = setting(
+        "admin.http.views.bytes",
+        134_217_728,
+        "Memory for the keys of topics that are asked about, 24 bytes a key. Unit: bytes.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.views_bytes < VIEWS_BYTES_MIN:
+            raise ConfigError(f"admin.http.views.bytes must be at least {VIEWS_BYTES_MIN}")

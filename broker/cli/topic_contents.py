@@ -1,17 +1,18 @@
 """`tailrace topic stats` and `latest`: what topics hold, by key."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from broker.cli.admin_http import ADMIN, Admin, ask
+from broker.cli.errors import CliError
 from broker.cli.options import Json
-from broker.cli.output import Column, note, show_json, show_rows
+from broker.cli.output import Column, note, progress, show_json, show_rows
 
 _STATS = [
     Column("partition", right=True),
     Column("records", right=True),
-    Column("keys", right=True),
     Column("live_keys", right=True, title="live keys"),
     Column("tombstones", right=True),
     Column("size_bytes", right=True, title="bytes"),
@@ -33,16 +34,20 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
 def stats(topic: Topic, admin: Admin = ADMIN, as_json: Json = False) -> None:
-    """Count a topic's records, keys and delete markers exactly, by reading it on the broker."""
-    found = ask(admin, "topics", topic, "stats")
+    """Count a topic's records, live keys and delete markers, exactly.
+
+    The broker keeps the latest offset of each key and reads only what is new since the last
+    question; the first one reads the topic. What cannot be exact is said.
+    """
+    found = _ask_to_the_end(admin, topic, "stats", {})
     if as_json:
         show_json(found)
-        return
-    for row in found["partitions"]:
-        row["ratio"] = f"{row['dirty_ratio']:.2f}"
-        if row["bound"]:
-            note(f"partition {row['partition']}: {row['bound']}")
-    show_rows(found["partitions"], _STATS)
+    else:
+        rows = [row for row in found["partitions"] if "error" not in row]
+        for row in rows:
+            row["ratio"] = f"{row['dirty_ratio']:.2f}"
+        show_rows(rows, _STATS)
+    _tell(found)
 
 
 def latest(
@@ -56,13 +61,45 @@ def latest(
 ) -> None:
     """Show the latest record of each key, as far as it is decided."""
     query = {"limit": str(limit)} | ({} if key is None else {"key": key})
-    found = ask(admin, "topics", topic, "latest", **query)
+    found = _ask_to_the_end(admin, topic, "latest", query)
     if as_json:
         show_json(found)
-        return
-    rows: list[dict[str, Any]] = []
-    for partition in found["partitions"]:
-        rows += [{"partition": partition["partition"], **each} for each in partition["keys"]]
-        if not partition["is_whole"]:
-            note(f"partition {partition['partition']}: there are more than {limit} keys")
-    show_rows(rows, _LATEST)
+    else:
+        rows: list[dict[str, Any]] = []
+        for partition in found["partitions"]:
+            index = partition["partition"]
+            rows += [{"partition": index, **each} for each in partition.get("keys", ())]
+        show_rows(rows, _LATEST)
+    _tell(found)
+
+
+def _ask_to_the_end(admin: str, topic: str, what: str, query: Mapping[str, str]) -> Any:
+    """Ask until the broker has read all of the topic, or reads no more of it."""
+    with progress(f"read {topic}", "offsets") as step:
+        found = ask(admin, "topics", topic, what, **query)
+        total = left = _unread(found)
+        while left:
+            step(max(total - left, 0), total)
+            found = ask(admin, "topics", topic, what, **query)
+            before, left = left, _unread(found)
+            if not found["read_bytes"] or left >= before:
+                break  # it is written faster than it is read: the answer says so
+    return found
+
+
+def _unread(found: Mapping[str, Any]) -> int:
+    return sum(row.get("unread_offsets", 0) for row in found["partitions"])
+
+
+def _tell(found: Mapping[str, Any]) -> None:
+    """Say what is not exact, and what could not be asked. Errors: CliError for the latter."""
+    for row in found["partitions"]:
+        if row.get("bound"):
+            note(f"partition {row['partition']}: {row['bound']}")
+    failed = [row["error"] for row in found["partitions"] if "error" in row]
+    if failed:
+        raise CliError(
+            "; ".join(failed),
+            place=f"topic {found['topic']}",
+            remedy="ask the broker that owns it, by its --admin HOST:PORT",
+        )

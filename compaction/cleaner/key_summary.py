@@ -113,6 +113,11 @@ class KeySummary:
             at, step = self._next(at, step, goes_on)
         return found
 
+    def items(self) -> tuple[Words, Offsets]:
+        """Return digests and offsets of all keys, in no order. Cost: a copy of both."""
+        rows = self._table[~_empty(self._table)]
+        return rows[:, :_OFFSET], rows[:, _OFFSET].view(np.int64)
+
     def _room_for(self, digests: Words) -> int:
         """Return how many of the first keys fit, known ones and repeated ones for free."""
         room = self.capacity - self._size

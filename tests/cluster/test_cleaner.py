@@ -126,7 +126,7 @@ def test_a_compacted_topic_is_cleaned_while_clients_use_it(broker_factory: Facto
     assert table.check() < 3000
     (stats,) = parsed("topic", "stats", TOPIC, "-a", admin)["partitions"]
     assert stats["records"] == table.check()
-    assert stats["keys"] == len(table.rows)
+    assert stats["bound"] is None
     assert stats["live_keys"] == sum(value is not None for value in table.rows.values())
     assert stats["saved_bytes"] > 0
     assert stats["head_bytes"] + stats["tail_bytes"] == stats["size_bytes"]

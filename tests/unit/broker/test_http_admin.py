@@ -14,6 +14,7 @@ from broker.http_admin import BrokerHttp
 from broker.partition.cleanable_logs import CleanablePartitions
 from compaction.cleaner.config import CleanerConfig
 from compaction.cleaner.pool import CleanerPool
+from core.errors import Unavailable
 from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
 from protocol.records.record import Record, build_batch
@@ -73,12 +74,33 @@ async def test_a_topic_is_counted_partition_by_partition() -> None:
         assert status == 200
         empty, full = found["partitions"]
         assert (empty["records"], empty["size_bytes"], empty["last_clean_ms"]) == (0, 0, None)
-        assert (full["records"], full["keys"], full["live_keys"]) == (5, 3, 3)
+        assert (full["records"], full["live_keys"], full["bound"]) == (5, 3, None)
+        assert found["read_bytes"] == full["size_bytes"]
+        assert (await port.ask("/topics/t/stats"))[1]["read_bytes"] == 0
         assert (full["tail_bytes"], full["head_bytes"]) == (0, full["size_bytes"])
         _, latest = await port.ask("/topics/t/latest?key=k1")
         assert [
             (p["is_whole"], [k["offset"] for k in p["keys"]]) for p in latest["partitions"]
         ] == [(True, []), (True, [4])]
+
+
+_REFUSED = "t-1: NOT_LEADER_OR_FOLLOWER: partition t-1"
+
+
+@in_loop
+async def test_a_partition_that_cannot_be_asked_is_told_among_the_others() -> None:
+    async with serving() as port:
+        port.world.topics.add("t", 2)
+        await (await port.world.open("t", 0)).append(batch(1))
+        port.world.log("t", 1).open_error = Unavailable("no bookies")
+        for question in ("stats", "latest"):
+            status, found = await port.ask(f"/topics/t/{question}")
+            assert status == 200
+            assert [each.get("error") for each in found["partitions"]] == [None, _REFUSED]
+        port.world.topics.add("broken")
+        port.world.log("broken").open_error = Unavailable("no bookies")
+        status, found = await port.ask("/topics/broken/stats")
+        assert (status, "broken-0" in found["error"]) == (503, True)
 
 
 @in_loop

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import pytest
 
 from broker.partition.appends import AppendResult
-from broker.partition.latest import count_keys, latest_of_keys
 from broker.partition.partition_log import PartitionLog
+from broker.partition.view_reads import Allowance
+from broker.partition.views import PartitionViews
 from core.errors import Unavailable
 from protocol.compression import Codec
 from protocol.ids import TopicPartition
@@ -15,7 +16,8 @@ from protocol.records.batch import TRANSACTIONAL, read_header
 from protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.loops import in_loop
-from tests.unit.broker.partition.test_cleaning import FailingSteps, cleaning, compacted, inline
+from tests.unit.broker.partition.key_oracle import inline, read_held
+from tests.unit.broker.partition.test_cleaning import FailingSteps, cleaning, compacted
 
 KEYS = [b"key-%d" % n for n in range(6)]
 STEPS = 60
@@ -35,6 +37,7 @@ class Client:
 
     def __init__(self, random: Random, world: World, log: PartitionLog) -> None:
         self.random, self.world, self.log = random, world, log
+        self.views = PartitionViews(inline, 1 << 20)
         self.table: dict[bytes, Kept] = {}
         self.open: dict[int, dict[bytes, Kept]] = {}
         self.next_sequence: dict[int, int] = {}
@@ -101,12 +104,16 @@ class Client:
         assert self.log.log_end_offset == end
 
     async def check(self) -> None:
-        """Hold the log against the table, as far as it is decided."""
+        """Hold the log against the table, as far as it is decided, and what views say of it."""
         log = self.log
-        log.tail.clear()
         stable = log.last_stable_offset
-        found, _ = await latest_of_keys(log, inline, 100)
-        got = {each.key: Kept(each.offset, each.value) for each in found}
+        held = await read_held(log)
+        got = {each.key: Kept(each.offset, each.value) for each in held.latest}
+        if self.random.random() < 0.5:  # else the next time has more to read
+            counted = await self.views.count(log, Allowance())
+            assert counted == (stable, *held[:3], held.live_keys, 0, None)
+        if self.random.random() < 0.5:
+            assert (await self.views.latest(log, 100, None, Allowance())).records == held.latest
         if stable == log.high_watermark:  # else some of what the table has cannot be read yet
             assert _live(got) == _live(self.table)
         await self._check_order()
@@ -173,5 +180,5 @@ async def test_readers_see_what_they_must(seed: int) -> None:
         await client.reopen()
         await client.check()
         await client.check_repeats()
-        assert (await count_keys(client.log, inline)).records <= len(KEYS)
+        assert (await read_held(client.log)).records <= len(KEYS)
     assert pool.status()["uncleanable"] == []

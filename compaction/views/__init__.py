@@ -1,0 +1,1 @@
+"""What a log holds by key, kept up by reading what is new. Pure."""

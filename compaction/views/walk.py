@@ -1,0 +1,77 @@
+"""Committed records of a block of batches: how many, and which keys. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from compaction.cleaner.building import columns_of, keys_of
+from compaction.cleaner.cleanable import AbortedRange
+from compaction.cleaner.columns import Choice, Columns, read_headers
+from compaction.cleaner.key_summary import Offsets, Words
+from protocol.ids import Buffer, Offset
+from protocol.records.batch import BatchHeader
+
+
+class Wanted(NamedTuple):
+    """What of a block is looked at: offsets below `end`."""
+
+    count_from: Offset
+    keys_from: Offset
+    end: Offset
+
+
+class Walked(NamedTuple):
+    """What was found. Of clients' records: no markers, nothing that was aborted."""
+
+    records: int
+    tombstones: int
+    keyless: int
+    digests: Words
+    """Of records with a key from `keys_from` on; the next two are beside them."""
+    offsets: Offsets
+    deletes: Choice
+
+
+def walk(
+    batches: Sequence[Buffer], aborted: Sequence[AbortedRange], wanted: Wanted
+) -> Walked | None:
+    """Look at whole batches; None if none of them has anything that counts.
+
+    `aborted`: the transactions that have records among them. Errors: CorruptBatch.
+    """
+    first = min(wanted.count_from, wanted.keys_from)
+    headers = read_headers(batches)
+    taken = [
+        at
+        for at, header in enumerate(headers)
+        if header.record_count
+        and header.last_offset >= first
+        and header.base_offset < wanted.end
+        and not header.is_control
+        and not _is_aborted(header, aborted)
+    ]
+    return _count(columns_of(batches, headers, taken), wanted) if taken else None
+
+
+def _count(columns: Columns, wanted: Wanted) -> Walked:
+    inside = columns.offset < wanted.end
+    counted = inside & (columns.offset >= wanted.count_from)
+    has_key = columns.key_size >= 0
+    keyed = inside & has_key & (columns.offset >= wanted.keys_from)
+    return Walked(
+        records=int(np.count_nonzero(counted)),
+        tombstones=int(np.count_nonzero(counted & has_key & ~columns.has_value)),
+        keyless=int(np.count_nonzero(counted & ~has_key)),
+        digests=keys_of(columns, keyed),
+        offsets=columns.offset[keyed],
+        deletes=~columns.has_value[keyed],
+    )
+
+
+def _is_aborted(header: BatchHeader, aborted: Sequence[AbortedRange]) -> bool:
+    return header.is_transactional and any(
+        each.producer_id == header.producer_id
+        and each.first_offset <= header.base_offset <= each.last_offset
+        for each in aborted
+    )
