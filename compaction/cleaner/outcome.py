@@ -63,9 +63,9 @@ class PassOutcome:
     """By sequence number."""
 
     @property
-    def bytes_read(self) -> int:
-        """Of both walks."""
-        return self.bytes_indexed + sum(each.bytes_in for each in self.segments.values())
+    def bytes_filtered(self) -> int:
+        """Read by the second walk."""
+        return sum(each.bytes_in for each in self.segments.values())
 
     @property
     def bytes_written(self) -> int:

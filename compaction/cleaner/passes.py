@@ -89,10 +89,11 @@ class Pass:
             )
         )
         logger.info(
-            "log cleaned log=%s dirty=%d next_dirty=%d partial=%s keys=%d read=%d written=%d "
-            "invalid=%d seconds=%.3f",
+            "log cleaned log=%s dirty=%d next_dirty=%d partial=%s keys=%d indexed=%d "
+            "filtered=%d written=%d invalid=%d seconds=%.3f",
             log.name, look.first_dirty, outcome.next_dirty, outcome.is_partial, outcome.keys,
-            outcome.bytes_read, outcome.bytes_written, outcome.invalid, self.seconds,
+            outcome.bytes_indexed, outcome.bytes_filtered, outcome.bytes_written, outcome.invalid,
+            self.seconds,
         )  # fmt: skip
 
     def _check(self) -> None:

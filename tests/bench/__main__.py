@@ -17,7 +17,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import client_apis, clusters, failover, fixture, ledgers, logs, restores, workloads
+from tests.bench import (
+    cleaners,
+    client_apis,
+    clusters,
+    failover,
+    fixture,
+    ledgers,
+    logs,
+    restores,
+    workloads,
+)
 from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
 from tests.bench.report import save, table
 from tests.zookeeper import ZooKeeperServer
@@ -142,6 +152,18 @@ def _restore(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, di
     yield from found.items()
 
 
+def _cleaner(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of the cleaner of each kind of broker."""
+    for name in options.brokers.split(","):
+        if _KINDS[name].fsync_per_message_set:
+            continue  # its cleaner is the same
+        with _folder(options.out) as folder:
+            figures = cleaners.measure(
+                _KINDS[name], folder, seconds=options.seconds, warm_s=options.warm_up, steps=step
+            )
+        yield name, figures
+
+
 @contextmanager
 def _zookeeper(folder: Path) -> Iterator[str]:
     server = ZooKeeperServer(folder / "zookeeper").start()
@@ -168,6 +190,7 @@ _SUITES: dict[str, Suite] = {
     "cluster": _cluster,
     "failover": _failover,
     "restore": _restore,
+    "cleaner": _cleaner,
     "fixture": _fixture,
 }
 

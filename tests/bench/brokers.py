@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,15 +45,11 @@ _KAFKA_JVM = [
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 ]
-_QUIET_LOG4J = """\
-status: error
-name: quiet
-Configuration:
-  Appenders:
-    Console: {name: out, PatternLayout: {pattern: "%m%n"}}
-  Loggers:
-    Root: {level: error, AppenderRef: {ref: out}}
-"""
+# Errors, and what the cleaner says of its passes.
+_KAFKA_LOG = [
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.storage.internals.log.LogCleaner$CleanerThread=info",
+]
 
 
 @dataclass(slots=True)
@@ -65,6 +61,8 @@ class Running:
     processes: tuple[psutil.Process, ...]
     data: Path
     typed_at: float = field(default_factory=time.perf_counter)
+    out: Path | None = None
+    """What it prints; None: there are several."""
 
     def cpu_s(self) -> float:
         """Return the CPU seconds that its processes have used, user and system."""
@@ -114,22 +112,29 @@ class KafkaNode:
 
 
 @contextlib.contextmanager
-def started(kind: Kind, folder: Path, data: Path | None = None) -> Iterator[Running]:
-    """Run a broker in a fresh folder (or again over `data`) until the block ends."""
+def started(
+    kind: Kind, folder: Path, data: Path | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Run a broker in a fresh folder (or again over `data`) until the block ends.
+
+    `settings`: beside its own.
+    """
+    given = [f"{name}={value}" for name, value in (settings or {}).items()]
     folder.mkdir(parents=True, exist_ok=True)
     own = Path(tempfile.mkdtemp(prefix=kind.name + "-", dir=folder))
     data = data or own / "data"
     port = free_port()
     if kind.is_kafka:
         node = KafkaNode(0, port, (free_port(),), uuid.uuid4().hex[:22])
-        command = kafka_command(node, own, data, fsync=kind.fsync_per_message_set)
+        command = kafka_command(node, own, data, *given, fsync=kind.fsync_per_message_set)
     else:
         command = _tailrace(data, port)
+        command += [part for each in given for part in ("--set", each)]
     typed_at = time.perf_counter()
     with running(command, own / "out") as child:
         await_port(child, port, own / "out")
         process = psutil.Process(child.pid)
-        yield Running(kind.name, f"127.0.0.1:{port}", (process,), data, typed_at)
+        yield Running(kind.name, f"127.0.0.1:{port}", (process,), data, typed_at, own / "out")
 
 
 @contextlib.contextmanager
@@ -153,13 +158,15 @@ def _tailrace(data: Path, port: int) -> list[str]:
             "--set", "group.initial.rebalance.delay.ms=0"]  # fmt: skip
 
 
-def kafka_command(node: KafkaNode, own: Path, data: Path, *, fsync: bool) -> list[str]:
+def kafka_command(node: KafkaNode, own: Path, data: Path, *settings: str, fsync: bool) -> list[str]:
     """Return how to start a node of Kafka over `data`, formatted if it is new."""
-    classpath = os.pathsep.join(str(jar) for jar in jars("kafka"))
-    (own / "log4j2.yaml").write_text(_QUIET_LOG4J)
-    java = ["java", f"-Dlog4j2.configurationFile={own / 'log4j2.yaml'}", "-cp", classpath]
+    # Kafka's jars alone come without anything that writes what it logs.
+    logger = [jar for jar in jars("distributedlog") if jar.name.startswith("slf4j-simple-")]
+    classpath = os.pathsep.join(str(jar) for jar in [*jars("kafka"), *logger])
+    java = ["java", *_KAFKA_LOG, "-cp", classpath]
     properties = own / "server.properties"
-    extra = "log.flush.interval.messages=1" if fsync else ""
+    flush = ("log.flush.interval.messages=1",) if fsync else ()
+    extra = "\n".join((*flush, *settings))
     properties.write_text(_KAFKA_PROPERTIES.format(**node.properties, data=data, extra=extra))
     if not (data / "meta.properties").exists():
         storage = [*java, "kafka.tools.StorageTool", "format"]
