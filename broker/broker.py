@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.listeners import Advertised
     from broker.partition.partition_logs import PartitionLogs
     from broker.partition.producer_ids import ProducerIds
+    from broker.peers.peers import Peers
     from broker.quotas.registry import QuotaRegistry
     from broker.transactions.coordinator import TransactionCoordinator
     from core.metadata.store import MetadataStore
@@ -62,6 +63,7 @@ class Broker:
     store: "MetadataStore"
     topics: "TopicRegistry"
     routes: "Routes"
+    peers: "Peers"
     partitions: "PartitionLogs"
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"

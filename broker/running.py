@@ -25,7 +25,7 @@ from broker.cluster.routes import Routes
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
-from broker.coordinator.runtime import GroupCoordinator
+from broker.coordinator.runtime import GroupCoordinator, GroupParts
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.http_admin import BrokerHttp
 from broker.listeners import Advertised
@@ -33,6 +33,7 @@ from broker.partition.cleanable_logs import CleanablePartitions
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.partition.retained import RetainedPartitions
+from broker.peers.peers import Peers
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.server import BrokerServer
@@ -104,6 +105,8 @@ async def running_broker(
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
+    metrics.register("broker_peers", broker.peers.metrics)
+    stack.push_async_callback(broker.peers.close)
     await broker.groups.start(metrics)
     stack.push_async_callback(broker.groups.close)
     await broker.transactions.start(metrics)
@@ -137,9 +140,11 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
-    groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
+    peers = Peers(routes, f"broker-{config.node_id}")
+    group_parts = GroupParts(topics, partitions, bookies, clock, random, routes)
+    groups = GroupCoordinator(config.groups, group_parts)
     producer_ids = ProducerIds(store, paths)
-    parts = Parts(topics, partitions, groups, bookies, producer_ids, clock)
+    parts = Parts(topics, partitions, groups, bookies, producer_ids, clock, routes, peers)
     broker = Broker(
         config=config,
         configs=configs,
@@ -147,6 +152,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         store=store,
         topics=topics,
         routes=routes,
+        peers=peers,
         partitions=partitions,
         groups=groups,
         transactions=TransactionCoordinator(

@@ -11,7 +11,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker.cluster.admin import AvailableBookies
 from broker.cluster.group_configs import GroupConfigs
@@ -28,6 +28,7 @@ from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.coordinator.records import read_record
 from broker.coordinator.shard import GroupShard
 from broker.errors import KafkaError
+from broker.peers.routes import ALONE, Routes
 from broker.replicated.alarms import Alarms
 from broker.replicated.machine import Answer, Service
 from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
@@ -36,6 +37,7 @@ from core.runtime.clock import Clock
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
 from protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -52,20 +54,25 @@ class GroupTopics(Topics, KnownTopics, Protocol):
     """What is needed of the topics; `broker.cluster.TopicRegistry` is one."""
 
 
+class GroupParts(NamedTuple):
+    """What the coordinator stands on."""
+
+    topics: GroupTopics
+    logs: RecordLogs
+    bookies: AvailableBookies
+    clock: Clock
+    random: Random
+    routes: Routes = ALONE
+
+
 class GroupCoordinator(OffsetRequests):
     """Groups of both protocols, and what all groups committed; all calls come from the loop."""
 
-    def __init__(
-        self,
-        config: GroupConfig,
-        topics: GroupTopics,
-        logs: RecordLogs,
-        bookies: AvailableBookies,
-        clock: Clock,
-        random: Random,
-    ) -> None:
+    def __init__(self, config: GroupConfig, parts: GroupParts) -> None:
         metrics = GroupMetrics()
-        self._random = random
+        topics, clock = parts.topics, parts.clock
+        self._random = parts.random
+        self._routes = parts.routes
         self._tasks = Tasks("groups")
         self._alarms = Alarms(clock, self._on_due)
         self._is_stopping = False
@@ -74,7 +81,7 @@ class GroupCoordinator(OffsetRequests):
         consumers = ConsumerSettings(config=config.consumer, topics=topics, times_of=self._times_of)
         service = Service(
             name="group",
-            logs=logs,
+            logs=parts.logs,
             clock=clock,
             make=lambda _partition: GroupShard(config, self._new_suffix, consumers),
             read_record=read_record,
@@ -82,9 +89,11 @@ class GroupCoordinator(OffsetRequests):
             on_wake=self._alarms.schedule,
             on_command=_no_command,
             metrics=metrics,
+            is_mine=parts.routes.is_mine,
+            catch_up=topics.catch_up,
         )
         internal = _offsets_topic(config)
-        partitions = Partitions(internal, service, topics, bookies, self._tasks)
+        partitions = Partitions(internal, service, topics, parts.bookies, self._tasks)
         super().__init__(config, topics, partitions, metrics)
 
     async def start(self, metrics: Metrics | None = None) -> None:
@@ -92,8 +101,9 @@ class GroupCoordinator(OffsetRequests):
         if metrics is not None:
             metrics.register("broker_groups", self.metrics)
         self._topics.listen(self)
+        self._routes.listen(self.follow_owners)
         self._partitions.make()
-        self._tasks.start(self._partitions.load_all(), "load")
+        self._partitions.load_soon()
         self._tasks.start(self._alarms.run(), "deadlines")
         self._tasks.start(self._keep_clean(), "expiry")
 
@@ -107,6 +117,10 @@ class GroupCoordinator(OffsetRequests):
         self._stop()
         self._partitions.drop()  # first: an append that fails now has nobody to load again for
         await self._tasks.close()
+
+    def follow_owners(self) -> None:
+        """Leave groups to the brokers that coordinate them by now, and take over this one's."""
+        self._partitions.follow_owners()
 
     def _stop(self) -> None:
         self._is_stopping = True
@@ -210,7 +224,12 @@ class GroupCoordinator(OffsetRequests):
 
     async def prepare(self, group_id: str) -> ErrorCode:
         """Make sure that the group can be served here: FindCoordinator's part."""
-        return await self._partitions.prepare(group_id)
+        found = await self.find(group_id)
+        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
+
+    async def find(self, group_id: str) -> TopicPartition | ErrorCode:
+        """Return the partition that a group lives in, whose owner is its coordinator, or 15."""
+        return await self._partitions.find(group_id)
 
     def _refusal(self) -> ErrorCode:
         if self._is_stopping:

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 from broker.context import RequestContext
 from broker.partition.appends import Append, AppendOutcome
 from broker.partition.partition_log import PartitionLog
+from broker.transactions.peer_requests import Question
 from protocol.errors import BufferUnderflow, ErrorCode
 from protocol.ids import Buffer, TopicPartition
 from protocol.kafka.messages.produce import ProduceRequest
@@ -143,13 +144,14 @@ class VerifiedProduce:
         """Ask the coordinator, which waits itself while it ends the producer's last transaction."""
         if not unverified:
             return {}
-        coordinator = self._ctx.broker.transactions
-        ask = coordinator.add_partitions if self._adds else coordinator.verify
-        partitions = [each.part.partition for each in unverified]
-        producer_id, epoch = _producer(unverified[0])
+        ask = self._ctx.broker.transactions.verification.ask
+        partitions = tuple(each.part.partition for each in unverified)
+        producer = _producer(unverified[0])
         try:
             async with asyncio.timeout(VERIFY_S_MAX):
-                return await ask(self._transactional_id, producer_id, epoch, partitions)
+                return await ask(
+                    Question(self._transactional_id, *producer, partitions, self._adds)
+                )
         except TimeoutError:
             return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
 

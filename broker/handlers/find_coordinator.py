@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from broker.context import RequestContext
 from broker.handlers import handles
+from broker.handlers._places import broker_place
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import FIND_COORDINATOR
 from protocol.kafka.messages.find_coordinator import (
@@ -29,10 +30,10 @@ class _Place(NamedTuple):
 async def find_coordinator(
     ctx: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """FindCoordinator v0-6: this broker, once `__consumer_offsets` is there.
+    """FindCoordinator v0-6: the owner of the key's partition of `__consumer_offsets`.
 
-    For a transactional id: once `__transaction_state` is. Other kinds of keys (share groups):
-    INVALID_REQUEST.
+    For a transactional id: of `__transaction_state`. The topic is made for the first key of all.
+    Other kinds of keys (share groups): INVALID_REQUEST.
     Source: KafkaApis.handleFindCoordinatorRequest.
     """
     if ctx.header.api_version < BATCHED_SINCE:
@@ -57,10 +58,13 @@ async def _locate(ctx: RequestContext, key_type: int, key: str) -> _Place:
         return _nowhere(ErrorCode.INVALID_REQUEST, f"Coordinator type {key_type} is not served.")
     broker = ctx.broker
     coordinator = broker.groups if key_type == KEY_TYPE_GROUP else broker.transactions
-    code = await coordinator.prepare(key)
-    if code is not ErrorCode.NONE:
-        return _nowhere(code, "The coordinator is not available.")
-    return _Place(ErrorCode.NONE, None, broker.node_id, *broker.advertised.to(ctx.connection))
+    found = await coordinator.find(key)
+    if isinstance(found, ErrorCode):
+        return _nowhere(found, "The coordinator is not available.")
+    owner = broker.routes.owner(*found)
+    for place in () if owner is None else broker_place(ctx, owner):
+        return _Place(ErrorCode.NONE, None, place.node_id, place.host, place.port)
+    return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 
 def _nowhere(code: ErrorCode, message: str) -> _Place:

@@ -4,6 +4,7 @@ from broker.context import RequestContext
 from broker.coordinator.plans import refuse_commit, transactional_response
 from broker.handlers import handles
 from broker.handlers._groups import caller_of
+from broker.transactions.peer_requests import Question
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import TXN_OFFSET_COMMIT
@@ -48,12 +49,14 @@ async def _verify(
 ) -> ErrorCode:
     """Ask the transaction's coordinator whether the partition is in it, or to take it in."""
     version = ctx.header.api_version
-    coordinator = ctx.broker.transactions
-    adds = version >= ADDS_PARTITIONS_SINCE
-    ask = coordinator.add_partitions if adds else coordinator.verify
-    codes = await ask(
-        request.transactional_id, request.producer_id, request.producer_epoch, [partition]
+    question = Question(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        (partition,),
+        adds=version >= ADDS_PARTITIONS_SINCE,
     )
+    codes = await ctx.broker.transactions.verification.ask(question)
     return _shown(codes.get(partition, ErrorCode.NONE), version)
 
 

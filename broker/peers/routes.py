@@ -1,7 +1,13 @@
-"""What is needed of routing: which broker serves a partition, and where brokers are."""
+"""What is needed of others: which broker serves a partition, where brokers are, what they say."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
+
+from broker.peers.errors import PeerUnavailable
+from protocol.kafka.api import Api
+
+Q = TypeVar("Q")
+R = TypeVar("R")
 
 
 class Place(Protocol):
@@ -36,8 +42,35 @@ class Routes(Places, Protocol):
         """Whether this broker serves a partition."""
 
 
+class Sender(Protocol):
+    """Asks other brokers; `Peers` is one."""
+
+    async def send(
+        self,
+        broker_id: int,
+        api: Api[Q, R],
+        request: Q,
+        timeout_s: float,
+        version_min: int = 0,
+        /,
+    ) -> R:
+        """Return a broker's answer. Errors: PeerError."""
+
+
 class Alone:
-    """The routes of a broker without others: everything is its own."""
+    """The routes of a broker without others: everything is its own, and nobody can be asked."""
+
+    async def send(
+        self,
+        broker_id: int,
+        _api: Api[Any, R],
+        _request: object,
+        _timeout_s: float,
+        _version_min: int = 0,
+        /,
+    ) -> R:
+        """Refuse."""
+        raise PeerUnavailable(f"broker {broker_id} is not alive: there are no others")
 
     def endpoint(self, _broker_id: int, /) -> Place | None:
         """Return None: there are no others."""

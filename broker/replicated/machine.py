@@ -1,7 +1,7 @@
 """What a replicated state machine is, and what all partitions of one kind of it share."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -72,6 +72,13 @@ class Service(Generic[M]):
     on_command: Callable[[int, Any], None]
     """Is given what a machine asks of its surroundings: partition, command."""
     metrics: RunnerMetrics
+    is_mine: Callable[[str, int], bool]
+    """Whether this broker serves a partition of the topic; others are neither loaded nor asked."""
+    catch_up: Callable[[], Awaitable[None]]
+    """Has this broker know all topics that there are: what is loaded may speak of any.
+
+    Errors: CoreError.
+    """
 
     def now(self) -> Now:
         """Return the time on both clocks."""

@@ -45,6 +45,9 @@ class Topics(Protocol):
     def listen(self, listener: TopicListener) -> None:
         """Tell `listener` about every later change."""
 
+    async def catch_up(self) -> None:
+        """Know all topics that there are by now. Errors: CoreError."""
+
 
 class InternalTopic(NamedTuple):
     """How the topic is made, if it is not there."""
@@ -76,6 +79,7 @@ class Partitions(Generic[M]):
         self._tasks = tasks
         self._runners: list[Runner[M]] = []
         self._is_stopping = False
+        self._loading: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         """Return how many there are; 0 without the topic."""
@@ -125,11 +129,11 @@ class Partitions(Generic[M]):
         if runner is not None:
             runner.expire(name)
 
-    async def prepare(self, name: str) -> ErrorCode:
-        """Make sure that `name` can be served here: FindCoordinator's part.
+    async def find(self, name: str) -> TopicPartition | ErrorCode:
+        """Return the partition that `name` lives in: whoever owns it is the coordinator.
 
-        Creates the internal topic for the first name of all, and waits a while for the partition,
-        so that the client's next request finds it loaded.
+        Creates the internal topic for the first name of all. If it is this broker's, waits a while
+        for it, so that the client's next request finds it loaded. Errors: 15 without the topic.
         """
         if self._topics.get(self._internal.name) is None and not self._is_stopping:
             try:
@@ -145,7 +149,7 @@ class Partitions(Generic[M]):
         with suppress(TimeoutError):
             async with asyncio.timeout(LOAD_WAIT_S):
                 await runner.loaded()
-        return ErrorCode.NONE
+        return runner.tp
 
     # All of them
 
@@ -155,16 +159,17 @@ class Partitions(Generic[M]):
             runner.tell(event)
 
     async def all_loaded(self) -> bool:
-        """Return whether each partition serves; waits a while for those that load."""
+        """Return whether all partitions of this broker serve; waits a while for their loads."""
         try:
             async with asyncio.timeout(LOAD_WAIT_S):
-                return all([await runner.loaded() for runner in self._runners])
+                mine = [runner for runner in self._runners if runner.is_mine]
+                return all([await runner.loaded() for runner in mine])
         except TimeoutError:
             return False
 
-    async def load_all(self) -> None:
+    async def _load_all(self) -> None:
         """Load one after the other; one that cannot be read does not hold up the others."""
-        for runner in list(self._runners):
+        for runner in [each for each in self._runners if each.is_mine]:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOAD_WAIT_S):
                     await runner.loaded()
@@ -177,6 +182,21 @@ class Partitions(Generic[M]):
         for partition in range(len(self._runners), topic.partition_count):
             tp = TopicPartition(self._internal.name, partition)
             self._runners.append(Runner(tp, self._service, self._tasks))
+
+    def follow_owners(self) -> None:
+        """Give up what others serve by now, and load what this broker does."""
+        if self._is_stopping:
+            return
+        for runner in self._runners:
+            if not runner.is_mine:
+                runner.yield_to_owner()
+        self.load_soon()
+
+    def load_soon(self) -> None:
+        """Begin to load this broker's partitions, one after the other."""
+        if self._loading is not None:
+            self._loading.cancel()  # what it began goes on
+        self._loading = self._tasks.spawn(self._load_all(), "load")
 
     def drop(self) -> None:
         """Give everything up: the topic goes, or this broker does. Whoever waits is told."""

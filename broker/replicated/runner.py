@@ -118,8 +118,11 @@ class Runner(Generic[M]):
                 self._act(effects)
 
     def tell_loaded(self, key: str, event: Quiet[M]) -> None:
-        """Give the machine an event now, or once when it is loaded; `key` names it till then."""
-        if self.machine is None:
+        """Give the machine an event now, or once when it is loaded; `key` names it till then.
+
+        Nothing happens where another broker serves the partition: it hears of the same.
+        """
+        if self.machine is None and self.is_mine:
             self._when_loaded[key] = event
         else:
             self.tell(event)
@@ -253,9 +256,12 @@ class Runner(Generic[M]):
     def check(self) -> ErrorCode:
         """Say why the machine does not serve now; NONE if it does.
 
-        If its log died while nothing was written, others may own it by now: it is given up, and
-        read again if it can be.
+        If another broker serves the partition, it is given up. If its log died while nothing was
+        written, others may own it by now: it is given up, and read again if it can be.
         """
+        if not self.is_mine:
+            self.yield_to_owner()
+            return ErrorCode.NOT_COORDINATOR
         if self._log is not None and self._log.failure is not None:
             code = self._log.failure
             self._fail(code)
@@ -264,6 +270,22 @@ class Runner(Generic[M]):
             self.load_soon()
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this broker serves the partition."""
+        return self._service.is_mine(*self.tp)
+
+    def yield_to_owner(self) -> None:
+        """Give the partition up to another broker: whoever waits is told to look for it.
+
+        What is on its way to the log may still land there; the new owner's load finds it. A load
+        that is under way comes to nothing.
+        """
+        self._when_loaded.clear()  # the owner acts on what happens
+        if self.machine is not None:
+            logger.info("%s_shard_moved partition=%s", self._service.name, self.tp)
+            self.unload(ErrorCode.NOT_COORDINATOR)
 
     def unload(self, code: ErrorCode) -> None:
         """Drop everything in memory and tell everybody who waits why."""
@@ -287,8 +309,8 @@ class Runner(Generic[M]):
     # Loading
 
     def load_soon(self) -> None:
-        """Begin to load, unless it is loaded or on its way."""
-        if self.machine is None and self._loading is None and not self._is_closed:
+        """Begin to load, unless it is loaded, on its way, or another broker's."""
+        if self.machine is None and self._loading is None and not self._is_closed and self.is_mine:
             self._loading = self._tasks.spawn(self._load(), f"load {self.tp}")
 
     async def loaded(self) -> bool:
@@ -310,7 +332,7 @@ class Runner(Generic[M]):
                         self.tp,
                         error,
                     )
-                    if self._is_closed or _is_gone(error):
+                    if self._is_closed or not self.is_mine or _is_gone(error):
                         return
                     await asyncio.sleep(RELOAD_DELAYS_S[min(attempt, len(RELOAD_DELAYS_S) - 1)])
                 else:
@@ -321,12 +343,13 @@ class Runner(Generic[M]):
     async def _load_once(self) -> None:
         service = self._service
         log = service.logs.get(self.tp) or await service.logs.open(self.tp)
+        await service.catch_up()  # after the log was claimed: now nobody else adds to it
         machine = service.make(self.tp.partition)
         records = 0
         async for update in read_updates(log, service.load_bytes, service.read_record):
             machine.replay(update)
             records += 1
-        if self._is_closed:
+        if self._is_closed or not self.is_mine:
             return
         service.metrics.records_loaded_total += records
         service.metrics.shards_loaded += 1

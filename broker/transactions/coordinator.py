@@ -14,6 +14,7 @@ from broker.cluster.admin import AvailableBookies
 from broker.cluster.topics import Topic
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
+from broker.peers.routes import ALONE, Routes, Sender
 from broker.replicated.alarms import Alarms
 from broker.replicated.effects import Effects, Now, Ticket
 from broker.replicated.machine import Answer, Service
@@ -21,12 +22,13 @@ from broker.replicated.partitions import InternalTopic, Partitions, Topics, answ
 from broker.transactions.config import TransactionConfig
 from broker.transactions.decisions import Producer
 from broker.transactions.describing import ListFilter, described, listed, not_described
-from broker.transactions.markers import MarkerWriter, OffsetGroups
-from broker.transactions.metadata import VERSION_2
+from broker.transactions.marker_places import OffsetGroups, OthersPartitions, OwnPartitions
+from broker.transactions.markers import MarkerWriter
 from broker.transactions.metrics import TransactionMetrics
 from broker.transactions.records import read_record
 from broker.transactions.shard import TransactionShard
 from broker.transactions.values import Add, Markers
+from broker.transactions.verification import Verification, per_partition
 from core.errors import CoreError
 from core.runtime.clock import Clock
 from core.runtime.metrics import Metrics
@@ -50,6 +52,8 @@ class Parts(NamedTuple):
     bookies: AvailableBookies
     producer_ids: ProducerIds
     clock: Clock
+    routes: Routes = ALONE
+    peers: Sender = ALONE
 
 
 class TransactionCoordinator:
@@ -66,8 +70,16 @@ class TransactionCoordinator:
         self._spare_ids: list[int] = []
         self._tasks = Tasks("transactions")
         self._alarms = Alarms(parts.clock, self._on_due)
+        self._routes = parts.routes
+        self.verification = Verification(self, parts.routes, parts.peers)
+        """Asks the coordinator of any transaction, at whichever broker it is."""
         self._markers = MarkerWriter(
-            parts.partitions, parts.groups, self._on_written, self._on_fenced, self.metrics
+            OwnPartitions(parts.partitions, parts.groups),
+            OthersPartitions(parts.peers),
+            parts.routes,
+            self._on_written,
+            self._on_fenced,
+            self.metrics,
         )
         service = Service(
             name="transaction",
@@ -79,6 +91,8 @@ class TransactionCoordinator:
             on_wake=self._alarms.schedule,
             on_command=self._on_command,
             metrics=self.metrics,
+            is_mine=parts.routes.is_mine,
+            catch_up=parts.topics.catch_up,
         )
         self._partitions = Partitions(
             _internal_topic(config), service, parts.topics, parts.bookies, self._tasks
@@ -89,8 +103,9 @@ class TransactionCoordinator:
         if metrics is not None:
             metrics.register("broker_transactions", self.metrics)
         self._topics.listen(self)
+        self._routes.listen(self.follow_owners)
         self._partitions.make()
-        self._tasks.start(self._partitions.load_all(), "load")
+        self._partitions.load_soon()
         self._tasks.start(self._alarms.run(), "deadlines")
         self._tasks.start(self._keep_aborting(), "timeouts")
         self._tasks.start(self._keep_expiring(), "expiry")
@@ -100,13 +115,29 @@ class TransactionCoordinator:
         self._partitions.stop()
         self._partitions.drop()  # first: an append that fails now has nobody to load again for
         await self._tasks.close()
+        await self.verification.close()
         await self._markers.close()
+
+    def follow_owners(self) -> None:
+        """Leave ids to the brokers that coordinate them by now, and take over this one's."""
+        self._partitions.follow_owners()
+        self._markers.follow_owners(self._is_mine)
 
     # Requests: each returns a future of the answer, or of an ErrorCode
 
     async def prepare(self, transactional_id: str) -> ErrorCode:
         """Make sure that the id can be served here: FindCoordinator's part."""
-        return await self._partitions.prepare(transactional_id)
+        found = await self.find(transactional_id)
+        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
+
+    async def find(self, transactional_id: str) -> TopicPartition | ErrorCode:
+        """Return the partition that an id lives in, whose owner is its coordinator, or 15."""
+        return await self._partitions.find(transactional_id)
+
+    def partition_of(self, transactional_id: str) -> TopicPartition | None:
+        """Return the partition that an id lives in, once there is `__transaction_state`."""
+        runner = self._partitions.runner(transactional_id)
+        return None if runner is None else runner.tp
 
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None
@@ -151,24 +182,14 @@ class TransactionCoordinator:
 
         return self._partitions.ask(transactional_id, event)
 
-    def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-    ) -> "asyncio.Future[Mapping[TopicPartition, ErrorCode]]":
-        """Take partitions in that a client of transaction version 2 writes to without asking.
-
-        Waits a while for the producer's former transaction. Never fails: a code per partition.
-        """
-        producer = Producer(producer_id, producer_epoch)
-        answer = self.add(transactional_id, producer, partitions, VERSION_2)
-        return _per_partition(answer, partitions)
-
     def use(self, config: TransactionConfig) -> None:
         """Follow settings that were changed while the broker runs."""
         self._config = config
+
+    @property
+    def verifies(self) -> bool:
+        """Whether partitions have to be in a transaction before the first batch there."""
+        return self._config.verifies_partitions
 
     def verify(
         self,
@@ -183,16 +204,16 @@ class TransactionCoordinator:
         """
         self.metrics.verifications_total += 1
         producer, wanted = Producer(producer_id, producer_epoch), frozenset(partitions)
-        if not self._config.verifies_partitions:
+        if not self.verifies:
             code = ErrorCode.NONE if producer_id >= 0 else ErrorCode.INVALID_PRODUCER_ID_MAPPING
-            return _per_partition(answer_now(code), partitions)
+            return per_partition(answer_now(code), partitions)
         if not transactional_id:
-            return _per_partition(answer_now(ErrorCode.INVALID_REQUEST), partitions)
+            return per_partition(answer_now(ErrorCode.INVALID_REQUEST), partitions)
         answer = self._partitions.ask(
             transactional_id,
             lambda shard, ticket, _now: shard.verify(transactional_id, producer, wanted, ticket),
         )
-        return _per_partition(answer, partitions)
+        return per_partition(answer, partitions)
 
     async def end(
         self, transactional_id: str, producer: Producer, client_version: int, *, committed: bool
@@ -258,6 +279,10 @@ class TransactionCoordinator:
     def _on_command(self, partition: int, command: Any) -> None:
         epoch = self._partitions.runner_of(partition).epoch
         self._markers.write(command, epoch)
+
+    def _is_mine(self, transactional_id: str) -> bool:
+        at = self.partition_of(transactional_id)
+        return at is not None and self._routes.is_mine(*at)
 
     def _on_written(self, markers: Markers) -> None:
         runner = self._partitions.runner(markers.transactional_id)
@@ -335,24 +360,3 @@ def _internal_topic(config: TransactionConfig) -> InternalTopic:
         configs,
         config.topic_min_isr,
     )
-
-
-def _per_partition(
-    answer: Answer, partitions: Sequence[TopicPartition]
-) -> "asyncio.Future[Mapping[TopicPartition, ErrorCode]]":
-    """Return the answer for each partition, where it is one for all of them."""
-    each: asyncio.Future[Mapping[TopicPartition, ErrorCode]]
-    each = asyncio.get_running_loop().create_future()
-
-    def settle(done: Answer) -> None:
-        result = done.result()
-        if not each.done():
-            each.set_result(
-                dict.fromkeys(partitions, result) if isinstance(result, ErrorCode) else result
-            )
-
-    if answer.done():
-        settle(answer)
-    else:
-        answer.add_done_callback(settle)
-    return each

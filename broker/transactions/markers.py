@@ -1,8 +1,9 @@
 """Writes the outcome of transactions to their partitions, until it is everywhere.
 
-Bounds: so many markers are in flight at once, the rest waits in order of arrival; what fails is
-written again after a pause that doubles, for as long as it takes. A partition that is gone counts
-as written. Markers do no harm twice, so a coordinator that loads again simply asks again.
+A partition's own broker writes it: this one, or another that is asked. Bounds: so many markers are
+in flight to each broker at once, the rest waits in order of arrival; what fails is written again
+after a pause that doubles, or once partitions have moved, for as long as it takes. A partition that
+is gone counts as written. Markers do no harm twice, so a coordinator that loads again asks again.
 Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
 """
 
@@ -10,14 +11,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.partition.partition_log import PartitionLog
-from broker.replicated.record_log import Appended
+from broker.peers.routes import Routes
+from broker.transactions.marker_places import OthersPartitions, OwnPartitions
 from broker.transactions.metrics import TransactionMetrics
-from broker.transactions.values import Markers
+from broker.transactions.peer_requests import MarkerAt
+from broker.transactions.values import Marker, Markers
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -25,35 +27,11 @@ from protocol.ids import TopicPartition
 logger = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX = 1_000
-"""Markers on their way to logs at once."""
+"""Markers on their way to one broker's logs at once."""
 
 RETRY_S_MIN = 0.1
 RETRY_S_MAX = 5.0
 """Pause before what failed is written again; it doubles from the one to the other."""
-
-
-class Logs(Protocol):
-    """Where partitions are opened; `broker.partition.PartitionLogs` is one."""
-
-    def visit(
-        self, topic: str, partition: int, visitor: Callable[[PartitionLog | ErrorCode], None]
-    ) -> None:
-        """Call `visitor` with the open partition, or with why it cannot be opened."""
-
-
-class OffsetGroups(Protocol):
-    """Where groups keep offsets of transactions; `broker.coordinator.GroupCoordinator` is one."""
-
-    def end_transaction(
-        self,
-        partition: int,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        committed: bool,  # noqa: FBT001 - as agreed with those who call it
-        transaction_version: int = 0,
-    ) -> "asyncio.Future[ErrorCode]":
-        """End a transaction in one partition of `__consumer_offsets`."""
 
 
 OnWritten: TypeAlias = Callable[[Markers], None]
@@ -76,28 +54,40 @@ class _Job:
     pause_s: float = RETRY_S_MIN
 
 
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """The markers for one broker's partitions: one that hangs holds up its own only."""
+
+    owner: int | None
+    """None: this broker, or nobody that is known, which this one finds out."""
+    queue: deque[tuple[_Job, TopicPartition]] = field(default_factory=deque)
+    in_flight: int = 0
+    is_sending: bool = False
+
+
 class MarkerWriter:
     """The markers of one broker's transactions. All calls come from the loop."""
 
     def __init__(
         self,
-        logs: Logs,
-        groups: OffsetGroups,
+        own: OwnPartitions,
+        others: OthersPartitions,
+        routes: Routes,
         on_written: OnWritten,
         on_fenced: OnFenced,
         metrics: TransactionMetrics,
     ) -> None:
         """`on_written`: all are there. `on_fenced`: another coordinator seems to have the id."""
-        self._logs = logs
-        self._groups = groups
+        self._own = own
+        self._others = others
+        self._routes = routes
         self._on_written = on_written
         self._on_fenced = on_fenced
         self._metrics = metrics
         self._tasks = Tasks("markers")
         self._jobs: dict[str, _Job] = {}
-        self._queue: deque[tuple[_Job, TopicPartition]] = deque()
-        self._in_flight = 0
-        self._is_sending = False
+        self._lanes: dict[int | None, _Lane] = {}
+        self._moved = asyncio.Event()
 
     def write(self, markers: Markers, coordinator_epoch: int) -> None:
         """Write markers; those of the same id that are still on their way are forgotten."""
@@ -107,11 +97,25 @@ class MarkerWriter:
         self._metrics.markers_waiting += len(job.missing)
         self._start(job)
 
+    def follow_owners(self, is_mine: Callable[[str], bool]) -> None:
+        """Leave ids to their new coordinators, and write at once what failed at old places.
+
+        `is_mine`: says whether this broker coordinates an id.
+        """
+        for transactional_id in list(self._jobs):
+            if not is_mine(transactional_id):
+                self._drop(transactional_id)
+        for job in self._jobs.values():
+            job.pause_s = RETRY_S_MIN
+        self._moved.set()  # for those who wait now
+        self._moved.clear()
+
     async def close(self) -> None:
         """Write no more. Idempotent."""
         for transactional_id in list(self._jobs):
             self._drop(transactional_id)
         await self._tasks.close()
+        await self._others.close()
 
     def _drop(self, transactional_id: str) -> None:
         job = self._jobs.pop(transactional_id, None)
@@ -123,64 +127,60 @@ class MarkerWriter:
             self._finish(job)
             return
         job.in_flight, job.is_fenced = len(job.missing), False
-        self._queue.extend((job, each) for each in sorted(job.missing))
-        self._pump()
+        lanes = {}
+        for partition in sorted(job.missing):
+            lane = self._lane(partition)
+            lane.queue.append((job, partition))
+            lanes[lane.owner] = lane
+        for lane in lanes.values():
+            self._pump(lane)
 
-    def _pump(self) -> None:
-        if self._is_sending:
+    def _lane(self, partition: TopicPartition) -> _Lane:
+        is_mine = self._routes.is_mine(*partition)
+        owner = None if is_mine else self._routes.owner(*partition)
+        return self._lanes.setdefault(owner, _Lane(owner))
+
+    def _pump(self, lane: _Lane) -> None:
+        if lane.is_sending:
             return  # a marker was answered at once: the loop below goes on anyway
-        self._is_sending = True
+        lane.is_sending = True
         try:
-            while self._queue and self._in_flight < IN_FLIGHT_MAX:
-                job, partition = self._queue.popleft()
+            while lane.queue and lane.in_flight < IN_FLIGHT_MAX:
+                job, partition = lane.queue.popleft()
                 if self._is_current(job):
-                    self._in_flight += 1
-                    self._send(job, partition)
+                    lane.in_flight += 1
+                    self._send(job, partition, lane)
         finally:
-            self._is_sending = False
+            lane.is_sending = False
+        if not lane.queue and not lane.in_flight and self._lanes.get(lane.owner) is lane:
+            del self._lanes[lane.owner]
 
     def _is_current(self, job: _Job) -> bool:
         return self._jobs.get(job.markers.transactional_id) is job
 
-    def _send(self, job: _Job, partition: TopicPartition) -> None:
-        markers, epoch = job.markers, job.coordinator_epoch
-        producer_id, producer_epoch = markers.producer
+    def _send(self, job: _Job, partition: TopicPartition, lane: _Lane) -> None:
+        markers = job.markers
+        marker = Marker(
+            *markers.producer,
+            job.coordinator_epoch,
+            markers.committed,
+            markers.transaction_version,
+        )
 
-        def take(appended: Appended) -> None:
-            result = appended.result()
-            code = result if isinstance(result, ErrorCode) else ErrorCode.NONE
+        def done(code: ErrorCode) -> None:
+            lane.in_flight -= 1
             self._on_answer(job, partition, code)
+            self._pump(lane)
 
-        def append(log: PartitionLog | ErrorCode) -> None:
-            if isinstance(log, ErrorCode):
-                self._on_answer(job, partition, log)
-                return
-            log.append_marker(
-                producer_id,
-                producer_epoch,
-                epoch,
-                markers.committed,
-                markers.transaction_version,
-            ).add_done_callback(take)
-
-        if partition.topic == OFFSETS_TOPIC:
-            self._groups.end_transaction(
-                partition.partition,
-                producer_id,
-                producer_epoch,
-                epoch,
-                markers.committed,
-                markers.transaction_version,
-            ).add_done_callback(take)
+        if lane.owner is None:
+            self._own.write(marker, partition, done)
         else:
-            self._logs.visit(*partition, append)
+            self._others.write(lane.owner, MarkerAt(marker, partition), done)
 
     def _on_answer(self, job: _Job, partition: TopicPartition, code: ErrorCode) -> None:
-        self._in_flight -= 1
         job.in_flight -= 1
         if self._is_current(job):
             self._judge(job, partition, code)
-        self._pump()
 
     def _judge(self, job: _Job, partition: TopicPartition, code: ErrorCode) -> None:
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED and not job.is_fenced:
@@ -214,8 +214,10 @@ class MarkerWriter:
         self._on_written(job.markers)
 
     async def _retry(self, job: _Job) -> None:
-        await asyncio.sleep(job.pause_s)
-        job.pause_s = min(job.pause_s * 2, RETRY_S_MAX)
+        pause_s, job.pause_s = job.pause_s, min(job.pause_s * 2, RETRY_S_MAX)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._moved.wait()
         if self._is_current(job):
             self._start(job)
 

@@ -19,6 +19,16 @@ class Markers(NamedTuple):
     transaction_version: int
 
 
+class Marker(NamedTuple):
+    """What ends a transaction in a partition, as `PartitionLog.append_marker` takes it."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int
+
+
 class Stored(NamedTuple):
     """A transactional id's new value is on the stream."""
 

@@ -17,10 +17,11 @@ from broker.cluster.routes import Routes
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig, NetworkConfig
-from broker.coordinator.runtime import GroupCoordinator
+from broker.coordinator.runtime import GroupCoordinator, GroupParts
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
+from broker.peers.peers import Peers
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.running import follow_configs
@@ -77,7 +78,9 @@ async def running_broker(
         )
         await quotas.start()
         stack.push_async_callback(quotas.close)
-        groups = GroupCoordinator(config.groups, topics, partitions, bookies, clock, random)
+        groups = GroupCoordinator(
+            config.groups, GroupParts(topics, partitions, bookies, clock, random)
+        )
         await groups.start()
         stack.push_async_callback(groups.close)
         producer_ids = ProducerIds(store)
@@ -95,6 +98,7 @@ async def running_broker(
             store=store,
             topics=topics,
             routes=routes,
+            peers=Peers(routes, "broker-1"),
             partitions=partitions,
             groups=groups,
             transactions=transactions,

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.coordinator.runtime import GroupCoordinator
+from broker.coordinator.runtime import GroupCoordinator, GroupParts
 from broker.partition.config import PartitionConfig
 from broker.partition.partition_logs import PartitionLogs
 from core.errors import BookieUnavailable
@@ -80,14 +80,9 @@ class GroupWorld:
         namespace: Any = self._namespace
         topics: Any = self._topics
         self._logs = PartitionLogs(namespace, topics, self.clock, PartitionConfig())
-        self._coordinator = GroupCoordinator(
-            self._config,
-            topics,
-            self._logs,
-            Bookies(1),
-            self.clock,
-            Random(f"{self.seed}/ids/{self.loop.time()}"),
-        )
+        ids = Random(f"{self.seed}/ids/{self.loop.time()}")
+        parts = GroupParts(topics, self._logs, Bookies(1), self.clock, ids)
+        self._coordinator = GroupCoordinator(self._config, parts)
         self._gone = self.loop.create_future()
         await self._coordinator.start()
 

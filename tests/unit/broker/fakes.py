@@ -24,6 +24,7 @@ from broker.listeners import Advertised, ConnectionInfo, Listener
 from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
+from broker.peers.peers import Peers
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.transactions.coordinator import Parts, TransactionCoordinator
@@ -469,6 +470,9 @@ class FakeTopics:
         for partition in range(topic.partition_count):
             del self._namespace.logs[f"{name}-{partition}"]
 
+    async def catch_up(self) -> None:
+        await asyncio.sleep(0)
+
     def replace(self, name: str) -> Topic:
         """Put another topic in the place of one at once, as another broker may have done."""
         topic = self._topics.pop(name)
@@ -564,6 +568,7 @@ def make_world(
         store=store,
         topics=anything,
         routes=routes,
+        peers=Peers(routes, "broker-1"),
         partitions=partitions,
         groups=None,  # type: ignore[arg-type]
         transactions=TransactionCoordinator(config.transactions, parts, add_wait_ms=100),

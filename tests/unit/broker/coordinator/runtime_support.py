@@ -10,7 +10,7 @@ from broker.coordinator.config import GroupConfig
 from broker.coordinator.effects import Caller
 from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
 from broker.coordinator.reading import WantedOffsets
-from broker.coordinator.runtime import GroupCoordinator
+from broker.coordinator.runtime import GroupCoordinator, GroupParts
 from core.runtime.clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.heartbeat import HeartbeatRequest
@@ -59,9 +59,8 @@ class Groups:
     def make(self) -> GroupCoordinator:
         topics: Any = self.world.topics
         logs: Any = self.world.broker.partitions
-        coordinator = GroupCoordinator(
-            self.config, topics, logs, self.world.broker.bookies, self.clock, Random(1)
-        )
+        parts = GroupParts(topics, logs, self.world.broker.bookies, self.clock, Random(1))
+        coordinator = GroupCoordinator(self.config, parts)
         self.world.broker.groups = coordinator
         return coordinator
 

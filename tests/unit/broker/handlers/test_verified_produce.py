@@ -1,13 +1,14 @@
 """Produce within transactions: what the coordinator is asked, what becomes of its answers."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Self, TypeAlias
 
 import pytest
 
 from broker.handlers import _verified_produce as module
 from broker.partition import partition_logs
+from broker.transactions.peer_requests import Question
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import PRODUCE
@@ -37,15 +38,16 @@ class Coordinator:
         self.codes: dict[tuple[str, int], ErrorCode] = {}
         self.holds: asyncio.Event | None = None
 
-    def verify(self, *question: Any) -> Answer:
-        return asyncio.ensure_future(self._answer("verify", *question))
+    @property
+    def verification(self) -> Self:
+        return self
 
-    def add_partitions(self, *question: Any) -> Answer:
-        return asyncio.ensure_future(self._answer("add", *question))
+    def ask(self, question: Question) -> Answer:
+        return asyncio.ensure_future(self._answer(question))
 
-    async def _answer(
-        self, kind: str, name: str, producer: int, epoch: int, wanted: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
+    async def _answer(self, question: Question) -> Mapping[TopicPartition, ErrorCode]:
+        name, producer, epoch, wanted, adds = question
+        kind = "add" if adds else "verify"
         self.asked.append((kind, name, producer, epoch, [tuple(each) for each in wanted]))
         if self.holds is not None:
             await self.holds.wait()

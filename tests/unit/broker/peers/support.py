@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
+from protocol.ids import TopicPartition
 from protocol.kafka.api import Api
 from protocol.kafka.apis import API_VERSIONS, APIS
 from protocol.kafka.codec import decode_request
@@ -35,6 +36,49 @@ class MovingPlaces:
             self.at[broker_id] = at
         for callback in self.listeners:
             callback()
+
+
+class FakeRoutes(MovingPlaces):
+    """Partitions are this broker's, 1, until a test gives them away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owners: dict[TopicPartition, int | None] = {}
+
+    def owner(self, topic: str, partition: int) -> int | None:
+        return self.owners.get(TopicPartition(topic, partition), 1)
+
+    def is_mine(self, topic: str, partition: int) -> bool:
+        return self.owner(topic, partition) == 1
+
+    def give(self, owner: int | None, *partitions: TopicPartition) -> None:
+        self.owners.update(dict.fromkeys(partitions, owner))
+        for callback in self.listeners:
+            callback()
+
+
+class Sent(NamedTuple):
+    """One request on its way."""
+
+    broker_id: int
+    api: Api[Any, Any]
+    request: Any
+    answer: asyncio.Future[Any]
+
+
+class FakePeers:
+    """Other brokers; a test answers what was sent, or has it fail."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+
+    async def send(
+        self, broker_id: int, api: Any, request: Any, _timeout_s: float, version_min: int = 0
+    ) -> Any:
+        assert version_min in api.versions
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.sent.append(Sent(broker_id, api, request, answer))
+        return await answer
 
 
 class OtherBroker:

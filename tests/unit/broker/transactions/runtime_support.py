@@ -8,15 +8,18 @@ from typing import Any
 from broker.config import BrokerConfig
 from broker.coordinator.config import GroupConfig
 from broker.partition.partition_log import PartitionLog
+from broker.replicated.machine import Answer
 from broker.replicated.partitioning import partition_for
 from broker.transactions.config import TransactionConfig
 from broker.transactions.coordinator import TRANSACTIONS_TOPIC, Parts, TransactionCoordinator
 from broker.transactions.decisions import Producer
+from broker.transactions.peer_requests import Question
 from core.runtime.clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.messages.describe_transactions import TransactionState as Described
 from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world
+from tests.unit.broker.peers.support import FakePeers, FakeRoutes
 
 PARTITIONS = 3
 ID = "x"
@@ -57,6 +60,8 @@ class Transactions:
         self.config = config
         self.ids = CountingIds()
         self.groups = NoGroups()
+        self.routes = FakeRoutes()
+        self.peers = FakePeers()
         self.coordinator = self.make()
 
     @property
@@ -77,7 +82,16 @@ class Transactions:
         broker = self.world.broker
         topics: Any = self.world.topics
         ids: Any = self.ids
-        parts = Parts(topics, broker.partitions, self.groups, broker.bookies, ids, self.clock)
+        parts = Parts(
+            topics,
+            broker.partitions,
+            self.groups,
+            broker.bookies,
+            ids,
+            self.clock,
+            self.routes,
+            self.peers,
+        )
         coordinator = TransactionCoordinator(self.config, parts, ADD_WAIT_MS)
         broker.transactions = coordinator
         return coordinator
@@ -109,6 +123,13 @@ class Transactions:
         wanted = [TopicPartition("t", each) for each in partitions or (0,)]
         code: ErrorCode = await self.coordinator.add(ID, producer, wanted, version)
         return code
+
+    def take_in(
+        self, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+    ) -> Answer:
+        """Write to partitions as a client of transaction version 2 does: unasked."""
+        question = Question(ID, producer_id, producer_epoch, tuple(partitions), adds=True)
+        return self.coordinator.verification.ask(question)
 
     async def end(
         self, producer: Producer, *, committed: bool = True, version: int = 0

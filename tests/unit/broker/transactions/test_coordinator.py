@@ -140,7 +140,7 @@ async def test_an_id_that_nobody_knows() -> None:
         assert await world.add(nobody) is unknown
         assert await world.end(nobody) is unknown
         assert await world.coordinator.verify(ID, *nobody, [t0]) == {t0: unknown}
-        assert await world.coordinator.add_partitions(ID, *nobody, [t0]) == {t0: unknown}
+        assert await world.take_in(*nobody, [t0]) == {t0: unknown}
         assert world.described().error_code == E.TRANSACTIONAL_ID_NOT_FOUND
 
 
@@ -168,7 +168,7 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_former() -> Non
         producer = await beginning
         assert isinstance(producer, Producer)
         t0 = TopicPartition("t", 0)
-        adding = world.coordinator.add_partitions(ID, *producer, [t0])
+        adding = world.take_in(*producer, [t0])
         await turns()
         world.writer.confirm()
         assert await adding == {t0: E.NONE}
@@ -177,7 +177,7 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_former() -> Non
         world.writer.confirm()
         after = await ending
         assert after == Producer(producer.producer_id, 1)
-        next_adding = world.coordinator.add_partitions(ID, *after, [t0])
+        next_adding = world.take_in(*after, [t0])
         await turns()
         assert not next_adding.done()
         marker_writer = world.world.log("t", 0).writer
@@ -197,7 +197,7 @@ async def test_nobody_waits_for_ever_for_an_id_that_stays_busy() -> None:
         beginning = asyncio.ensure_future(world.init())
         await turns()
         t0 = TopicPartition("t", 0)
-        adding = world.coordinator.add_partitions(ID, 1000, 0, [t0])
+        adding = world.take_in(1000, 0, [t0])
         await turns()
         assert not adding.done()
         world.clock.advance_ms(ADD_WAIT_MS)
@@ -212,7 +212,7 @@ async def test_all_who_waited_for_one_id_are_served() -> None:
     async with running_transactions() as world:
         producer = await world.producer()
         partitions = [TopicPartition("t", each) for each in range(3)]
-        answers = [world.coordinator.add_partitions(ID, *producer, [each]) for each in partitions]
+        answers = [world.take_in(*producer, [each]) for each in partitions]
         assert [await each for each in answers] == [{each: E.NONE} for each in partitions]
         assert [each.partitions for each in world.described().topics] == [[0, 1, 2]]
 
@@ -282,7 +282,7 @@ async def test_ids_that_are_not_used_are_forgotten() -> None:
         world.clock.advance_ms(1)
         world.coordinator.remove_expired()
         assert await world.init() is E.CONCURRENT_TRANSACTIONS
-        waiting = world.coordinator.add_partitions(ID, *producer, [TopicPartition("t", 0)])
+        waiting = world.take_in(*producer, [TopicPartition("t", 0)])
         await turns()
         assert set((await waiting).values()) == {E.INVALID_PRODUCER_ID_MAPPING}
         assert world.described().error_code == E.TRANSACTIONAL_ID_NOT_FOUND

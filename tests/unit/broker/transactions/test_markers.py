@@ -9,12 +9,14 @@ import pytest
 from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.transactions import markers as module
 from broker.transactions.decisions import Producer
+from broker.transactions.marker_places import OthersPartitions, OwnPartitions
 from broker.transactions.markers import MarkerWriter
 from broker.transactions.metrics import TransactionMetrics
 from broker.transactions.values import Markers
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
 from tests.unit.broker.loops import in_loop, turns, until
+from tests.unit.broker.peers.support import FakePeers, FakeRoutes
 
 
 class Partition:
@@ -45,7 +47,16 @@ class World:
         self.is_owner = False
         self.metrics = TransactionMetrics()
         logs: Any = self
-        self.writer = MarkerWriter(logs, logs, self.written.append, self.on_fenced, self.metrics)
+        self.routes = FakeRoutes()
+        self.peers = FakePeers()
+        self.writer = MarkerWriter(
+            OwnPartitions(logs, logs),
+            OthersPartitions(self.peers),
+            self.routes,
+            self.written.append,
+            self.on_fenced,
+            self.metrics,
+        )
 
     def on_fenced(self, markers: Markers) -> bool:
         self.fenced.append(markers)
