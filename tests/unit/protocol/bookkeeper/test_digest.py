@@ -1,5 +1,6 @@
 import hashlib
 import hmac
+import random
 import zlib
 
 import pytest
@@ -33,3 +34,11 @@ def test_a_digest_over_parts_is_that_over_the_whole(
     assert digest.compute(parts) == expected
     assert digest.compute(parts) == expected  # a digest has no state
     assert digest.size == len(expected)
+
+
+@pytest.mark.parametrize("size", [5119, 5120, 5121, 10_240, 16_384, 65_536, 65_537, 200_000])
+def test_a_long_part_is_digested_in_pieces_as_in_one(size: int) -> None:
+    whole = random.Random(size).randbytes(size)
+    digest = Digest(DigestType.CRC32)
+    for parts in ((whole,), (b"head", memoryview(bytearray(whole))), (whole, whole)):
+        assert digest.compute(parts) == zlib.crc32(b"".join(parts)).to_bytes(8, "big")
