@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker.partition.aborted import AbortedTransaction
+from broker.partition.bookmarks import Bookmarks
 from broker.partition.found import NOTHING, Found
 from broker.partition.leader_epochs import LeaderEpochs
-from broker.partition.reads import OpenReaders, ReadRange
+from broker.partition.reads import OpenReaders, ReadRange, Source
 from broker.partition.segment_state import PartitionState
 from broker.partition.segments import SegmentCatalog
 from broker.partition.tail_cache import TailCache
@@ -50,6 +51,7 @@ class ReadablePartition:
         self.log_start_offset: Offset = 0
         self.high_watermark: Offset = 0
         self._readers = shared.readers
+        self._source = Source(log, Bookmarks(), self.locate)
         self._unstable = UnstableOffsets()
 
     def read_tail(
@@ -74,7 +76,7 @@ class ReadablePartition:
         if offset >= end:
             return NOTHING
         span = ReadRange(offset, end, max_bytes, at_least_one)
-        return await self._readers.read(self.log, span, lambda: self.locate(offset))
+        return await self._readers.read(self._source, span)
 
     async def read(self, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
         """Return whole batches from the one that holds `offset`: at least one if there is any.

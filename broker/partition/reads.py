@@ -4,6 +4,7 @@ A consumer reads forward, so the reader that served offset N is kept under the o
 next, and the next fetch finds it in place, its read-ahead under way. Bounded in number, kept
 ones and those in use each, because a reader may hold two chunks of read-ahead; the one used longest
 ago is closed first. A reader belongs to one call at a time.
+Who is not known to come back soon (`bookmarks.py`) gets what he asks for and no reader that stays.
 """
 
 import asyncio
@@ -12,11 +13,13 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.partition.bookmarks import Bookmark, Bookmarks
 from broker.partition.found import NOTHING, Found, fitting
 from core.errors import CoreError
 from core.log.log import Log
 from core.log.reader import LogReader
 from core.log.resume import Place
+from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import Buffer, Offset
 
 if TYPE_CHECKING:
@@ -33,17 +36,36 @@ class ReadRange(NamedTuple):
     """The first batch is returned even if it is larger than `max_bytes`."""
 
 
+class Source(NamedTuple):
+    """The log to read, and what is known of where things are in it."""
+
+    log: Log
+    marks: Bookmarks
+    locate: Callable[[Offset], Awaitable[Place | None]]
+    """Finds a position at or before an offset, for when nobody left a bookmark there."""
+
+
 class _Cursor:
     """An open reader, and what it returned beyond what was asked for."""
 
-    __slots__ = ("ahead", "next_offset", "reader", "rewrites")
+    __slots__ = ("ahead", "next_dlsn", "next_offset", "reader", "rewrites")
 
     def __init__(self, reader: LogReader, next_offset: Offset, rewrites: int) -> None:
         self.reader = reader
+        self.next_dlsn: DLSN | None = None
+        """Behind what was returned last, if that ended with its entry."""
         self.rewrites = rewrites
         """What `Log.rewrites` said then."""
         self.next_offset = next_offset
         self.ahead: deque[EntryRecords] = deque()  # a record is a batch, its txid the last offset
+
+    @property
+    def next_place(self) -> DLSN | None:
+        """Where the next batch is; None if none was read."""
+        if self.ahead and self.ahead[0].slots:
+            entry = self.ahead[0]
+            return DLSN(entry.lssn, entry.entry_id, entry.slots[0])
+        return self.next_dlsn
 
 
 class OpenReaders:
@@ -52,6 +74,7 @@ class OpenReaders:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._turns = asyncio.Semaphore(limit)  # those in use are not among the kept ones
+        self._reads_total = 0
         # By log, not by its name: a topic that was made again has another log of that name.
         self._cursors: OrderedDict[tuple[Log, Offset], _Cursor] = OrderedDict()
         self._leaving: list[_Cursor] = []  # to be closed by whoever waits next
@@ -59,30 +82,31 @@ class OpenReaders:
     def __len__(self) -> int:
         return len(self._cursors)
 
-    async def read(
-        self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[Place | None]]
-    ) -> Found:
+    async def read(self, source: Source, span: ReadRange) -> Found:
         """Return batches; none if the log does not show any in the range yet.
 
-        `locate`: finds a position at or before `span.offset`, for when no reader stands there.
         Errors: CoreError. Cancel: the reader is closed later.
         """
         async with self._turns:
-            return await self._read(log, span, locate)
+            self._reads_total += 1
+            return await self._read(source, span)
 
-    async def _read(
-        self, log: Log, span: ReadRange, locate: Callable[[], Awaitable[Place | None]]
-    ) -> Found:
+    async def _read(self, source: Source, span: ReadRange) -> Found:
+        log = source.log
         cursor = self._cursors.pop((log, span.offset), None)
         if cursor is not None and cursor.rewrites != log.rewrites:
             self._leaving.append(cursor)  # it holds batches that may be cleaned by now
             cursor = None
+        stays = cursor is not None
         if cursor is None:
-            near = await locate()
+            mark = source.marks.take(span.offset)
+            near = await source.locate(span.offset) if mark is None else mark.place
             if near is None:
                 return NOTHING
+            stays = mark is not None and mark.is_recent(self._reads_total, self._limit)
             rewrites = log.rewrites
-            cursor = _Cursor(await log.open_reader(span.offset, near), span.offset, rewrites)
+            reader = await log.open_reader(span.offset, near, reads_ahead=stays)
+            cursor = _Cursor(reader, span.offset, rewrites)
         whole = False
         try:
             found = await _collect(cursor, span)
@@ -90,7 +114,11 @@ class OpenReaders:
         finally:
             if not whole:
                 self._leaving.append(cursor)
-        self._keep(log, cursor)
+        if stays:
+            self._keep(log, cursor)
+        else:
+            self._leaving.append(cursor)
+            self._leave_mark(source, cursor)
         await self._close_leaving()
         return found
 
@@ -114,6 +142,15 @@ class OpenReaders:
         self._cursors[key] = cursor
         while len(self._cursors) > self._limit:
             self._leaving.append(self._cursors.popitem(last=False)[1])
+
+    def _leave_mark(self, source: Source, cursor: _Cursor) -> None:
+        """Note where a consumer goes on whose reader does not stay."""
+        at = cursor.next_place
+        segment = None if at is None else source.log.segments.find(at.lssn)
+        if at is None or segment is None or cursor.rewrites != source.log.rewrites:
+            return  # nobody knows in which ledger that is
+        mark = Bookmark(Place(at, segment.ledger_id), self._reads_total)
+        source.marks.leave(cursor.next_offset, mark)
 
     async def _close_leaving(self) -> None:
         while self._leaving:
@@ -142,6 +179,7 @@ async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
         size += more
         if count:
             cursor.next_offset = txids[count - 1] + 1
+        cursor.next_dlsn = DLSN(entry.lssn, entry.entry_id + 1, 0)
         if count < len(txids):
             ahead.appendleft(entry.behind(count))
             return Found(found, size, limited=count < below)  # else the range ends there

@@ -266,16 +266,19 @@ class Log:
 
     # ------------------------------------------------------------------ reading
 
-    async def open_reader(self, start: DLSN | TxId, near: Place | None = None) -> LogReader:
+    async def open_reader(
+        self, start: DLSN | TxId, near: Place | None = None, *, reads_ahead: bool = True
+    ) -> LogReader:
         """Return a reader of the records with DLSN >= `start`, or with txid >= `start`.
 
         Close it after use. A position in a part that was truncated counts as the first one that is
         kept; a txid above all is waited for. `near`: a place at or before the txid's record, not
         far from it, from a caller's own index or `find`; nothing is searched then, unless the
         segment was rewritten since. A DLSN counts in the ledger that its segment has at the first
-        read. Errors: LogNotFound; for a txid as `find`.
+        read. `reads_ahead`: False for one who takes a little and closes it again.
+        Errors: LogNotFound; for a txid as `find`.
         """
-        return await self._reading.open_reader(start, near)
+        return await self._reading.open_reader(start, near, reads_ahead=reads_ahead)
 
     async def open_reader_with_lock(
         self, start: DLSN | TxId, subscriber: str = "", wait_ms: int = -1

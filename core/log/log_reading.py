@@ -75,14 +75,18 @@ class LogReading:
 
     # ------------------------------------------------------------------ positions
 
-    async def open_reader(self, start: DLSN | TxId, near: Place | None = None) -> LogReader:
+    async def open_reader(
+        self, start: DLSN | TxId, near: Place | None = None, *, reads_ahead: bool = True
+    ) -> LogReader:
         """Return a reader of the records with DLSN >= `start`, or with that txid or a higher one.
 
         Errors: as `Log.open_reader`.
         """
         await self.refresh()
         context = self._context
-        settings = ReaderSettings(context.config, context.metrics, context.clock)
+        settings = ReaderSettings(
+            context.config, context.metrics, context.clock, reads_ahead=reads_ahead
+        )
         if isinstance(start, DLSN):
             return LogReader(self, start, settings)
         settings = settings._replace(from_txid=start)

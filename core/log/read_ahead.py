@@ -49,7 +49,7 @@ class ReadAhead:
         self._entries_max = config.read_ahead_entries
         self._held: Chunk | None = None
         self._asked_to = self._suspect = NO_ENTRY
-        self._entry_bytes = 0
+        self._entry_bytes = shared.entry_bytes
         if ledger.is_closed and ledger.last_confirmed >= 0:
             self._entry_bytes = ledger.length // (ledger.last_confirmed + 1) + 1
 
@@ -135,6 +135,7 @@ class ReadAhead:
         if self.next_entry > self._suspect:
             self._trust_again()
         self._entry_bytes = entries[-1].length // self.next_entry + 1
+        self._shared.entry_bytes = self._entry_bytes
         return entries
 
     def _new_chunk(self, end: EntryId) -> Chunk:
@@ -143,11 +144,11 @@ class ReadAhead:
         return self._shared.add(self._lssn, self._ledger.ledger_id, first, end, estimate)
 
     def _end(self, last: EntryId, max_bytes: int) -> EntryId:
-        """Return the last entry of a piece of about `max_bytes`."""
+        """Return the last entry of a piece that reaches about `max_bytes`."""
         entries = min(_UNKNOWN_SIZE_ENTRIES, self._entries_max)
         if self._entry_bytes:
             max_bytes = min(max_bytes, self._config.read_ahead_bytes)
-            entries = max(1, min(self._entries_max, max_bytes // self._entry_bytes))
+            entries = max(1, min(self._entries_max, -(-max_bytes // self._entry_bytes)))
         return min(last, self.next_entry + entries - 1)
 
     def _narrow(self, chunk: Chunk) -> bool:

@@ -92,6 +92,8 @@ class ReaderSettings(NamedTuple):
     """Leave out what comes first and has a lower txid."""
     ledger_id: LedgerId | None = None
     """In which the start is a position; if its segment has another, `from_txid` is searched."""
+    reads_ahead: bool = True
+    """Whether more is read than was asked for: not for one who takes a little and goes."""
 
 
 class LogReader:
@@ -272,6 +274,8 @@ class LogReader:
         """Tell the others where this reader is, and look ahead."""
         lssn = cursor.view.metadata.lssn
         self._log.shared.move(self._place, (lssn, cursor.next_entry))
+        if not self._settings.reads_ahead:
+            return
         cursor.ask_ahead()
         following = self._log.segments.find(lssn + 1)
         if following is not None and self._following is None and cursor.is_near_end():

@@ -36,12 +36,14 @@ class ReaderPlace:
 class SharedEntries:
     """What the readers of one log hold and keep for each other."""
 
-    __slots__ = ("_cache", "_chunks", "_places")
+    __slots__ = ("_cache", "_chunks", "_places", "entry_bytes")
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
         self._chunks: dict[LedgerId, list[Chunk]] = {}
         self._places: list[ReaderPlace] = []
+        self.entry_bytes = 0
+        """Payload bytes of an entry, as far as the reader tells that took some last; 0: unknown."""
 
     def join(self, at: Position) -> ReaderPlace:
         """Keep what lies at `at` or behind it for a new reader; it leaves at its end."""

@@ -108,6 +108,10 @@ class FakeLog:
         self.open_error: CoreError | None = None
         self.opening: asyncio.Event | None = None
         self.readers_opened = 0
+        self.readers_ahead = 0
+        """Of those that were opened, how many read ahead."""
+        self.located_by_reader: list[int] = []
+        """The entry at which each began."""
         self.rewrites = 0
         self.upkeep = FakeUpkeep()
         self.readers_closed = 0
@@ -166,11 +170,15 @@ class FakeLog:
         confirmed = self.writer.confirmed_txid if self.writer else 1 << 62
         return [each for each in self.all_records() if each.record.txid <= confirmed]
 
-    async def open_reader(self, start: DLSN | int, near: Place | None = None) -> "FakeReader":
+    async def open_reader(
+        self, start: DLSN | int, near: Place | None = None, *, reads_ahead: bool = True
+    ) -> "FakeReader":
         self.readers_opened += 1
+        self.readers_ahead += reads_ahead
         if not isinstance(start, DLSN):
             assert near is not None
             start = near.dlsn
+        self.located_by_reader.append(start.entry_id)
         return FakeReader(self, start)
 
     async def find(self, txid: int) -> Place | None:

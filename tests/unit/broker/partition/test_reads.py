@@ -1,11 +1,15 @@
-"""Readers behind the cache: sequential reads do not seek, and nothing stays open for ever."""
+"""Readers behind the cache: whoever reads on keeps a reader, all others read what they ask for."""
 
 import asyncio
+from functools import cache
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from broker.partition.bookmarks import Bookmarks
 from broker.partition.partition_log import PartitionLog
-from broker.partition.reads import OpenReaders, ReadRange
+from broker.partition.reads import OpenReaders, ReadRange, Source
 from core.errors import BookieUnavailable
 from core.log.resume import Place
 from protocol.distributedlog.dlsn import DLSN
@@ -26,6 +30,14 @@ async def filled(batches: int = 20) -> tuple[World, PartitionLog, FakeLog]:
     return world, log, world.log("t")
 
 
+async def beginning(_offset: int) -> Place:
+    return Place(DLSN(1, 0, 0), LedgerId(1))
+
+
+def source(stream: FakeLog) -> Source:
+    return Source(stream, Bookmarks(), beginning)  # type: ignore[arg-type]
+
+
 def bases(parts: list[Buffer] | tuple[Buffer, ...]) -> list[int]:
     return [read_header(part).base_offset for part in parts]
 
@@ -41,7 +53,8 @@ async def test_a_consumer_that_reads_on_uses_one_reader() -> None:
         assert len(found.parts) <= 3
         offset = read_header(found.parts[-1]).last_offset + 1
     assert seen == list(range(0, 40, 2))
-    assert stream.readers_opened == 1
+    assert stream.readers_opened == 2, "one to look, one that stays"
+    assert stream.readers_ahead == 1
     assert (await log.read_log(40, 1000, at_least_one=True)).parts == ()
 
 
@@ -50,12 +63,10 @@ async def test_limits_and_the_range_hold() -> None:
     _, _, stream = await filled()
     size = len(batch(2))
     readers = OpenReaders(4)
-
-    async def start() -> Place:
-        return Place(DLSN(1, 0, 0), LedgerId(1))
+    there = source(stream)
 
     async def read(*span: object) -> tuple[list[int], bool]:
-        found = await readers.read(stream, ReadRange(*span), start)  # type: ignore[arg-type]
+        found = await readers.read(there, ReadRange(*span))  # type: ignore[arg-type]
         return bases(list(found.parts)), found.limited
 
     assert await read(5, 40, 2 * size) == ([4, 6], True)
@@ -71,12 +82,11 @@ async def test_limits_and_the_range_hold() -> None:
 async def test_the_number_of_open_readers_is_bounded() -> None:
     _, _, stream = await filled()
     readers = OpenReaders(3)
-
-    async def at_start() -> Place:
-        return Place(DLSN(1, 0, 0), LedgerId(1))
-
-    for offset in range(0, 40, 4):
-        await readers.read(stream, ReadRange(offset, 40, 1), at_start)
+    there = source(stream)
+    for offset in range(0, 36, 6):
+        await readers.read(there, ReadRange(offset, 40, 1))
+        await readers.read(there, ReadRange(offset + 2, 40, 1))
+        assert len(readers) == min(3, offset // 6 + 1)
     assert len(readers) == 3
     assert stream.readers_opened - stream.readers_closed == 3
     await readers.forget(stream)
@@ -90,7 +100,7 @@ async def test_the_number_of_readers_in_use_is_bounded_too() -> None:
     readers = OpenReaders(2)
     inside, most = 0, 0
 
-    async def start() -> Place:
+    async def start(_offset: int) -> Place:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
@@ -98,7 +108,8 @@ async def test_the_number_of_readers_in_use_is_bounded_too() -> None:
         inside -= 1
         return Place(DLSN(1, 0, 0), LedgerId(1))
 
-    reads = [readers.read(stream, ReadRange(0, 40, 100 + n), start) for n in range(6)]
+    there = Source(stream, Bookmarks(), start)  # type: ignore[arg-type]
+    reads = [readers.read(there, ReadRange(0, 40, 100 + n)) for n in range(6)]
     assert all([(await read).parts for read in asyncio.as_completed(reads)])
     assert most == 2
 
@@ -107,12 +118,10 @@ async def test_the_number_of_readers_in_use_is_bounded_too() -> None:
 async def test_a_read_that_is_cancelled_or_fails_leaves_no_reader_open() -> None:
     _, _, stream = await filled()
     readers = OpenReaders(3)
-
-    async def at_start() -> Place:
-        return Place(DLSN(1, 0, 0), LedgerId(1))
+    there = source(stream)
 
     async def read() -> None:
-        await readers.read(stream, ReadRange(0, 40, 1 << 20), at_start)
+        await readers.read(there, ReadRange(0, 40, 1 << 20))
 
     task = asyncio.get_running_loop().create_task(read())
     await asyncio.sleep(0)
@@ -131,7 +140,7 @@ async def test_a_read_that_is_cancelled_or_fails_leaves_no_reader_open() -> None
 
     reader.read_entries = broken  # type: ignore[method-assign, assignment]
 
-    async def open_broken(_start: int, _near: Place) -> object:
+    async def open_broken(_start: int, _near: Place, **_: bool) -> object:
         return reader
 
     stream.open_reader = open_broken  # type: ignore[method-assign, assignment]
@@ -142,13 +151,99 @@ async def test_a_read_that_is_cancelled_or_fails_leaves_no_reader_open() -> None
 
 
 @in_loop
+async def test_consumers_that_are_too_many_to_keep_readers_read_only_what_they_ask_for() -> None:
+    streams = [source((await filled())[2]) for _ in range(4)]
+    readers = OpenReaders(3)
+    for offset in range(0, 40, 2):
+        for stream in streams:
+            found = await readers.read(stream, ReadRange(offset, 40, 1))
+            assert bases(list(found.parts)) == [offset]
+            assert len(stream.marks) == 1
+    assert len(readers) == 0
+    for stream in streams:
+        assert stream.log.readers_ahead == 0  # type: ignore[attr-defined]
+        assert stream.log.readers_closed == 20  # type: ignore[attr-defined]
+        assert stream.log.located_by_reader == list(range(20))  # type: ignore[attr-defined]
+
+
+@in_loop
+async def test_as_many_consumers_as_readers_are_kept_have_one_each() -> None:
+    streams = [source((await filled())[2]) for _ in range(3)]
+    readers = OpenReaders(3)
+    for offset in range(0, 40, 2):
+        for stream in streams:
+            found = await readers.read(stream, ReadRange(offset, 40, 1))
+            assert bases(list(found.parts)) == [offset]
+    assert len(readers) == 3
+    assert [stream.log.readers_opened for stream in streams] == [2, 2, 2]  # type: ignore[attr-defined]
+
+
+@in_loop
+async def test_a_bookmark_of_a_log_that_was_rewritten_meanwhile_is_not_left() -> None:
+    _, _, stream = await filled()
+    readers = OpenReaders(3)
+    there = source(stream)
+    opened = stream.open_reader
+
+    async def open_reader(*where: object, **how: bool) -> object:
+        reader = await opened(*where, **how)  # type: ignore[arg-type]
+        stream.rewrites += 1
+        return reader
+
+    stream.open_reader = open_reader  # type: ignore[method-assign, assignment]
+    assert bases(list((await readers.read(there, ReadRange(0, 40, 1))).parts)) == [0]
+    assert len(there.marks) == 0
+    assert bases(list((await readers.read(there, ReadRange(2, 40, 1))).parts)) == [2]
+
+
+@cache
+def three_logs() -> list[FakeLog]:
+    return [asyncio.run(filled())[2] for _ in range(3)]
+
+
+Wanted = tuple[int, int, int, int]
+"""Which log, from where, up to where, how many bytes."""
+wanted = st.tuples(st.integers(0, 2), st.integers(0, 39), st.integers(0, 20), st.integers(1, 2000))
+
+
+@given(st.lists(wanted | st.integers(0, 2), max_size=30), st.integers(1, 4))
+def test_any_reads_of_any_consumers_give_what_is_there(
+    steps: list[Wanted | int], limit: int
+) -> None:
+    """A number alone: the consumer of that log reads on."""
+    asyncio.run(any_reads(three_logs(), steps, limit))
+
+
+async def any_reads(logs: list[FakeLog], steps: list[Wanted | int], limit: int) -> None:
+    streams = [source(log) for log in logs]
+    size = len(batch(2))
+    readers = OpenReaders(limit)
+    nexts = [0, 0, 0]
+    for step in steps:
+        each, offset, batches, room = (
+            (step, nexts[step], 20, 3 * size) if isinstance(step, int) else step
+        )
+        end = min(offset - offset % 2 + 2 * batches, 40)
+        found = await readers.read(streams[each], ReadRange(offset, end, room))
+        expected = list(range(offset - offset % 2, end, 2))[: max(room // size, 1)]
+        assert bases(list(found.parts)) == expected
+        if expected:
+            nexts[each] = expected[-1] + 2
+        assert len(readers) <= limit
+    await readers.close()
+    for log in logs:
+        assert log.readers_opened == log.readers_closed
+
+
+@in_loop
 async def test_an_offset_that_no_record_reaches_is_nothing() -> None:
     _, _, stream = await filled(1)
 
-    async def nowhere() -> None:
+    async def nowhere(_offset: int) -> None:
         return None
 
-    found = await OpenReaders(1).read(stream, ReadRange(7, 40, 100), nowhere)
+    there = Source(stream, Bookmarks(), nowhere)  # type: ignore[arg-type]
+    found = await OpenReaders(1).read(there, ReadRange(7, 40, 100))
     assert (found.parts, found.size) == ((), 0)
 
 

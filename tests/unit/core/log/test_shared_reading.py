@@ -394,3 +394,39 @@ def test_who_waits_the_moment_a_poll_ends_has_one_of_its_own(tmp_path: Path) -> 
         await writer.close()
 
     run_world(tmp_path, story)
+
+
+def test_a_reader_that_does_not_read_ahead_reads_what_it_is_asked_for(tmp_path: Path) -> None:
+    async def body(world: World) -> None:
+        log = await written(world, 40, roll_every=20)
+        world.bookie.requests.clear()
+        reader = await log.open_reader(DLSN(1, 5, 0), reads_ahead=False)
+        assert await txids(reader, 3000) == [5, 6, 7]
+        await settle()
+        assert sorted(entry for _, entry in reads(world)) == [5, 6, 7]
+        assert await drain(reader) == list(range(8, 40))
+        await reader.close()
+
+    run_world(tmp_path, body)
+
+
+def test_how_large_entries_are_is_learnt_once_for_all_readers_of_an_open_ledger(
+    tmp_path: Path,
+) -> None:
+    async def body(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        for txid in range(40):
+            put(writer, txid, b"x" * 1000)
+            await writer.flush()
+        for first in (10, 20):
+            world.bookie.requests.clear()
+            reader = await log.open_reader(DLSN(1, first, 0), reads_ahead=False)
+            assert await txids(reader, 8 * 1000) == list(range(first, first + 8))
+            await reader.close()
+        assert sorted(reads(world)) == [
+            (world.bookie.requests[0].ledger_id, at) for at in range(20, 28)
+        ]
+        await writer.close()
+
+    run_world(tmp_path, body)
