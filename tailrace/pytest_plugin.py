@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from tailrace.testing import Broker
 
+_STARTED = pytest.StashKey[list["Broker"]]()
+"""The brokers of this plugin's fixtures."""
 _SETTINGS = "tailrace_settings"
 _START_TIMEOUT = "tailrace_start_timeout"
 _LOG_LINES_MAX = 60
@@ -98,7 +100,20 @@ def _broker(config: pytest.Config) -> Iterator["Broker"]:
         settings=settings(config.getini(_SETTINGS)),
         start_timeout_s=start_timeout_s(config.getini(_START_TIMEOUT)),
     ) as broker:
-        yield broker
+        started = config.stash.setdefault(_STARTED, [])
+        started.append(broker)
+        try:
+            yield broker
+        finally:
+            started.remove(broker)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Undo what the test did to its brokers, before fixtures clear up: they may need them."""
+    for broker in item.config.stash.get(_STARTED, []):
+        broker.undo_faults()
+        broker.start()  # if it was killed or stopped
 
 
 @pytest.hookimpl(wrapper=True)

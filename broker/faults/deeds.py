@@ -1,7 +1,9 @@
 """What is done at once, to the parts of a running broker."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from broker.broker import Broker
 from broker.faults.orders import (
@@ -14,6 +16,10 @@ from broker.faults.orders import (
 )
 from core.runtime.breakable_files import BreakableFiles
 from protocol.errors import ErrorCode
+
+_SETTLED_S: Final = 5.0
+_AGAIN_S: Final = 0.02
+_UNDER_WAY: Final = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class Targets(NamedTuple):
@@ -36,10 +42,21 @@ async def do(deed: Deed, targets: Targets, files: BreakableFiles, free: Callable
     if isinstance(deed, LoseUnsynced):
         files.lose_unsynced()
     if isinstance(deed, AbortTransaction):
-        code = await targets.broker.transactions.abort(deed.transactional_id)
+        code = await _settled(partial(targets.broker.transactions.abort, deed.transactional_id))
         return _done(code, deed.transactional_id, "transactional_id", _TRANSACTION_REMEDIES)
-    code = await targets.broker.groups.rebalance(deed.group)
+    code = await _settled(partial(targets.broker.groups.rebalance, deed.group))
     return _done(code, deed.group, "group", _GROUP_REMEDIES)
+
+
+async def _settled(ask: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
+    """Ask until nothing is under way that hides the answer, a few seconds at most."""
+    code = await ask()
+    for _ in range(round(_SETTLED_S / _AGAIN_S)):
+        if code not in _UNDER_WAY:
+            break
+        await asyncio.sleep(_AGAIN_S)
+        code = await ask()
+    return code
 
 
 def _done(code: ErrorCode, name: str, place: str, remedies: dict[ErrorCode, str]) -> int:

@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import logging
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker.context import RequestContext
 from broker.errors import CloseConnection
@@ -22,6 +22,9 @@ from broker.handlers import Handler
 from protocol.kafka.apis import FETCH, METADATA, PRODUCE
 
 logger = logging.getLogger(__name__)
+
+HITS_LOGGED_MAX: Final = 10
+"""Of one fault; a delay hits every fetch."""
 
 
 class Split(NamedTuple):
@@ -178,7 +181,8 @@ def _names(ctx: RequestContext) -> TopicName:
 
 def _hit(fault: SetFault) -> None:
     fault.hits += 1
-    logger.warning("fault id=%d hit=%d order=%s", fault.id, fault.hits, fault.order)
+    if fault.hits <= HITS_LOGGED_MAX:
+        logger.warning("fault_hit id=%d hit=%d order=%s", fault.id, fault.hits, fault.order)
 
 
 def _end(future: "asyncio.Future[None]") -> None:

@@ -6,5 +6,6 @@ own. With pytest, see the fixtures of `tailrace.pytest_plugin`.
 
 from tailrace.testing.broker import Broker
 from tailrace.testing.errors import BrokerError
+from tailrace.testing.faults import Fault
 
-__all__ = ["Broker", "BrokerError"]
+__all__ = ["Broker", "BrokerError", "Fault"]

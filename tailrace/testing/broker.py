@@ -13,22 +13,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from tailrace.testing.command import COMMAND, DEFAULT_SETTINGS, command_line, environment, texts
+from tailrace.testing.control import FaultPort
 from tailrace.testing.errors import BrokerError
+from tailrace.testing.faults import Faults
 from tailrace.testing.guard import Guard
+from tailrace.testing.logs import tail
 from tailrace.testing.metadata import answers
 from tailrace.testing.ports import HOST, reserve_port
 
 if TYPE_CHECKING:
     import socket
 
-LOG_BYTES_MAX: Final = 1024 * 1024
-"""How much of the end of the log `Broker.log` returns."""
 _POLL_S: Final = 0.005
 _ANSWER_S: Final = 1.0
 _KILL_TIMEOUT_S: Final = 30.0
 
 
-class Broker:
+class Broker(Faults):
     """A broker on 127.0.0.1, ready when it answers a Metadata request.
 
     >>> with Broker(settings={"num.partitions": 3}) as broker:
@@ -68,6 +69,8 @@ class Broker:
         self._held: socket.socket | None = None
         self._last_log = ""
         self._is_abandoned = False
+        self._is_paused = False
+        self._port: FaultPort | None = None
 
     @property
     def port(self) -> int:
@@ -108,7 +111,7 @@ class Broker:
     @property
     def log(self) -> str:
         """What it has printed since the first start, the last MiB; also when it has ended."""
-        return self._last_log if self._guard is None else _tail(self._guard.log)
+        return self._last_log if self._guard is None else tail(self._guard.log)
 
     def start(self) -> Self:
         """Start it and return when it answers. One that runs is left alone.
@@ -131,9 +134,10 @@ class Broker:
         """
         if not self.is_running:
             return
+        self.undo_faults()  # a paused one would never end, and one with a full disk not in order
         guard = self._running_guard("cannot be stopped")
         guard.signal(signal.SIGTERM)
-        guard.signal(signal.SIGCONT)  # a paused one would never hear the first
+        guard.signal(signal.SIGCONT)  # it may stand still for reasons of its own
         if not guard.wait_for_end(self.stop_timeout_s):
             self.kill()
             raise BrokerError(
@@ -145,8 +149,12 @@ class Broker:
 
     def kill(self) -> None:
         """Pull the plug (SIGKILL), paused or not; what was acknowledged is there after `start`."""
-        guard = self._running_guard("cannot be killed")
-        guard.signal(signal.SIGKILL)
+        self._running_guard("cannot be killed").signal(signal.SIGKILL)
+        self._see_end()
+
+    def _see_end(self) -> None:  # type: ignore[explicit-override]  # 3.12 has it
+        guard = self._guard
+        assert guard is not None
         if not guard.wait_for_end(_KILL_TIMEOUT_S):
             raise BrokerError(
                 f"process {guard.pid} is still there {_KILL_TIMEOUT_S:g} s after SIGKILL",
@@ -157,10 +165,25 @@ class Broker:
     def pause(self) -> None:
         """Stop it in mid-air (SIGSTOP): connections stay open, nothing is answered."""
         self._running_guard("cannot be paused").signal(signal.SIGSTOP)
+        self._is_paused = True
 
     def resume(self) -> None:
         """Let it go on after `pause` (SIGCONT)."""
         self._running_guard("cannot be resumed").signal(signal.SIGCONT)
+        self._is_paused = False
+
+    def undo_faults(self) -> None:
+        """Resume it, if it is paused, and undo every fault. One that is down stays down.
+
+        The plugin calls it at the end of each test, and starts the session's broker if it is down.
+        """
+        if not self.is_running:
+            return
+        if self._is_paused:
+            self.resume()
+        if self._port is not None and self._port.was_used:
+            self._port.ask("DELETE")
+            self._port.was_used = False
 
     def restart(self) -> Self:
         """Stop it in order, unless it is down already, and start it on the same port and data."""
@@ -179,7 +202,7 @@ class Broker:
             if self._own_data is not None:
                 self.stop()
         finally:
-            self._last_log = _tail(guard.log)
+            self._last_log = tail(guard.log)
             self._guard = None
             if self._held is not None:
                 self._held.close()
@@ -228,6 +251,8 @@ class Broker:
             self._held = reserve_port(self._wanted_port)
         if self._guard is None:
             self._guard = Guard()
+        port = FaultPort(self._guard.log, lambda: self._port is port and self.is_running)
+        self._port, self._is_paused = port, False
         line = command_line(self._command, self.data_directory, self.bootstrap, self.settings)
         self._guard.start(line, environment(os.environ))
         deadline = time.monotonic() + self.start_timeout_s
@@ -239,6 +264,13 @@ class Broker:
                 raise BrokerError("the start was given up", "it was cancelled: nothing to mend")
             if time.monotonic() > deadline:
                 raise self._late()
+
+    def _fault_port(self) -> FaultPort:  # type: ignore[explicit-override]  # 3.12 has it
+        self._running_guard("takes no faults")
+        if self._is_paused:
+            raise BrokerError("the broker is paused, so it takes no faults", "call resume() first")
+        assert self._port is not None
+        return self._port
 
     def _running_guard(self, what: str) -> Guard:
         if self._guard is None or not self.is_running:
@@ -268,12 +300,3 @@ class Broker:
             "at a time",
             self.log,
         )
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - LOG_BYTES_MAX))
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:  # nothing was started yet
-        return ""

@@ -9,6 +9,8 @@ COMMAND: Final = (sys.executable, "-P", "-m", "tailrace")
 """The `tailrace` that is installed beside this module; -P: not what lies in the current folder."""
 DEFAULT_SETTINGS: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
 """What differs from a broker's own defaults: a test's group need not wait for more members."""
+_FAULTS: Final = "127.0.0.1:0"
+"""Where it lets itself be broken; it prints which port it took."""
 _SETTINGS_PREFIX: Final = "TAILRACE_"
 
 
@@ -17,6 +19,7 @@ def command_line(
 ) -> list[str]:
     """Return the words that start a broker over a directory, on a port, with settings."""
     line = [*command, "start", "--data", str(data), "--listen", bootstrap]
+    line += ["--test-faults", _FAULTS]
     for name, value in settings.items():
         line += ["--set", f"{name}={value}"]
     return line
