@@ -1,21 +1,22 @@
 """WriteTxnMarkers v1-2: end transactions in partitions, as their coordinator does.
 
-Here coordinators write their markers without this request. It is what `Admin.abortTransaction` and
-`kafka-transactions.sh abort` send to the leader of a partition with a hanging transaction, one that
-no coordinator knows of. The partition's rules hold all the same: epochs of producer and coordinator
+Coordinators ask it of the brokers of others' partitions. `Admin.abortTransaction` and
+`kafka-transactions.sh abort` send it to the leader of a partition with a hanging transaction, one
+that no coordinator knows of. The partition's rules hold for all: epochs of producer and coordinator
 may not be older than those it knows; from v2 on with the transaction's version (KIP-1228).
 Partitions of `__consumer_offsets` are their group coordinator's: pending offsets end with it.
 Source: KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 import asyncio
-from typing import TypeAlias
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from broker.context import RequestContext
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.errors import KafkaError, error_code
 from broker.handlers import handles
-from broker.partition.appends import Append
+from broker.transactions.marker_places import OwnPartitions
+from broker.transactions.values import Marker
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import WRITE_TXN_MARKERS
@@ -28,8 +29,14 @@ from protocol.kafka.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-Writing: TypeAlias = Append | asyncio.Future[ErrorCode] | ErrorCode
-"""A marker on its way, or why it is not."""
+
+class WritingTopic(NamedTuple):
+    """A marker on its way to partitions of one topic."""
+
+    name: str
+    partitions: Sequence[tuple[int, asyncio.Future[ErrorCode]]]
+    """By index, and what becomes of each."""
+
 
 _NOT_READY = frozenset(
     {
@@ -45,69 +52,68 @@ _NOT_READY = frozenset(
 async def write_txn_markers(
     ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Append every marker, in order; the answer comes when all are confirmed or refused."""
+    """Append every marker, in order; the answer comes when all are confirmed or refused.
+
+    All are on their way before any is waited for.
+    """
+    own = OwnPartitions(ctx.broker.partitions, ctx.broker.groups)
+    writing = [(marker, _write_all(ctx, own, marker)) for marker in request.markers]
     return WriteTxnMarkersResponse(
-        markers=[await _write_all(ctx, marker) for marker in request.markers]
-    )
-
-
-async def _write_all(ctx: RequestContext, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-    """Write one marker to its partitions, all of them on their way before any is waited for."""
-    writing = [
-        (
-            topic.name,
-            [
-                (index, await _write(ctx, marker, TopicPartition(topic.name, index)))
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in marker.topics
-    ]
-    return WritableTxnMarkerResult(
-        producer_id=marker.producer_id,
-        topics=[
-            WritableTxnMarkerTopicResult(
-                name=name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=await _outcome(each)
-                    )
-                    for index, each in partitions
-                ],
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id, topics=[await _outcome(topic) for topic in topics]
             )
-            for name, partitions in writing
-        ],
+            for marker, topics in writing
+        ]
     )
 
 
-async def _write(
-    ctx: RequestContext, marker: WritableTxnMarker, partition: TopicPartition
-) -> Writing:
-    broker = ctx.broker
-    what = (
+def _write_all(
+    ctx: RequestContext, own: OwnPartitions, marker: WritableTxnMarker
+) -> list[WritingTopic]:
+    """Begin to write one marker to its partitions."""
+    what = Marker(
         marker.producer_id,
         marker.producer_epoch,
         marker.coordinator_epoch,
         marker.transaction_result,
         marker.transaction_version,
     )
-    if not broker.partitions.exists(*partition):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if marker.producer_id < 0 or marker.producer_epoch < 0:
-        return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's answer: nobody can have such a transaction
-    if partition.topic == OFFSETS_TOPIC:
-        return broker.groups.end_transaction(partition.partition, *what)
-    try:
-        log = await broker.partitions.open(partition)
-    except KafkaError as error:
-        return error_code(error)
-    return log.append_marker(*what)
+    return [
+        WritingTopic(
+            topic.name,
+            [
+                (index, _write(ctx, own, what, TopicPartition(topic.name, index)))
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in marker.topics
+    ]
 
 
-async def _outcome(writing: Writing) -> ErrorCode:
-    if isinstance(writing, ErrorCode):
-        return writing
-    outcome = await writing
-    if not isinstance(outcome, ErrorCode):
-        return ErrorCode.NONE
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER if outcome in _NOT_READY else outcome
+def _write(
+    ctx: RequestContext, own: OwnPartitions, marker: Marker, partition: TopicPartition
+) -> asyncio.Future[ErrorCode]:
+    written: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    if not ctx.broker.partitions.exists(*partition):
+        written.set_result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    elif marker.producer_id < 0 or marker.producer_epoch < 0:
+        written.set_result(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka: nobody has such a one
+    else:
+        own.write(marker, partition, partial(_settle, written))
+    return written
+
+
+def _settle(written: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
+    if not written.done():
+        written.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code)
+
+
+async def _outcome(topic: WritingTopic) -> WritableTxnMarkerTopicResult:
+    return WritableTxnMarkerTopicResult(
+        name=topic.name,
+        partitions=[
+            WritableTxnMarkerPartitionResult(partition_index=index, error_code=await written)
+            for index, written in topic.partitions
+        ],
+    )

@@ -27,6 +27,7 @@ from protocol.kafka.messages.offset_commit import (
 from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world
 from tests.unit.broker.loops import turns
+from tests.unit.broker.peers.support import FakeRoutes
 
 PARTITIONS = 3
 GROUP = "g"
@@ -40,6 +41,7 @@ class Groups:
     def __init__(self, world: World, config: GroupConfig = CONFIG) -> None:
         self.world = world
         self.config = config
+        self.routes = FakeRoutes()
         self.coordinator = self.make()
 
     @property
@@ -59,7 +61,8 @@ class Groups:
     def make(self) -> GroupCoordinator:
         topics: Any = self.world.topics
         logs: Any = self.world.broker.partitions
-        parts = GroupParts(topics, logs, self.world.broker.bookies, self.clock, Random(1))
+        bookies = self.world.broker.bookies
+        parts = GroupParts(topics, logs, bookies, self.clock, Random(1), self.routes)
         coordinator = GroupCoordinator(self.config, parts)
         self.world.broker.groups = coordinator
         return coordinator

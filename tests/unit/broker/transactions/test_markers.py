@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.partitioning import OFFSETS_TOPIC
+from broker.peers.errors import PeerTimeout
 from broker.transactions import markers as module
 from broker.transactions.decisions import Producer
 from broker.transactions.marker_places import OthersPartitions, OwnPartitions
@@ -15,8 +16,14 @@ from broker.transactions.metrics import TransactionMetrics
 from broker.transactions.values import Markers
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
+from protocol.kafka.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
 from tests.unit.broker.loops import in_loop, turns, until
-from tests.unit.broker.peers.support import FakePeers, FakeRoutes
+from tests.unit.broker.peers.support import FakePeers, FakeRoutes, Sent
 
 
 class Partition:
@@ -236,3 +243,157 @@ async def test_many_partitions_that_answer_at_once_are_one_step() -> None:
     world.writer.write(wanted, 5)
     assert world.written == [wanted]
     assert world.metrics.markers_waiting == 0
+
+
+# Partitions of other brokers
+
+
+def said(sent: Sent, code: E) -> WriteTxnMarkersResponse:
+    """Return what a broker says that has this code for all."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=i, error_code=code)
+                            for i in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in sent.request.markers
+        ]
+    )
+
+
+def at(*partitions: int, topic: str = "t") -> list[TopicPartition]:
+    return [TopicPartition(topic, each) for each in partitions]
+
+
+@in_loop
+async def test_each_broker_is_asked_for_its_own() -> None:
+    world = World()
+    world.routes.give(2, *at(1, 2), *at(0, topic=OFFSETS_TOPIC))
+    world.routes.give(3, *at(3))
+    wanted = markers(0, 1, 2, 3)
+    offsets = markers(0, topic=OFFSETS_TOPIC, name="y")
+    world.writer.write(wanted, 5)
+    await turns()
+    assert [each.broker_id for each in world.peers.sent] == [2, 3]
+    world.writer.write(offsets, 6)
+    (marker,) = world.peers.sent[0].request.markers
+    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (7, 1, 5)
+    assert (marker.transaction_result, marker.transaction_version) == (True, 2)
+    assert [(each.name, each.partition_indexes) for each in marker.topics] == [("t", [1, 2])]
+    world.at(0).answer()
+    for sent in world.peers.sent[:2]:
+        sent.answer.set_result(said(sent, E.NONE))
+    await turns()
+    assert world.written == [wanted]
+    (third,) = world.peers.sent[2:]
+    assert [each.name for each in third.request.markers[0].topics] == [OFFSETS_TOPIC]
+    assert world.at(0, OFFSETS_TOPIC).asked == []
+    third.answer.set_result(said(third, E.NONE))
+    await turns()
+    assert world.written == [wanted, offsets]
+    await world.writer.close()
+
+
+@in_loop
+async def test_markers_that_wait_for_a_broker_travel_together() -> None:
+    world = World()
+    world.routes.give(2, *at(0, 1))
+    names = ["a", "b", "c"]
+    for name in names:
+        world.writer.write(markers(0, 1, name=name, epoch=names.index(name)), 5)
+        await turns()
+    first = world.peers.sent[0]
+    assert len(first.request.markers) == 1
+    first.answer.set_result(said(first, E.NONE))
+    await turns()
+    second = world.peers.sent[1]
+    assert [each.producer_epoch for each in second.request.markers] == [1, 2]
+    second.answer.set_result(said(second, E.NONE))
+    await turns()
+    assert [each.transactional_id for each in world.written] == names
+    await world.writer.close()
+
+
+@pytest.mark.parametrize(
+    "failure", [E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION, PeerTimeout("late")]
+)
+def test_what_another_broker_does_not_do_is_asked_of_who_has_it_then(failure: Any) -> None:
+    @in_loop
+    async def body() -> None:
+        world = World()
+        world.routes.give(2, *at(0))
+        world.writer.write(markers(0), 5)
+        await turns()
+        (sent,) = world.peers.sent
+        if isinstance(failure, E):
+            sent.answer.set_result(said(sent, failure))
+        else:
+            sent.answer.set_exception(failure)
+        await turns()
+        assert world.metrics.marker_failures_total == 1
+        world.routes.give(1, *at(0))
+        world.writer.follow_owners(lambda _name: True)
+        await turns()
+        world.at(0).answer()  # at once, no pause is waited for
+        await turns()
+        assert world.written == [markers(0)]
+        await world.writer.close()
+
+    body()
+
+
+@in_loop
+async def test_a_broker_that_hangs_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IN_FLIGHT_MAX", 2)
+    world = World()
+    world.routes.give(2, *at(0, 1, 2))
+    world.writer.write(markers(0, 1, 2), 5)
+    world.writer.write(markers(3, 4, name="y"), 5)
+    await turns()
+    world.at(3).answer()
+    world.at(4).answer()
+    await turns()
+    assert world.written == [markers(3, 4, name="y")]
+    (sent,) = world.peers.sent
+    sent.answer.set_result(said(sent, E.NONE))
+    await turns()
+    (_, rest) = world.peers.sent
+    rest.answer.set_result(said(rest, E.NONE))
+    await turns()
+    assert world.written[1:] == [markers(0, 1, 2)]
+    await world.writer.close()
+
+
+@in_loop
+async def test_an_id_that_moved_away_is_left_to_its_coordinator() -> None:
+    world = World()
+    world.writer.write(markers(0, name="mine"), 5)
+    world.writer.write(markers(1, name="theirs"), 5)
+    world.writer.follow_owners(lambda name: name == "mine")
+    world.at(0).answer()
+    world.at(1).answer()
+    await turns()
+    assert [each.transactional_id for each in world.written] == ["mine"]
+    assert world.metrics.markers_waiting == 0
+    await world.writer.close()
+
+
+@in_loop
+async def test_nobody_to_ask_is_found_out_here() -> None:
+    """A topic that is gone has no owner: nothing is left open there."""
+    world = World()
+    world.routes.give(None, *at(0, 1))
+    world.refused = dict.fromkeys(at(0, 1), E.UNKNOWN_TOPIC_OR_PARTITION)
+    world.writer.write(markers(0, 1), 5)
+    assert world.written == [markers(0, 1)]
+    assert world.peers.sent == []
+    await world.writer.close()
