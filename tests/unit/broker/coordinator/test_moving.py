@@ -66,4 +66,5 @@ async def test_topics_that_this_broker_has_not_heard_of_are_looked_for_before_a_
         groups.coordinator = groups.make()
         await groups.coordinator.start()
         await groups.coordinator.find(GROUP)
+        await turns()  # what was to be deleted is confirmed by now
         assert await groups.committed() == 7

@@ -96,6 +96,7 @@ async def test_a_load_that_the_move_overtakes_serves_nobody() -> None:
         assert await world.init() is E.NOT_COORDINATOR
         world.log.opening.set()
         await turns(20)
+        assert world.coordinator.metrics.shards_loaded == 0
         assert world.described().error_code == E.NOT_COORDINATOR
         assert world.coordinator.partition_of(ID) == HOME
         world.routes.give(1, HOME)
