@@ -16,7 +16,7 @@ from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader, read_header
 from protocol.records.record import payload_of
-from protocol.records.times import iter_times
+from protocol.records.times import ANY_TIME, iter_times
 
 SCAN_BYTES = 256 * 1024
 """Bytes read at once while a segment is scanned: about one index point."""
@@ -99,15 +99,17 @@ def _first_in(
     epoch = header.partition_leader_epoch
     if header.is_log_append_time:
         return TimestampedOffset(max(header.base_offset, start), header.max_timestamp, epoch)
-    for offset, time in _times(header, batch):
-        if time >= timestamp and offset >= start:
+    for offset, time in _times(header, batch, timestamp):
+        if offset >= start:
             return TimestampedOffset(offset, time, epoch)
     return None
 
 
-def _times(header: BatchHeader, batch: Buffer) -> Iterator[tuple[Offset, int]]:
-    """Yield offset and timestamp of each record. Errors: CorruptData."""
+def _times(
+    header: BatchHeader, batch: Buffer, since: int = ANY_TIME
+) -> Iterator[tuple[Offset, int]]:
+    """Yield offset and timestamp of each record that is not older. Errors: CorruptData."""
     try:
-        yield from iter_times(*payload_of(batch))
+        yield from iter_times(*payload_of(batch), since)
     except DecodeError as error:
         raise CorruptData(f"batch at offset {header.base_offset}: {error}") from error

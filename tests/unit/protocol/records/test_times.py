@@ -35,6 +35,24 @@ def test_as_a_walk(shapes: list[tuple[int, int, int]]) -> None:
     assert timed(batch) == walked(batch) == [(each.offset, each.timestamp) for each in records]
 
 
+@given(
+    st.lists(st.tuples(deltas, st.integers(1, 20_000), sizes), min_size=1, max_size=30),
+    st.integers(0, 200) | deltas,
+)
+def test_those_since_a_time_are_those_of_all(
+    shapes: list[tuple[int, int, int]], since: int
+) -> None:
+    records = [
+        Record(offset=offset, timestamp=(1 << 41) + time, value=bytes(size))
+        for offset, (time, _, size) in enumerate(shapes)
+    ]
+    header, payload = payload_of(bytes(build_batch(records, base_offset=0)))
+    since += 1 << 41
+    assert list(iter_times(header, payload, since)) == [
+        each for each in iter_times(header, payload) if each[1] >= since
+    ]
+
+
 @given(st.binary(min_size=14, max_size=60), st.integers(1, 4))
 def test_bad_bytes_are_refused_or_read_alike(payload: bytes, count: int) -> None:
     whole = build_batch([Record(offset=0, timestamp=5, value=b"v")])
@@ -51,6 +69,9 @@ def test_bad_bytes_are_refused_or_read_alike(payload: bytes, count: int) -> None
         lambda: [header.base_timestamp + each.timestamp_delta for each in walk(header, payload)]
     )
     assert slow is None or fast == slow  # keys and values are not looked at
+    none = outcome(lambda: list(iter_times(header, payload, 1 << 80)))
+    assert none in ([], None)
+    assert slow is None or none == []
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
@@ -59,3 +80,5 @@ def test_a_cut_payload_is_refused(cut: int) -> None:
     header, payload = payload_of(bytes(batch))
     with pytest.raises(DecodeError):
         list(iter_times(header, bytes(payload)[:-cut]))
+    with pytest.raises(DecodeError):
+        list(iter_times(header, bytes(payload)[:-cut], 1 << 80))
