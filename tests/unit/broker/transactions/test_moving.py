@@ -16,12 +16,13 @@ from tests.unit.broker.transactions.runtime_support import (
 )
 
 HOME = TopicPartition(TRANSACTIONS_TOPIC, partition_for(ID, PARTITIONS))
+ALL = [HOME._replace(partition=each) for each in range(PARTITIONS)]
 
 
 @in_loop
 async def test_what_another_broker_coordinates_is_refused_and_not_loaded() -> None:
     async with running_transactions(prepared=False) as world:
-        world.routes.give(2, *(HOME._replace(partition=each) for each in range(PARTITIONS)))
+        world.routes.give(2, *ALL)
         assert await world.coordinator.find(ID) == HOME
         assert await world.init() is E.NOT_COORDINATOR
         assert await world.add(Producer(1, 0)) is E.NOT_COORDINATOR
@@ -92,7 +93,7 @@ async def test_a_load_that_the_move_overtakes_serves_nobody() -> None:
         world.log.opening = asyncio.Event()
         assert await world.init() is E.COORDINATOR_LOAD_IN_PROGRESS
         await turns()
-        world.routes.give(2, HOME)
+        world.routes.give(2, *ALL)
         assert await world.init() is E.NOT_COORDINATOR
         world.log.opening.set()
         await turns(20)
