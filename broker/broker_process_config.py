@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+from broker.cluster.assignments import lock_name
 from broker.config import BrokerConfig
 from broker.standalone_config import LogLevel, check_topic_logs
 from core.ledger.config import BookieClientConfig, LedgerClientConfig
@@ -78,5 +79,5 @@ class BrokerProcessConfig:
         if self.log.client_id != LogConfig().client_id:
             return self.log
         at = self.broker.network.advertised().inter_broker
-        client_id = f"1;{self.broker.node_id};{at}"
+        client_id = lock_name(self.broker.node_id, at)
         return replace(self.log, client_id=client_id, client_id_is_exclusive=True)

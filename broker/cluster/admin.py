@@ -56,7 +56,8 @@ class Nodes(NamedTuple):
 def shape_of(asked: Asked, defaults: Shape, config: TopicsConfig, nodes: Nodes) -> Shape:
     """Return the size of a new topic. Errors: KafkaError."""
     if asked.assignments:
-        return _assigned(asked, nodes.brokers)
+        partitions, width = _assigned(asked, nodes.brokers)
+        return Shape(partitions, _reachable(width, config, nodes.bookies))
     replicas = _or_default(asked.replication_factor, defaults.replication_factor)
     if replicas < 1:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -112,16 +113,19 @@ def check_assignment(replicas: Sequence[int], width: int, brokers: Sequence[int]
 
 
 def check_new_assignments(
-    assignments: Sequence[Sequence[int]], new: int, brokers: Sequence[int]
+    assignments: Sequence[Sequence[int]], new: int, width: int, brokers: Sequence[int]
 ) -> None:
-    """Check the assignments of partitions that are added. Errors: KafkaError."""
+    """Check the assignments of partitions that are added. Errors: KafkaError.
+
+    `width`: brokers of each partition that is there already.
+    """
     if len(assignments) != new:
         raise _bad_assignment(
             f"Attempted to add {new} additional partition(s), but only {len(assignments)} "
             "assignment(s) were specified."
         )
     for replicas in assignments:
-        check_assignment(replicas, 1, brokers)
+        check_assignment(replicas, width, brokers)
 
 
 def repeated(names: Iterable[K]) -> set[K]:

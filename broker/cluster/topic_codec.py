@@ -1,6 +1,7 @@
 """How a topic lies in the metadata store: one JSON object per node. Pure."""
 
 import base64
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -28,7 +29,7 @@ class StoredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     created_ms: int
     configs: dict[str, str]
     replication_factor: int = 1
-    assignments: dict[int, tuple[int, ...]] | msgspec.UnsetType = msgspec.UNSET
+    assignments: dict[str, tuple[int, ...]] | msgspec.UnsetType = msgspec.UNSET
     """Preference lists of brokers, by partition; left out where no partition has one."""
 
 
@@ -53,7 +54,7 @@ def decode_topic(name: str, data: bytes) -> StoredTopic:
     if stored.replication_factor < 1:
         raise CorruptData(f"topic {name} has replication factor {stored.replication_factor}")
     for partition, brokers in (stored.assignments or {}).items():
-        if not 0 <= partition < stored.partitions or not brokers:
+        if not partition.isdecimal() or int(partition) >= stored.partitions or not brokers:
             raise CorruptData(f"topic {name} assigns {brokers} to partition {partition}")
     id_bytes(stored.topic_id, name)
     return stored
@@ -73,3 +74,15 @@ def id_bytes(text: str, name: str) -> bytes:
     if len(topic_id) != 16:
         raise CorruptData(f"topic {name} has a broken id {text!r}")
     return topic_id
+
+
+def encode_assignments(
+    assignments: Mapping[int, Sequence[int]],
+) -> dict[str, tuple[int, ...]] | msgspec.UnsetType:
+    """Return preference lists as they are stored: nothing for none."""
+    return {str(at): tuple(brokers) for at, brokers in assignments.items()} or msgspec.UNSET
+
+
+def decode_assignments(stored: StoredTopic) -> dict[int, tuple[int, ...]]:
+    """Return the preference lists of a topic, by partition."""
+    return {int(at): brokers for at, brokers in (stored.assignments or {}).items()}

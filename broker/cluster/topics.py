@@ -24,7 +24,9 @@ from broker.cluster.quorums import Quorums, check_quorums, check_same_quorums, q
 from broker.cluster.settings import TopicDefaults, TopicSettings, alter, check_overrides
 from broker.cluster.topic_codec import (
     StoredTopic,
+    decode_assignments,
     decode_topic,
+    encode_assignments,
     encode_topic,
     id_bytes,
     id_text,
@@ -190,7 +192,7 @@ class TopicRegistry:
                 created_ms=self._clock.now_ms(),
                 configs=overrides,
                 replication_factor=replication_factor,
-                assignments=_stored(assignments or {}),
+                assignments=encode_assignments(assignments or {}),
             )
             try:
                 await self._store.create(self._paths.topic(name), encode_topic(stored))
@@ -248,7 +250,7 @@ class TopicRegistry:
             stored = msgspec.structs.replace(
                 self._records[name].stored,
                 partitions=count,
-                assignments=_stored({**topic.assignments, **(assignments or {})}),
+                assignments=encode_assignments({**topic.assignments, **(assignments or {})}),
             )
             await self._update(name, stored)
             await self._finish(name)
@@ -265,7 +267,7 @@ class TopicRegistry:
             topic = self._topics.get(name)
             if topic is None or max(changes) >= topic.partition_count:
                 raise _unknown()
-            assignments = _stored({**topic.assignments, **changes})
+            assignments = encode_assignments({**topic.assignments, **changes})
             stored = msgspec.structs.replace(self._records[name].stored, assignments=assignments)
             await self._update(name, stored)
             topic = self._publish(name)
@@ -441,7 +443,7 @@ class TopicRegistry:
             quorums=quorums_of(stored.replication_factor, settings),
             internal=name in INTERNAL_TOPICS,
             created_ms=stored.created_ms,
-            assignments=stored.assignments or {},
+            assignments=decode_assignments(stored),
         )
         self._topics[name] = topic
         self._by_id[topic.topic_id] = topic
@@ -471,14 +473,6 @@ class TopicRegistry:
             text = id_text(bytes(raw))
             if not text.startswith("-") and bytes(raw) not in self._by_id:
                 return text
-
-
-def _stored(
-    assignments: Mapping[int, Sequence[int]],
-) -> dict[int, tuple[int, ...]] | msgspec.UnsetType:
-    """Return preference lists as they are stored: nothing for none."""
-    kept = {partition: tuple(brokers) for partition, brokers in sorted(assignments.items())}
-    return kept or msgspec.UNSET
 
 
 def _unknown() -> KafkaError:

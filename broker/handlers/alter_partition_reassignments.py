@@ -1,69 +1,114 @@
-"""AlterPartitionReassignments, API 45, v0-1.
+"""AlterPartitionReassignments, API 45, v0-1: says which brokers are to serve a partition.
 
-Replicas as Kafka's clients see them are brokers that serve, and a partition has one: the broker
-that is asked. So the only reassignment that can be asked for is the one that holds, and it is done
-at once; there is never one in progress to cancel. Moving a partition to another broker of the
-cluster needs a request from broker to broker that lets go of the partition there and claims it
-here; until brokers route to each other, a broker serves what it is asked for, and others are
-refused as not registered. The copies are on bookies, and auto-recovery moves those.
+Replicas as Kafka's clients see them are brokers in the order in which they are preferred: the first
+that is alive owns the partition. Reassigning is one write to the topic, for all its partitions that
+a request names; the answer says that it is on disk. Who has a partition lets go of it when it hears
+of that. No records are copied: those are on bookies, which auto-recovery looks after.
+Kept: Kafka's checks and codes; null ends a move that is under way, and leaves the partition where
+it is. Every broker takes these requests, and two at a time make one of them try again.
 Source: ReplicationControlManager.alterPartitionReassignments; a Kafka 4.3.1 of one node.
 """
 
+from collections.abc import Sequence
+
 from broker.cluster.admin import check_assignment
+from broker.cluster.topics import Topic
 from broker.context import RequestContext
-from broker.errors import KafkaError
+from broker.errors import KafkaError, error_code
 from broker.handlers import handles
+from broker.handlers._moves import moves
+from core.errors import CoreError
 from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
 from protocol.kafka.apis import ALTER_PARTITION_REASSIGNMENTS
 from protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignablePartitionResponse,
+    ReassignableTopic,
     ReassignableTopicResponse,
 )
 
 
 @handles(ALTER_PARTITION_REASSIGNMENTS)
-def alter_partition_reassignments(
+async def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Reassign each partition to the broker that has it, or say why not."""
+    """Reassign each partition, or say why not."""
+    may_change = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        allow_replication_factor_change=may_change,
         error_message=None,
         responses=[
             ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[_result(ctx, topic.name, each) for each in topic.partitions],
+                name=topic.name, partitions=await _reassign(ctx, topic, may_change=may_change)
             )
             for topic in request.topics
         ],
     )
 
 
-def _result(
-    ctx: RequestContext, name: str, partition: ReassignablePartition
-) -> ReassignablePartitionResponse:
-    code, message = ErrorCode.NONE, None
+async def _reassign(
+    ctx: RequestContext, asked: ReassignableTopic, *, may_change: bool
+) -> list[ReassignablePartitionResponse]:
+    wanted: dict[int, Sequence[int]] = {}
+    failed: dict[int, KafkaError | CoreError] = {}
+    last = {each.partition_index: each for each in asked.partitions}  # as in Kafka, it counts
+    for index, each in last.items():
+        try:
+            wanted[index] = await _checked(ctx, asked.name, each, may_change=may_change)
+        except (KafkaError, CoreError) as error:
+            failed[index] = error
     try:
-        _reassign(ctx, name, partition)
-    except KafkaError as error:
-        code, message = error.code, error.detail or None
-    return ReassignablePartitionResponse(
-        partition_index=partition.partition_index, error_code=code, error_message=message
-    )
+        if wanted:
+            await ctx.broker.topics.assign(asked.name, wanted)
+    except (KafkaError, CoreError) as error:
+        failed.update(dict.fromkeys(wanted, error))
+    return [_result(index, failed.get(index)) for index in last]
 
 
-def _reassign(ctx: RequestContext, name: str, partition: ReassignablePartition) -> None:
-    topic = ctx.broker.topics.get(name)
+async def _checked(
+    ctx: RequestContext, name: str, partition: ReassignablePartition, *, may_change: bool
+) -> Sequence[int]:
+    """Return the brokers that a partition is to have. Errors: KafkaError, CoreError."""
+    topic, index = ctx.broker.topics.get(name), partition.partition_index
     if topic is None:
         message = f"Unable to find a topic named {name}."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    if not 0 <= partition.partition_index < topic.partition_count:
-        message = f"Unable to find partition {name}:{partition.partition_index}."
+    if not 0 <= index < topic.partition_count:
+        message = f"Unable to find partition {name}:{index}."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if partition.replicas is None:
+        return await _former(ctx, TopicPartition(name, index))
+    _check(ctx, topic, index, partition.replicas, may_change=may_change)
+    return partition.replicas
+
+
+def _check(
+    ctx: RequestContext, topic: Topic, index: int, replicas: Sequence[int], *, may_change: bool
+) -> None:
+    routes = ctx.broker.routes
+    check_assignment(replicas, len(replicas), routes.live.ids)
+    now = len(routes.replicas(topic, index).all)
+    if not may_change and len(replicas) != now:
+        message = f"The replication factor is changed from {now} to {len(replicas)}"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+async def _former(ctx: RequestContext, partition: TopicPartition) -> Sequence[int]:
+    """Return who has a partition that is on its way. Errors: KafkaError if it is not; CoreError."""
+    move = (await moves(ctx, [partition])).get(partition)
+    if move is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    replicas = partition.replicas
-    check_assignment(replicas, len(replicas), (ctx.broker.node_id,))
+    return move.removing or move.replicas
+
+
+def _result(index: int, error: KafkaError | CoreError | None) -> ReassignablePartitionResponse:
+    code, message = ErrorCode.NONE, None
+    if error is not None:
+        code = error_code(error)
+        message = (error.detail if isinstance(error, KafkaError) else str(error)) or None
+    return ReassignablePartitionResponse(
+        partition_index=index, error_code=code, error_message=message
+    )

@@ -4,7 +4,10 @@ Kept: counts only grow; assignments are checked as for a new topic; `validate_on
 Not kept: `timeout_ms`; the partitions are there before the answer.
 """
 
+from collections.abc import Sequence
+
 from broker.cluster.admin import check_new_assignments, repeated
+from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles
@@ -44,20 +47,29 @@ async def _grow(
     topics = ctx.broker.topics
     try:
         now = topics.check_add_partitions(topic.name, topic.count)
-        if topic.assignments is not None:
-            given = [entry.broker_ids for entry in topic.assignments]
-            new = topic.count - now.partition_count
-            check_new_assignments(given, new, (ctx.broker.node_id,))
+        assignments = _assignments(ctx, now, topic)
         if ctx.quota is not None:
             new = topic.count - now.partition_count
             ctx.quota.mutate(new, strict=ctx.header.api_version >= QUOTA_STRICT_SINCE)
         if not validate_only:
-            await topics.add_partitions(topic.name, topic.count)
+            await topics.add_partitions(topic.name, topic.count, assignments)
     except KafkaError as error:
         return _result(topic.name, error.code, error.detail)
     except CoreError as error:
         return _result(topic.name, error_code(error), str(error))
     return _result(topic.name, ErrorCode.NONE, None)
+
+
+def _assignments(
+    ctx: RequestContext, now: Topic, topic: CreatePartitionsTopic
+) -> dict[int, Sequence[int]]:
+    """Return the brokers that are given for the new partitions. Errors: KafkaError."""
+    if topic.assignments is None:
+        return {}
+    routes, new = ctx.broker.routes, topic.count - now.partition_count
+    given = [entry.broker_ids for entry in topic.assignments]
+    check_new_assignments(given, new, len(routes.replicas(now, 0).all), routes.live.ids)
+    return dict(enumerate(given, now.partition_count))
 
 
 def _result(name: str, code: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:

@@ -83,7 +83,8 @@ async def _create(
     configs = {entry.name: entry.value for entry in topic.configs}
     defaults = Shape(config.num_partitions, config.topics.replication_factor)
     topics.check_create(topic.name, configs)  # before the size, as Kafka does
-    nodes = Nodes((ctx.broker.node_id,), len(await ctx.broker.bookies.available()))
+    brokers = ctx.broker.routes.live.ids
+    nodes = Nodes(brokers, len(await ctx.broker.bookies.available()))
     shape = shape_of(asked, defaults, config.topics, nodes)
     partitions, replication_factor = shape
     if replication_factor < asked.replication_factor:
@@ -98,7 +99,9 @@ async def _create(
         ctx.quota.mutate(partitions, strict=ctx.header.api_version >= QUOTA_STRICT_SINCE)
     topic_id = bytes(16)
     if not validate_only:
-        made = await topics.create(topic.name, partitions, configs, replication_factor)
+        made = await topics.create(
+            topic.name, partitions, configs, replication_factor, asked.assignments
+        )
         topic_id = made.topic_id
     return CreatableTopicResult(
         name=topic.name,

@@ -53,14 +53,16 @@ async def describe_log_dirs(
 
 
 def _wanted(ctx: RequestContext, request: DescribeLogDirsRequest) -> Iterator[TopicPartition]:
+    """Yield this broker's partitions of those that are asked for: others describe theirs."""
     if request.topics is None:
         for topic in ctx.broker.topics.all():
             for index in range(topic.partition_count):
-                yield TopicPartition(topic.name, index)
+                if ctx.broker.routes.is_mine(topic.name, index):
+                    yield TopicPartition(topic.name, index)
         return
     for asked in request.topics:
         for index in asked.partitions:
-            if ctx.broker.partitions.exists(asked.topic, index):
+            if ctx.broker.routes.is_mine(asked.topic, index):
                 yield TopicPartition(asked.topic, index)
 
 

@@ -1,12 +1,14 @@
 """ElectLeaders, API 43, v0-2.
 
-A partition has one replica as Kafka's clients see it: the broker that serves it, which is asked
-here. It is the preferred one, and it leads whenever it is asked to, so an election is never needed.
+The preferred broker of a partition owns it whenever it is alive, without being elected, and each
+partition has an owner as long as any broker is. So an election is never needed; what can be said is
+that the preferred broker is not there.
 Kept: Kafka's codes for partitions that do not exist and for unknown kinds of election; null stands
 for all partitions, and tells only those whose leader changed: none.
 Source: ReplicationControlManager.electLeaders; a Kafka 4.3.1 of one node.
 """
 
+from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.handlers import handles
 from protocol.errors import ErrorCode
@@ -35,7 +37,7 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
             ReplicaElectionResult(
                 topic=asked.topic,
                 partition_result=[
-                    _result(ctx, asked.topic, index)
+                    _result(ctx, asked.topic, index, request.election_type)
                     if known
                     else _unknown_kind(index, request.election_type)
                     for index in asked.partitions
@@ -46,16 +48,24 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
     )
 
 
-def _result(ctx: RequestContext, name: str, index: int) -> PartitionResult:
+def _result(ctx: RequestContext, name: str, index: int, kind: int) -> PartitionResult:
     topic = ctx.broker.topics.get(name)
     if topic is None:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
     elif not 0 <= index < topic.partition_count:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}"
+    elif kind == PREFERRED and not _has_preferred(ctx, topic, index):
+        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        message = "The preferred leader was not available."
     else:
         code = ErrorCode.ELECTION_NOT_NEEDED
         message = "Leader election not needed for topic partition."
     return PartitionResult(partition_id=index, error_code=code, error_message=message)
+
+
+def _has_preferred(ctx: RequestContext, topic: Topic, index: int) -> bool:
+    routes = ctx.broker.routes
+    return routes.replicas(topic, index).all[0] == routes.owners(topic)[index]
 
 
 def _unknown_kind(index: int, kind: int) -> PartitionResult:

@@ -1,17 +1,65 @@
-"""ListPartitionReassignments, API 46, v0: none, as a reassignment is done before it is answered."""
+"""ListPartitionReassignments, API 46, v0: partitions that were assigned and are not there yet.
+
+One that is shown belongs to another broker than the one that has it, which has not let go yet.
+What does not exist is left out, as in Kafka.
+Source: ReplicationControlManager.listPartitionReassignments.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
 
 from broker.context import RequestContext
+from broker.errors import error_code
 from broker.handlers import handles
+from broker.handlers._moves import moves
+from core.errors import CoreError
+from protocol.ids import TopicPartition
 from protocol.kafka.apis import LIST_PARTITION_REASSIGNMENTS
 from protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 
 @handles(LIST_PARTITION_REASSIGNMENTS)
-def list_partition_reassignments(
-    _ctx: RequestContext, _request: ListPartitionReassignmentsRequest
+async def list_partition_reassignments(
+    ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """List what is being moved; what does not exist is left out, as in Kafka."""
-    return ListPartitionReassignmentsResponse(error_message=None)
+    """List what is being moved, of the partitions that are named, or of all."""
+    try:
+        found = await moves(ctx, sorted(set(_asked(ctx, request))))
+    except CoreError as error:
+        return ListPartitionReassignmentsResponse(
+            error_code=error_code(error), error_message=str(error)
+        )
+    topics = [
+        OngoingTopicReassignment(
+            name=name,
+            partitions=[
+                OngoingPartitionReassignment(
+                    partition_index=partition.partition,
+                    replicas=found[partition].replicas,
+                    adding_replicas=found[partition].adding,
+                    removing_replicas=found[partition].removing,
+                )
+                for partition in of_topic
+            ],
+        )
+        for name, of_topic in groupby(found, key=lambda each: each.topic)
+    ]
+    return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+
+
+def _asked(
+    ctx: RequestContext, request: ListPartitionReassignmentsRequest
+) -> Iterator[TopicPartition]:
+    if request.topics is None:
+        for topic in ctx.broker.topics.all():
+            for index in topic.assignments:
+                yield TopicPartition(topic.name, index)
+        return
+    for asked in request.topics:
+        for index in asked.partition_indexes:
+            yield TopicPartition(asked.name, index)

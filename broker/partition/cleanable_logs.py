@@ -39,6 +39,8 @@ class CleanablePartitions:
         if log is not None:
             self._quiet_until_ms.pop(partition, None)
             return log
+        if not self._partitions.is_mine(*partition):
+            return None
         now_ms = self._partitions.shared.clock.now_ms()
         if now_ms < self._quiet_until_ms.get(partition, 0):
             return None

@@ -143,7 +143,7 @@ class RetainedPartitions:
         self, topic: Topic, partition: TopicPartition, quiet: Mapping[TopicPartition, "_Quiet"]
     ) -> PartitionLog | None:
         log = self._partitions.get(partition)
-        if log is not None:
+        if log is not None or not self._partitions.is_mine(*partition):
             return log
         try:
             if not await self._is_due(topic, partition, quiet.get(partition)):

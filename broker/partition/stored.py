@@ -7,6 +7,7 @@ the record at their end, and kept (100 bytes a segment).
 
 from typing import NamedTuple, Protocol
 
+from broker.cluster.assignments import broker_in_lock
 from broker.cluster.names import stream_name
 from broker.cluster.topics import Topic
 from broker.partition.notes import read_notes
@@ -81,6 +82,14 @@ class StoredPartitions:
             is_being_purged=await log.is_being_purged(),
             clean_end=0 if notes.cleaned is None else notes.cleaned.first_dirty_offset,
         )
+
+    async def holder(self, topic: str, partition: int) -> int | None:
+        """Return the broker that has a partition now; None for nobody. Errors: CoreError.
+
+        Cost: one read of metadata.
+        """
+        log = self._namespace.stored_log(stream_name(topic, partition))
+        return broker_in_lock(await log.owner())
 
     def on_topic_changed(self, topic: Topic) -> None:
         """Hear of a topic that changed: its completed segments did not."""

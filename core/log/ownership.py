@@ -70,6 +70,17 @@ def parse_member(name: str) -> LockMember:
     return LockMember(int(found["sequence"]), name, client_id, int(found["session"]))
 
 
+async def read_members(store: MetadataStore, path: str) -> list[LockMember]:
+    """Return who stands at a lock: its holder, then those in line. Errors: NoNode, CoreError."""
+    members: list[LockMember] = []
+    for name in await store.children(path):
+        try:
+            members.append(parse_member(name))
+        except ValueError:  # put there by hand: it claims nothing
+            logger.warning("lock_member_unknown path=%s name=%s", path, name)
+    return sorted(members)
+
+
 class Ownership:
     """The claim of one owner to one log; `acquire` it once. All calls come from the loop."""
 
@@ -199,13 +210,7 @@ class Ownership:
             await gone.wait()
 
     async def _members(self) -> list[LockMember]:
-        members: list[LockMember] = []
-        for name in await self._store.children(self._path):
-            try:
-                members.append(parse_member(name))
-            except ValueError:  # put there by hand: it claims nothing
-                logger.warning("lock_member_unknown path=%s name=%s", self._path, name)
-        return sorted(members)
+        return await read_members(self._store, self._path)
 
     def _is_ours(self, member: LockMember) -> bool:
         """Tell a member of this session, or of the one that this claim had before.

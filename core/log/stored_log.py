@@ -6,6 +6,7 @@ nothing behind in this process. What is seen may change at once, unless nobody w
 
 from core.errors import NoNode
 from core.log.context import LogContext
+from core.log.ownership import read_members
 from core.log.recovery import read_index
 from core.log.segment_nodes import read_segments
 from core.log.segments import SegmentList
@@ -36,6 +37,14 @@ class StoredLog:
     async def has_owner(self) -> bool:
         """Tell whether somebody writes it, or waits to. Errors: CoreError."""
         return await self._has_children(self._paths.lock)
+
+    async def owner(self) -> str:
+        """Return the client id of who writes it, empty for nobody. Errors: CoreError."""
+        try:
+            members = await read_members(self._context.store, self._paths.lock)
+        except NoNode:
+            return ""
+        return members[0].client_id if members else ""
 
     async def is_being_purged(self) -> bool:
         """Tell whether segments that it had wait to be deleted. Errors: CoreError."""

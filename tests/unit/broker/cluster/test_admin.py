@@ -94,10 +94,11 @@ def test_uneven_assignments() -> None:
 
 
 def test_assignments_of_added_partitions() -> None:
-    check_new_assignments([(1,), (1,)], 2, (1,))
+    check_new_assignments([(1,), (1,)], 2, 1, (1,))
+    check_new_assignments([(1, 2), (3, 1)], 2, 2, (1, 2, 3))
     for assignments, new in (([(1,)], 2), ([(9,)], 1), ([()], 1), ([(1, 1)], 1)):
         with pytest.raises(KafkaError) as error:
-            check_new_assignments(assignments, new, (1,))
+            check_new_assignments(assignments, new, 1, (1,))
         assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 

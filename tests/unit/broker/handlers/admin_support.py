@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.dynamic_configs import DynamicConfigs
+from broker.cluster.live_brokers import LiveBroker, LiveBrokers
+from broker.cluster.routes import Routes
 from broker.cluster.topics import TopicRegistry
 from broker.config import BrokerConfig
 from broker.context import RequestContext
 from broker.handlers import HANDLERS
-from broker.listeners import Advertised, ConnectionInfo, Listener
+from broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
 from protocol.kafka.api import Api
 from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
 from protocol.kafka.header import RequestHeader
@@ -60,9 +62,14 @@ class Admin:
         self.topics = topics
         self.streams = streams
         self.configs = configs
+        self.routes = Routes(topics, configs.started_with.node_id)
+        self.holders: dict[tuple[str, int], int] = {}
+        """Brokers that have partitions open."""
         config = configs.started_with
         broker: Any = SimpleNamespace(
             topics=topics,
+            routes=self.routes,
+            partitions=SimpleNamespace(stored=self),
             config=config,
             configs=configs,
             node_id=config.node_id,
@@ -72,6 +79,16 @@ class Admin:
         )
         self._broker: Broker = broker
         configs.listen(partial(setattr, broker, "config"))
+
+    async def holder(self, topic: str, partition: int) -> int | None:
+        """Return who has a partition, as `StoredPartitions` does."""
+        return self.holders.get((topic, partition))
+
+    def let_live(self, *node_ids: int) -> None:
+        """Have these brokers be alive."""
+        self.routes.live = LiveBrokers(
+            LiveBroker(each, {}, Endpoint("h", each), None) for each in node_ids
+        )
 
     @property
     def config(self) -> BrokerConfig:

@@ -1,0 +1,55 @@
+"""Which partitions are on their way from one broker to another."""
+
+import asyncio
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from broker.cluster.assignments import Move, move_of
+from broker.context import RequestContext
+from core.errors import LogNotFound
+from protocol.ids import TopicPartition
+
+AT_ONCE: Final = 64
+"""Locks that are read at the same time."""
+
+
+async def moves(
+    ctx: RequestContext, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Move]:
+    """Return the moves of those partitions that are not where they belong yet. Errors: CoreError.
+
+    Partitions that nobody assigned are not looked at: what moves those is brokers that come and go.
+    Cost: one read of metadata for each that was assigned.
+    """
+    assigned = (each for each in partitions if _is_assigned(ctx, each))
+    found: dict[TopicPartition, Move] = {}
+    while some := list(islice(assigned, AT_ONCE)):
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_move(ctx, each)) for each in some]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        for partition, task in zip(some, tasks, strict=True):
+            move = task.result()
+            if move is not None:
+                found[partition] = move
+    return found
+
+
+def _is_assigned(ctx: RequestContext, partition: TopicPartition) -> bool:
+    topic = ctx.broker.topics.get(partition.topic)
+    return topic is not None and partition.partition in topic.assignments
+
+
+async def _move(ctx: RequestContext, partition: TopicPartition) -> Move | None:
+    broker, (name, index) = ctx.broker, partition
+    try:
+        holder = await broker.partitions.stored.holder(name, index)
+    except LogNotFound:
+        return None
+    topic = broker.topics.get(name)
+    if topic is None or index >= topic.partition_count:
+        return None  # deleted meanwhile
+    owner = broker.routes.owners(topic)[index]
+    return move_of(owner, broker.routes.replicas(topic, index).all, holder)
