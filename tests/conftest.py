@@ -15,6 +15,7 @@ from tests.zookeeper import ZooKeeperServer
 _numbers = count()
 
 ON_ONE_WORKER = (
+    "tests/docker/",
     "tests/interop/bookkeeper/",
     "tests/interop/distributedlog/",
     "tests/interop/kafka/",

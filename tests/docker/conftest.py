@@ -1,0 +1,60 @@
+"""A Docker daemon and Tailrace's image, for all tests here; without them they are skipped."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.docker import engine, images
+
+
+class Built(NamedTuple):
+    """The image under test."""
+
+    name: str
+    base: str
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[None]:
+    """A daemon that `docker` uses."""
+    os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"  # its image would have to be pulled
+    if engine.answers():
+        yield
+        return
+    missing = engine.missing()
+    if missing:
+        pytest.skip(f"no Docker daemon answers, and to start one is missing: {missing}")
+    own = engine.Engine().start()
+    yield
+    own.close()
+
+
+@pytest.fixture(scope="session")
+def image(daemon: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    """Tailrace's image, of this tree."""
+    try:
+        base = images.build(tmp_path_factory.mktemp("context"))
+    except images.NoBase as nothing:
+        pytest.skip(str(nothing))
+    yield Built(images.IMAGE, base)
+    images.discard()
+
+
+@pytest.fixture
+def left_behind() -> Iterator[list[str]]:
+    """Ids of containers that a test started; they are removed with their volumes."""
+    containers: list[str] = []
+    yield containers
+    for each in containers:
+        engine.docker("rm", "--force", "--volumes", each)
+
+
+@pytest.fixture(scope="session")
+def site_packages() -> Path:
+    """Where the clients are that a container without them is given."""
+    import aiokafka
+
+    return Path(aiokafka.__file__).parents[1]
