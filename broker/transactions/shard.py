@@ -232,10 +232,14 @@ class TransactionShard:
             self.transactions[update.transactional_id] = Transaction(update.metadata)
 
     def on_loaded(self, _now: Now) -> Iterator[Effects]:
-        """Finish what was decided: markers may be missing anywhere, and do no harm twice."""
+        """Finish what was decided: markers may be missing anywhere, and do no harm twice.
+
+        The decision is written again before: an owner that wrote nothing has the same epoch as the
+        next one, and a marker of the former that is late would pass for one of the latter.
+        """
         for transaction in self.transactions.values():
             if transaction.current.state in PREPARED:
-                yield Effects(commands=[_markers(transaction.current)])
+                yield self._write(transaction, transaction.current, ())
 
     # Upkeep
 

@@ -368,9 +368,7 @@ async def test_a_marker_of_nobodys_coordinator_holds_up_its_own_id_alone() -> No
         assert isinstance(other, Producer)
         assert (metrics.shard_failures_total, metrics.marker_failures_total) == (0, 1)
         await world.restart()  # at a higher epoch
-        assert await world.coordinator.prepare(ID) is E.NONE
-        await turns()
-        assert world.state == "CompleteCommit"
+        await until(lambda: world.state == "CompleteCommit")
 
 
 # Failing and restarting
@@ -417,9 +415,8 @@ def test_what_was_decided_before_a_crash_is_finished_after_it(committed: bool) -
             assert world.state.startswith("Prepare")
             await world.restart()
             world.world.log("t", 1).open_error = None
-            await world.coordinator.prepare(ID)
-            await turns()
-            assert world.state == ("CompleteCommit" if committed else "CompleteAbort")
+            end = "CompleteCommit" if committed else "CompleteAbort"
+            await until(lambda: world.state == end)
             assert len(world.batches(1)) == 1
             assert len(world.batches(0)) == 2  # one of each life; the second says nothing new
             assert await world.end(producer, committed=committed) == producer

@@ -115,3 +115,18 @@ async def test_only_own_ids_are_listed_and_waited_for() -> None:
         assert [each.transactional_id for each in listed] == [ID]
         world.routes.give(2, HOME)
         assert await world.coordinator.list_transactions(everything) == []
+
+
+@in_loop
+async def test_no_two_coordinators_write_markers_under_one_epoch() -> None:
+    """Else one that was slow could end the producer's next transaction with the last one's."""
+    async with running_transactions() as world:
+        producer = await world.producer()
+        assert await world.add(producer) is E.NONE
+        world.routes.give(3, TopicPartition("t", 0))
+        assert await world.end(producer) == producer
+        for sent in range(1, 4):
+            await until(lambda sent=sent: len(world.peers.sent) == sent)
+            await world.restart()  # before any marker is answered: nothing more is written
+        epochs = [each.request.markers[0].coordinator_epoch for each in world.peers.sent]
+        assert epochs == sorted(set(epochs))
