@@ -56,7 +56,7 @@ class RecordSender:
 
     __slots__ = (
         "_appended", "_chain", "_clock", "_confirmed", "_control", "_end", "_error",
-        "_is_blocked", "_is_bulk", "_is_closing", "_is_immediate", "_limits", "_listener", "_loop",
+        "_is_blocked", "_is_bulk", "_is_closing", "_limits", "_listener", "_loop",
         "_metrics", "_permits", "_policy", "_receipts", "_record_bytes_max", "_refusal",
         "_transmit_handle", "_waiting", "_waiting_bytes", "_waiting_bytes_max", "_watcher",
         "confirmed_txid", "last_txid", "rolling",
@@ -101,7 +101,6 @@ class RecordSender:
         self._permits = context.limits.rolls
         self._loop = asyncio.get_running_loop()
         self._policy = TransmitPolicy.of(config)
-        self._is_immediate = not self._policy.buffer_bytes
         self._waiting: deque[RecordParts] = deque()
         self._waiting_bytes = 0
         self._is_blocked = self._is_bulk = self._is_closing = False
@@ -149,10 +148,14 @@ class RecordSender:
             self._limits.check()
             self._limits.add(values or 1)
         self._waiting_bytes = waiting_bytes
-        self._waiting.append(RecordParts(txid, payload, length, values))
+        # _make, less a call
+        self._waiting.append(tuple.__new__(RecordParts, (txid, payload, length, values)))
         self._appended += values or 1
         self.last_txid = txid
-        if self._transmit_handle is None or not self._is_immediate:
+        buffer_bytes = self._policy.buffer_bytes
+        if self._transmit_handle is None or (
+            buffer_bytes and waiting_bytes + HEADER_SIZE * len(self._waiting) > buffer_bytes
+        ):
             self._plan_transmission()
             if self._error is not None:
                 raise self._error.with_traceback(None)
@@ -204,17 +207,7 @@ class RecordSender:
 
     def _send_entry(self, segment: SegmentWriter) -> None:
         """Send as many waiting records as fit into one entry, at least one."""
-        waiting = self._waiting
-        record = waiting.popleft()
-        length = record.length
-        size = HEADER_SIZE + length
-        records = [record]
-        while waiting and size + HEADER_SIZE + waiting[0].length <= ENTRY_RECORDS_BYTES_MAX:
-            record = waiting.popleft()
-            records.append(record)
-            length += record.length
-            size += HEADER_SIZE + record.length
-        self._waiting_bytes -= length
+        records, size = self._take_waiting()
         if self._receipts is None:
             segment.add_records(records, size)
             return
@@ -223,6 +216,23 @@ class RecordSender:
         already = self._chain.records_before
         entry = DLSN(segment.metadata.lssn, segment.last_sent, 0)
         self._receipts.on_sent(already + before, already + segment.records, entry)
+
+    def _take_waiting(self) -> tuple[list[RecordParts], int]:
+        """Remove what goes into the next entry; return it with its bytes, headers counted."""
+        waiting = self._waiting
+        size = self._waiting_bytes + HEADER_SIZE * len(waiting)
+        if size <= ENTRY_RECORDS_BYTES_MAX:
+            records = list(waiting)
+            waiting.clear()
+            self._waiting_bytes = 0
+            return records, size
+        records = [waiting.popleft()]
+        size = HEADER_SIZE + records[0].length
+        while waiting and size + HEADER_SIZE + waiting[0].length <= ENTRY_RECORDS_BYTES_MAX:
+            records.append(waiting.popleft())
+            size += HEADER_SIZE + records[-1].length
+        self._waiting_bytes -= size - HEADER_SIZE * len(records)
+        return records, size
 
     def _send_end(self, segment: SegmentWriter) -> None:
         """Seal the segment, unless it was, or the next one is being made: that one is the last."""

@@ -20,6 +20,7 @@ from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.envelope import (
     compress_envelope,
+    join_small,
     pack_envelope,
     pack_user_records,
 )
@@ -138,8 +139,7 @@ class SegmentWriter:
         self._state.observe(lssn, entry_id, records)
         payload: Sequence[Buffer]
         payload, position = pack_user_records(records, self.records)
-        if self._codec:
-            payload = compress_envelope(payload)
+        payload = compress_envelope(payload) if self._codec else join_small(payload, size_bytes)
         self.last_user = DLSN(lssn, entry_id, position - self.records - 1)
         self.records = position
         self.last_txid = txid = records[-1].txid

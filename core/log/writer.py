@@ -237,7 +237,6 @@ class LogWriter(RecordSender):
     def set_policy(self, policy: TransmitPolicy) -> None:
         """Send by this policy from now on, also what waits."""
         self._policy = policy
-        self._is_immediate = not policy.buffer_bytes
         if self._transmit_handle is not None:
             self._transmit_handle.cancel()
             self._transmit_handle = None

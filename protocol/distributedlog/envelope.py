@@ -28,6 +28,11 @@ from protocol.ids import Buffer
 
 ENVELOPE_SIZE = 13
 
+JOINED_BELOW_BYTES = 4096
+"""Parts that are smaller than this on the average are joined. Each part costs every copy of the
+entry a checksum's call, a place in the system call and its own bookkeeping, about 1 us for three
+bookies; copying 4 KiB costs 0.2."""
+
 Slots: TypeAlias = list[tuple[int, LogRecord]]
 
 _VERSION = 1
@@ -79,6 +84,14 @@ def pack_user_records(records: Sequence[RecordParts], position: int) -> tuple[li
     assert position <= POSITION_MAX, position
     parts[0] = _ENVELOPE.pack(_VERSION, 0, size, size)
     return parts, position
+
+
+def join_small(payload: Sequence[Buffer], size: int) -> Sequence[Buffer]:
+    """Return an entry's payload of about `size` bytes in one piece if its parts are small.
+
+    Cost: then one copy; else nothing is copied.
+    """
+    return [b"".join(payload)] if size < JOINED_BELOW_BYTES * len(payload) else payload
 
 
 def compress_envelope(payload: Sequence[Buffer]) -> Sequence[Buffer]:

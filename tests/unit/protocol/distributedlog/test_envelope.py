@@ -6,14 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.distributedlog.envelope import (
+    JOINED_BELOW_BYTES,
     EnvelopeCodec,
     compress_envelope,
+    join_small,
     pack_bare,
     pack_envelope,
     pack_user_records,
     unpack_envelope,
 )
-from protocol.distributedlog.record import POSITION_MAX, LogRecord, RecordParts
+from protocol.distributedlog.record import HEADER_SIZE, POSITION_MAX, LogRecord, RecordParts
 from protocol.distributedlog.record_set import expand, pack_record_set, record_set
 from protocol.errors import BadLength, BadValue, DecodeError
 from tests.golden import Vector, vectors
@@ -202,3 +204,17 @@ def test_an_lz4_envelope_that_claims_gigabytes_is_refused() -> None:
     data[5:9] = b"\x00\x00\x01\x00"
     with pytest.raises(DecodeError):
         unpack_envelope(data)
+
+
+@given(st.lists(st.integers(0, 4 * JOINED_BELOW_BYTES), min_size=1, max_size=5))
+def test_small_parts_are_joined_and_large_ones_stay_as_they_are(sizes: list[int]) -> None:
+    payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
+    waiting = [RecordParts(1, [payload], len(payload)) for payload in payloads]
+    size = sum(HEADER_SIZE + len(payload) for payload in payloads)
+    parts, _ = pack_user_records(waiting, 0)
+    joined = join_small(parts, size)
+    assert b"".join(joined) == b"".join(parts)
+    if size < JOINED_BELOW_BYTES * len(parts):
+        assert len(joined) == 1
+    else:
+        assert joined is parts  # the payloads themselves, uncopied
