@@ -22,11 +22,15 @@ class SummaryBuilder:
     """Fills a key summary with the head of one log, block by block."""
 
     def __init__(
-        self, summary: KeySummary, first_dirty: Offset, aborted: Sequence[AbortedRange]
+        self,
+        summary: KeySummary,
+        first_dirty: Offset,
+        aborted: Sequence[AbortedRange],
+        keys_max: int | None = None,
     ) -> None:
-        """`aborted`: of the head. The summary is cleared."""
-        summary.clear()
-        summary.latest_offset = first_dirty - 1
+        """`aborted`: of the head. `keys_max`: more it has not. The summary is cleared."""
+        summary.clear(keys_max)
+        summary.first_offset, summary.latest_offset = first_dirty, first_dirty - 1
         self._summary = summary
         self._first = first_dirty
         self._transactions = CleanedTransactions(aborted)

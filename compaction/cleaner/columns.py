@@ -117,6 +117,10 @@ def _payload(index: int, batch: Buffer, header: BatchHeader) -> Buffer:
 
 def _follow(data: bytes, at: int, end: int, count: int, starts: list[int]) -> None:
     """Note where records begin; fewer than `count` if their lengths do not end at `end`."""
+    size, rest = divmod(end - at, count or 1)
+    if not rest and size >= RECORD_BYTES_MIN and _are_equal(data, at, end, size):
+        starts.extend(range(at, end, size))
+        return
     note = starts.append
     for _ in range(count):
         begin = at
@@ -136,6 +140,22 @@ def _follow(data: bytes, at: int, end: int, count: int, starts: list[int]) -> No
         note(begin)
     if at != end:
         starts.pop()
+
+
+def _are_equal(data: bytes, at: int, end: int, size: int) -> bool:
+    """Say whether records of `size` bytes, their lengths included, lie from `at` to `end`."""
+    length, body_at = data[at], at + 1
+    if length >= 0x80:
+        if data[body_at] >= 0x80:  # large ones are few
+            return False
+        length = length & 0x7F | data[body_at] << 7
+        body_at += 1
+    if body_at - at + (length >> 1) != size:
+        return False
+    count = (end - at) // size
+    return all(
+        data[place:end:size] == data[place : place + 1] * count for place in range(at, body_at)
+    )
 
 
 def _decode(data: bytes, at: Ints, first: Ints, headers: Sequence[BatchHeader]) -> Columns:

@@ -142,13 +142,28 @@ class SegmentFilter:
         judged = (columns.offset < self._end) & ~control
         keyed = judged & (columns.key_size >= 0)
         keeps = ~judged
-        digests = keys_of(columns, keyed)
-        is_latest = columns.offset[keyed] >= self._rules.summary.find(digests)
+        is_latest = self._is_latest(columns, keyed)
         past = np.array([self._is_past_horizon(fate.header) for fate in fates], np.bool_)
         is_wanted = columns.has_value[keyed] | ~past[columns.batch[keyed]]
         keeps[keyed] = is_latest & is_wanted
         self._outcome.invalid += int(np.count_nonzero(judged & ~keyed))
         return keeps
+
+    def _is_latest(self, columns: Columns, keyed: Choice) -> Choice:
+        """Say of keyed records whether no later one has their key.
+
+        What lies before the head is looked up by key; the head's own are told by their offsets.
+        """
+        summary, offsets = self._rules.summary, columns.offset[keyed]
+        count = int(np.searchsorted(offsets, summary.first_offset))
+        is_latest = np.zeros(len(offsets), np.bool_)
+        if count:
+            before = keyed & (columns.offset < summary.first_offset)
+            is_latest[:count] = offsets[:count] >= summary.find(keys_of(columns, before))
+        if count < len(offsets):
+            summary.keep_offsets()
+            is_latest[count:] = summary.is_latest(offsets[count:])
+        return is_latest
 
     def _new_horizon(self, fate: _Fate, *, has_tombstones: bool) -> int | None:
         """Return the horizon that a batch gets now; None: it has one, or needs none."""

@@ -4,6 +4,10 @@ A slot is a key's digest (two words) and its offset (one word); digest 0 means t
 a digest of zeros is taken as one with a bit set. Open addressing with a second hash as step, over
 a prime number of slots: every slot is reached. All of it works on arrays: a loop goes round once
 per probe, not once per key. Equal digests are taken for equal keys, as in Kafka.
+
+A head of few records uses few slots, those at the buffer's beginning: the rest costs no memory, and
+what is used stays in the processor's caches. Which records of the head itself are latest needs no
+keys: their offsets are those in the slots. `keep_offsets` makes one sorted row of them, in place.
 Source: seed 001; SkimpyOffsetMap (reference Kafka 9.2).
 """
 
@@ -24,7 +28,11 @@ SLOT_BYTES: Final = 24
 LOAD_FACTOR: Final = 0.9
 """Kafka's log.cleaner.io.buffer.load.factor."""
 ABSENT: Final = -1
+OFFSET_MAX: Final = 2**63 - 1
 
+_PRIME_GAP_MAX = 300
+"""Below 2**31 the next prime is nearer than that."""
+_SLOTS_AT_ONCE = 4096
 _WORDS = 3
 _OFFSET = 2
 
@@ -41,13 +49,17 @@ class KeySummary:
         Errors: ValueError if that is too little for one key.
         """
         slots = _prime_at_most(size_bytes // SLOT_BYTES)
-        self.capacity = int(slots * load_factor)
-        """Keys that it takes."""
-        if self.capacity < 1:
+        self._load_factor = load_factor
+        self._capacity_max = int(slots * load_factor)
+        if self._capacity_max < 1:
             raise ValueError(
                 f"{size_bytes} bytes hold no key: at least {2 * SLOT_BYTES} are needed"
             )
-        self._table: Words = np.zeros((slots, _WORDS), np.uint64)
+        self._buffer: Words = np.zeros((slots, _WORDS), np.uint64)
+        self._table = self._buffer
+        self._latest: Offsets | None = None
+        self.first_offset: Offset = OFFSET_MAX
+        """Where the head begins whose keys were put."""
         self.latest_offset: Offset = ABSENT
         """Highest offset that it knows of, with or without key: it decides up to there."""
         self._size = 0
@@ -56,31 +68,45 @@ class KeySummary:
         return self._size
 
     @property
+    def capacity(self) -> int:
+        """Keys that it takes, since it was cleared last."""
+        return int(self.slots * self._load_factor)
+
+    @property
     def slots(self) -> int:
-        """Slots, of which `capacity` may fill."""
+        """Slots in use, of which `capacity` may fill."""
         return len(self._table)
 
     @property
     def size_bytes(self) -> int:
-        """Memory of all slots."""
-        return self._table.nbytes
+        """Memory of the whole buffer, once all of it is used."""
+        return self._buffer.nbytes
 
     @property
     def utilization(self) -> float:
-        """Part of the capacity that is taken, 0 to 1."""
-        return self._size / self.capacity
+        """Part of what the whole buffer may hold that is taken, 0 to 1."""
+        return self._size / self._capacity_max
 
     @property
     def is_full(self) -> bool:
         """Whether it takes no new key."""
         return self._size >= self.capacity
 
-    def clear(self) -> None:
-        """Forget everything, for the next log; the memory stays."""
+    def clear(self, keys_max: int | None = None) -> None:
+        """Forget everything, for the next log; the memory stays.
+
+        `keys_max`: more keys will not come; so many slots are used. None: all of them.
+        """
         if self._size:  # else filling it would only make the system give all of it
             self._table.fill(0)
         self._size = 0
-        self.latest_offset = ABSENT
+        self._latest = None
+        self.first_offset, self.latest_offset = OFFSET_MAX, ABSENT
+        slots = len(self._buffer)
+        if keys_max is not None:
+            wanted = int(keys_max / self._load_factor) + 1
+            slots = min(slots, _prime_at_most(wanted + _PRIME_GAP_MAX))
+        self._table = self._buffer[:slots]
 
     def put(self, digests: Words, offsets: Offsets) -> int:
         """Note the offsets of keys; a later one replaces an earlier one. Return how many it took.
@@ -112,6 +138,39 @@ class KeySummary:
             pending = pending[goes_on]
             at, step = self._next(at, step, goes_on)
         return found
+
+    def keep_offsets(self) -> None:
+        """Keep the keys' offsets alone, in order: `is_latest` is asked from now on, until `clear`.
+
+        Idempotent. Memory: 100 KiB beside the slots. Cost: 10 ms for 100,000 keys.
+        """
+        if self._latest is not None:
+            return
+        row = self._table.reshape(-1).view(np.int64)
+        count = 0
+        for first in range(0, self.slots, _SLOTS_AT_ONCE):
+            rows = self._table[first : first + _SLOTS_AT_ONCE]
+            found = rows[~_empty(rows), _OFFSET].view(np.int64)
+            row[count : count + len(found)] = found  # behind what was read, as a slot is 3 words
+            count += len(found)
+        self._latest = row[:count]
+        self._latest.sort()
+
+    def is_latest(self, offsets: Offsets) -> Choice:
+        """Say which offsets are their keys' last; `keep_offsets` came before.
+
+        Shape: offsets rise, and are of records that were put.
+        """
+        assert self._latest is not None, "keep_offsets comes first"
+        if not offsets.size:
+            return np.zeros(0, np.bool_)
+        first, last = np.searchsorted(self._latest, [offsets[0], offsets[-1] + 1])
+        latest = self._latest[first:last]
+        if not latest.size:
+            return np.zeros(len(offsets), np.bool_)
+        places = np.minimum(np.searchsorted(latest, offsets), latest.size - 1)
+        is_latest: Choice = latest[places] == offsets
+        return is_latest
 
     def items(self) -> tuple[Words, Offsets]:
         """Return digests and offsets of all keys, in no order. Cost: a copy of both."""

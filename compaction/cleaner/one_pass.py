@@ -118,9 +118,9 @@ class _Pass:
         """Fill the summary with the head."""
         first = self.outcome.first_dirty
         last = head[-1].next_offset - 1 if head else first
-        builder = SummaryBuilder(
-            self._summary, first, await self._log.aborted_between(first, last) if head else ()
-        )
+        aborted = await self._log.aborted_between(first, last) if head else ()
+        keys_max = sum(each.next_offset - max(each.base_offset, first) for each in head)
+        builder = SummaryBuilder(self._summary, first, aborted, keys_max)
         for segment in head:
             if not await self._build_segment(builder, segment):
                 self.outcome.is_partial = True

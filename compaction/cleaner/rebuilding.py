@@ -19,6 +19,7 @@ from protocol.compression import Codec, compress
 from protocol.crc32c import crc32c
 from protocol.records.batch import (
     CODEC_MASK,
+    CRC_AT,
     CRC_FROM,
     DELETE_HORIZON,
     HEADER_SIZE,
@@ -110,8 +111,8 @@ def _pack(header: BatchHeader, payload: bytes) -> KeptBatch:
     header = header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload))
     head = pack_header(header)
     crc = crc32c(payload, crc32c(head[CRC_FROM:]))
-    header = header._replace(crc=crc)
-    return KeptBatch(pack_header(header) + payload, header, is_changed=True)
+    data = b"".join((head[:CRC_AT], crc.to_bytes(4, "big"), head[CRC_FROM:], payload))
+    return KeptBatch(data, header._replace(crc=crc), is_changed=True)
 
 
 def _runs(kept: Kept, place: int) -> bytes:

@@ -34,7 +34,7 @@ DELETE_HORIZON = 0x40
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
-_CRC_AT = 17
+CRC_AT = 17
 CRC_FROM = 21
 """What the CRC covers begins here."""
 _MAX_TIMESTAMP_AT = 35
@@ -159,7 +159,7 @@ def stamp_log_append_time(buf: bytearray | memoryview, now_ms: int, at: int = 0)
 def stamp_crc(buf: bytearray | memoryview, at: int = 0) -> None:
     """Write the CRC that the batch's bytes have now."""
     crc = compute_crc(buf, at)
-    buf[at + _CRC_AT : at + CRC_FROM] = crc.to_bytes(4, "big")
+    buf[at + CRC_AT : at + CRC_FROM] = crc.to_bytes(4, "big")
 
 
 def compute_crc(buf: Buffer, at: int = 0) -> int:
@@ -173,7 +173,7 @@ def compute_crc(buf: Buffer, at: int = 0) -> int:
 def verify_crc(buf: Buffer, at: int = 0) -> None:
     """Check the CRC of the whole batch at `at`. Errors: BadChecksum, and those of compute_crc."""
     computed = compute_crc(buf, at)
-    stored = int.from_bytes(memoryview(buf)[at + _CRC_AT : at + CRC_FROM], "big")
+    stored = int.from_bytes(memoryview(buf)[at + CRC_AT : at + CRC_FROM], "big")
     if computed != stored:
         raise BadChecksum(f"record batch: stored crc {stored:#x}, computed {computed:#x}")
 

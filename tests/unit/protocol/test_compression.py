@@ -142,6 +142,16 @@ def test_lz4_with_a_wrong_header_checksum_as_in_kafkas_own_test() -> None:
         decompress(Codec.LZ4, packed)
 
 
+@pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 5_000_000])
+def test_lz4_of_any_ratio_and_several_frames(size: int) -> None:
+    frames = compress(Codec.LZ4, bytes(size)) + compress(Codec.LZ4, TEXT)
+    assert decompress(Codec.LZ4, frames) == bytes(size) + TEXT
+    with pytest.raises(BadLength):
+        decompress(Codec.LZ4, frames, size + len(TEXT) - 1)
+    with pytest.raises(BadValue):
+        decompress(Codec.LZ4, compress(Codec.LZ4, bytes(size))[:-5])
+
+
 def test_zstd_of_any_ratio_and_several_frames() -> None:
     zeros = bytes(3_000_000)
     packed = bytes(cramjam.zstd.compress(zeros)) + bytes(cramjam.zstd.compress(b"end"))

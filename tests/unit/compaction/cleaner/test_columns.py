@@ -59,6 +59,21 @@ def test_columns_say_what_the_record_reader_says(block: list) -> None:  # type: 
     assert len(columns.at) == len(expected) == columns.first[-1]
 
 
+@pytest.mark.parametrize("size", [0, 50, 51, 52, 60, 8000, 8170, 20_000])
+@pytest.mark.parametrize("others", [(0, 0, 0), (0, 1, -1), (-1, 1, 0), (0, -1, 1)])
+def test_records_of_one_length_and_of_three_that_only_add_up(
+    size: int, others: tuple[int, ...]
+) -> None:
+    sizes = [size + 4 * (5 + more) for more in others]
+    records = [Record(at, 9, key=b"k", value=bytes([at]) * each) for at, each in enumerate(sizes)]
+    batch = build_batch(records)
+    columns = read_columns([batch], read_headers([batch]))
+    assert [
+        columns.data[end - each - 1 : end - 1] for end, each in zip(columns.end, sizes, strict=True)
+    ] == [record.value for record in records]
+    assert columns.at.tolist() == [0, *columns.end.tolist()[:-1]]
+
+
 @given(st.lists(BATCH, min_size=1, max_size=3), st.data())
 def test_bytes_that_lie_are_told_or_read(block: list, data: st.DataObject) -> None:  # type: ignore[type-arg]
     batches = [bytearray(batch) for batch in build(block)]

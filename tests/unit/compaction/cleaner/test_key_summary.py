@@ -36,6 +36,42 @@ def test_it_is_a_dict_that_ends_when_it_is_full(
     assert summary.find(digests_of(asked)).tolist() == expected
 
 
+@given(
+    st.lists(st.lists(WORDS, min_size=1, max_size=20), max_size=8),
+    st.integers(0, 5),
+    st.data(),
+)
+def test_the_offsets_alone_say_which_records_are_latest(
+    puts: list[list[tuple[int, int]]], spare: int, data: st.DataObject
+) -> None:
+    summary = KeySummary(1000 * SLOT_BYTES)
+    summary.put(digests_of([(7, 7)]), np.array([77]))
+    summary.clear(sum(map(len, puts)) + spare)  # fewer slots than before, none of them taken
+    oracle: dict[tuple[int, int], int] = {}
+    offset = 0
+    for pairs in puts:
+        offset += data.draw(st.integers(0, 3))  # offsets have gaps
+        assert summary.put(digests_of(pairs), np.arange(offset, offset + len(pairs))) == len(pairs)
+        put_dumbly(oracle, pairs, offset, summary.capacity)
+        offset += len(pairs)
+    summary.keep_offsets()
+    summary.keep_offsets()
+    asked = sorted(data.draw(st.sets(st.integers(0, max(offset, 1)))))
+    expected = [each in oracle.values() for each in asked]
+    assert summary.is_latest(np.array(asked, np.int64)).tolist() == expected
+    summary.clear()
+    assert summary.find(digests_of([*oracle, (7, 7)])).tolist() == [ABSENT] * (len(oracle) + 1)
+
+
+def test_few_keys_take_little_of_a_large_buffer() -> None:
+    summary = KeySummary(1_000_000 * SLOT_BYTES)
+    whole = summary.slots
+    summary.clear(10_000)
+    assert 10_000 <= summary.capacity <= summary.slots < 12_000
+    summary.clear(whole)
+    assert summary.slots == whole
+
+
 def put_dumbly(
     oracle: dict[tuple[int, int], int], pairs: list[tuple[int, int]], offset: int, capacity: int
 ) -> int:
