@@ -54,6 +54,8 @@ class ThreeBookies:
         self.namespace_root = f"{root}/messaging/test"
         self.namespace = f"distributedlog://{zookeeper.hosts}{self.namespace_root}"
         self._folder = folder
+        self._root = root
+        self._namespaces = 0
         self.bookies = [self._bookie(n) for n in range(3)]
         self.brokers: list[ClusterBroker] = []
 
@@ -71,6 +73,19 @@ class ThreeBookies:
         made = ClusterBroker(self.metadata, self.namespace, *arguments)
         self.brokers.append(made)
         return made
+
+    @contextmanager
+    def another_namespace(self) -> Iterator[Self]:
+        """Have brokers of their own for a test, on the same bookies; they end with the block."""
+        self._namespaces += 1
+        self.namespace_root = f"{self._root}/messaging/test-{self._namespaces}"
+        self.namespace = f"distributedlog://{self.zookeeper.hosts}{self.namespace_root}"
+        try:
+            yield self
+        finally:
+            for broker in self.brokers:
+                broker.close()
+            self.brokers.clear()
 
     def wait_until_gone(self, node_id: int = 1) -> None:
         """Return once ZooKeeper has dropped a broker's registration, and so its session."""

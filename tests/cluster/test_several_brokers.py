@@ -1,0 +1,101 @@
+"""Several brokers on one namespace, as clients see them: one cluster, whichever is asked."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from protocol.kafka.apis import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from protocol.kafka.messages import alter_partition_reassignments as alter
+from protocol.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tests.cluster.load import PARTITIONS as LOADED
+from tests.cluster.load import TOPIC as LOAD
+from tests.cluster.load import Load, create_topic
+from tests.cluster.raw import RawClient
+from tests.cluster.several_brokers import (
+    PARTITIONS,
+    consume,
+    create,
+    leaders,
+    produce,
+    seen,
+    start,
+    until,
+)
+from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
+from tests.zookeeper import ZooKeeperServer
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def bookies(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ThreeBookies]:
+    with ThreeBookies(zookeeper, tmp_path_factory.mktemp("bookies")) as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(bookies: ThreeBookies) -> Iterator[ThreeBookies]:
+    with bookies.another_namespace() as made:
+        yield made
+
+
+def test_each_names_the_same_owners_and_clients_work_by_any(cluster: ThreeBookies) -> None:
+    brokers = start(cluster, 1, 2)
+    create(brokers[0])
+    until(lambda: leaders(brokers[1]))
+    assert leaders(brokers[0]) == leaders(brokers[1])
+    assert Counter(leaders(brokers[0])) == {1: 3, 2: 3}
+    for broker in brokers:
+        assert {each.port for each in seen(broker).brokers.values()} == {b.port for b in brokers}
+    for number, broker in enumerate(brokers):
+        produce(broker, f"{number}-")
+    expected = {f"{n}-{p}".encode() for n in range(2) for p in range(PARTITIONS)}
+    for number, broker in enumerate(brokers):
+        assert consume(broker, f"group-{number}", 2 * PARTITIONS) == expected
+
+
+def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(cluster: ThreeBookies) -> None:
+    (first,) = start(cluster, 1)
+    create_topic(first.bootstrap, replication_factor=3)
+    load = Load(first.bootstrap)
+    load.start()
+    load.wait_for_progress(100)
+    (second,) = start(cluster, 2)  # joins, and takes its share
+    assert set(leaders(first, LOAD)) == {1, 2}
+    load.wait_for_progress(300)
+    second.kill()
+    until(lambda: set(leaders(first, LOAD)) == {1})
+    load.wait_for_progress(300)
+    second.restart()
+    until(lambda: set(leaders(first, LOAD)) == {1, 2})
+    reassign(first, [2] * LOADED)
+    until(lambda: leaders(second, LOAD) == [2] * LOADED and not are_moving(first))
+    load.wait_for_progress(300)
+    assert first.stop() == 0
+    load.wait_for_progress(300)
+    load.finish()
+    load.check(second.bootstrap)
+
+
+def reassign(broker: ClusterBroker, owners: Sequence[int]) -> None:
+    """Give each partition of the load to one broker."""
+    partitions = [
+        alter.ReassignablePartition(partition_index=index, replicas=[owner])
+        for index, owner in enumerate(owners)
+    ]
+    request = alter.AlterPartitionReassignmentsRequest(
+        topics=[alter.ReassignableTopic(name=LOAD, partitions=partitions)]
+    )
+    with RawClient(broker) as client:
+        (topic,) = client.ask(ALTER_PARTITION_REASSIGNMENTS, 0, request).responses
+    assert [each.error_code for each in topic.partitions] == [0] * len(owners)
+
+
+def are_moving(broker: ClusterBroker) -> bool:
+    """Whether any partition is on its way."""
+    with RawClient(broker) as client:
+        request = ListPartitionReassignmentsRequest(topics=None)
+        return bool(client.ask(LIST_PARTITION_REASSIGNMENTS, 0, request).topics)
