@@ -11,10 +11,16 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from broker.faults.requests import MessageClass, element_of
+from broker.faults.requests import (
+    MessageClass,
+    element_of,
+    names_partitions,
+    names_topics,
+    topic_lists,
+)
 from protocol.errors import ErrorCode
 from protocol.kafka.api import Api
-from protocol.kafka.apis import FETCH
+from protocol.kafka.apis import FETCH, METADATA
 from protocol.kafka.messages.metadata import MetadataResponse
 
 _CODES: Final = ("error_code", "partition_error_code")
@@ -38,9 +44,12 @@ _IDENTITIES: Final[Mapping[str, Sequence[str]]] = {
     "name": (), "topic": (), "topic_id": (), "key": (), "group_id": (), "transactional_id": (),
     "member_id": (), "group_instance_id": (), "producer_id": (), "index": (),
     "resource_type": (), "resource_name": (), "entity": (), "feature": (),
-    "partition_index": ("partition",), "partition_id": ("partition",), "user": ("name",),
+    "partition": (), "partition_index": ("partition",), "partition_id": ("partition",),
+    "user": ("name",),
 }  # fmt: skip
 """Fields that say what an element is about, and what the request may call them."""
+_NUMBERS: Final = ("index", "partition", "partition_index", "partition_id", "producer_id")
+"""Identities that are numbers; all others are words."""
 _NOTHING: Final = frozenset(
     {"base_offset", "high_watermark", "offset", "timestamp", "committed_offset", "generation_id",
      "producer_id", "producer_epoch", "end_offset", "leader_epoch", "node_id", "port",
@@ -64,6 +73,18 @@ def failed(api: Api[Any, Any], request: Any, code: ErrorCode, *, whole: bool) ->
     if not whole or (api.key == FETCH.key and code not in _SESSION_ERRORS):
         _clear(response)
     return response
+
+
+@cache
+def fails_by_topic(api: Api[Any, Any]) -> bool:
+    """Tell whether one topic of a request may fail while others do not."""
+    return names_topics(api) and any(map(_says_errors, topic_lists(api.response)))
+
+
+@cache
+def fails_by_partition(api: Api[Any, Any]) -> bool:
+    """Tell whether one partition of a request may fail while others do not."""
+    return fails_by_topic(api) and (api.key == METADATA.key or names_partitions(api))
 
 
 def joined(real: Any, other: Any) -> Any:
@@ -145,7 +166,7 @@ def _named(name: str, source: Any) -> dict[str, Any]:
 
 
 def _is_of_kind(name: str, scalar: Any) -> bool:
-    return isinstance(scalar, int) == name.startswith(("partition", "index"))
+    return isinstance(scalar, int) == (name in _NUMBERS)
 
 
 def _listed(name: str, source: Any) -> Sequence[Any]:

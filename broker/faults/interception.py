@@ -10,6 +10,8 @@ import logging
 from functools import partial, reduce
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from broker.context import RequestContext
 from broker.errors import CloseConnection
 from broker.faults.answers import changed, held
@@ -95,7 +97,8 @@ class Interception:
         for fault in self._table.of(METADATA.name, FailNext):
             order = fault.order
             assert isinstance(order, FailNext)
-            if request.topics is None or _split(order, request, _names(ctx)).part is not None:
+            of_topic = msgspec.structs.replace(order, partition=None)
+            if request.topics is None or _split(of_topic, request, _names(ctx)).part is not None:
                 _hit(fault)
                 failing.append(order)
         if not failing:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from broker.faults.requests import names_partitions, names_topics
+from broker.faults.failures import fails_by_partition, fails_by_topic
 from core.runtime.config import nearest
 from protocol.errors import ErrorCode
 from protocol.kafka import apis
@@ -126,7 +126,7 @@ def parse(body: bytes) -> Lasting | Deed:
     """Return what is asked for. Errors: BadOrder."""
     try:
         given = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadOrder(f"the body is no JSON: {error}", "body", '{"fault": "...", ...}') from error
     if not isinstance(given, dict):
         raise BadOrder("the body is no JSON object", "body", '{"fault": "...", ...}')
@@ -156,10 +156,10 @@ def _check(order: RequestFault) -> None:
     if not isinstance(order, FailNext):
         return
     _known(order.error, _ERRORS, "error", "error")
-    if order.topic is not None and not names_topics(api):
-        raise BadOrder(f"{api.name} names no topics", "topic", "leave it out")
-    if order.partition is not None and not names_partitions(api):
-        raise BadOrder(f"{api.name} names no partitions", "partition", "leave it out")
+    if order.topic is not None and not fails_by_topic(api):
+        raise BadOrder(f"{api.name} has no errors of topics", "topic", "leave it out")
+    if order.partition is not None and not fails_by_partition(api):
+        raise BadOrder(f"{api.name} has no errors of partitions", "partition", "leave it out")
 
 
 def _known(name: Any, known: Iterable[str], what: str, place: str) -> str:

@@ -31,13 +31,13 @@ _BARE_TOPICS: Final = frozenset({"topic_names"})
 @cache
 def names_topics(api: Api[Any, Any]) -> bool:
     """Tell whether requests of an API name topics."""
-    return any(_topic_lists(api.request))
+    return any(topic_lists(api.request))
 
 
 @cache
 def names_partitions(api: Api[Any, Any]) -> bool:
     """Tell whether requests of an API name partitions, beside what a topic is made of."""
-    return any(_partition_list(element) is not None for element in _topic_lists(api.request))
+    return any(_partition_list(element) is not None for element in topic_lists(api.request))
 
 
 def narrowed(request: Any, wanted: Wanted, name_of: TopicName) -> Any | None:
@@ -85,11 +85,11 @@ def _is_topic(element: MessageClass, field: str) -> bool:
 
 @cache
 def _leads_to_topics(element: MessageClass, field: str) -> bool:
-    return _is_topic(element, field) or any(_topic_lists(element))
+    return _is_topic(element, field) or any(topic_lists(element))
 
 
-def _topic_lists(message: MessageClass) -> Iterator[MessageClass]:
-    """Yield the classes of elements that name a topic."""
+def topic_lists(message: MessageClass) -> Iterator[MessageClass]:
+    """Yield the classes of the elements in a message that name a topic."""
     for field in dataclasses.fields(message):
         element = element_of(message, field.name)
         if element is None or field.name in _OTHER_NAMED:
@@ -97,7 +97,7 @@ def _topic_lists(message: MessageClass) -> Iterator[MessageClass]:
         if _is_topic(element, field.name):
             yield element
         else:
-            yield from _topic_lists(element)
+            yield from topic_lists(element)
 
 
 def _partition_list(topic: MessageClass) -> str | None:

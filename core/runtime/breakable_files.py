@@ -135,12 +135,20 @@ class BreakableFiles(SystemFiles):
     def lose_unsynced(self) -> NoReturn:
         """Undo what was not synced and end this process by SIGKILL, in one step for all threads."""
         with self._lock:
-            for unsynced in self._unsynced.values():
-                unsynced.undo()
-            for each in reversed(self._names):
-                each.undo()
+            self.undo_unsynced()
             os.kill(os.getpid(), signal.SIGKILL)
             raise AssertionError("a process ends at its SIGKILL")
+
+    def undo_unsynced(self) -> None:
+        """Make the disk what it would be after a power cut."""
+        with self._lock:
+            for unsynced in self._unsynced.values():
+                unsynced.undo()
+                unsynced.close()
+            self._unsynced.clear()
+            for each in reversed(self._names):
+                each.undo()
+            self._forget_names(list(self._names))
 
     def _check_room(self, fd: int, end: int) -> None:
         if self.is_full and end > os.fstat(fd).st_size:
