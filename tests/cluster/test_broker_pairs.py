@@ -1,4 +1,4 @@
-"""Two brokers on one namespace: each serves what it can claim, and nothing is damaged."""
+"""Two brokers on one namespace: what one does the other hears of, and who is away is fenced."""
 
 import time
 from collections.abc import Iterator
@@ -32,22 +32,6 @@ def cluster(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[ThreeBookies
         yield made
 
 
-def test_the_second_claims_only_what_it_can(cluster: ThreeBookies) -> None:
-    first = cluster.broker().start()
-    create_topic(first.bootstrap, replication_factor=3)
-    load = Load(first.bootstrap)
-    load.start()
-    load.wait_for_progress(200)
-    second = cluster.broker("--set", "node.id=2").start()
-    assert not can_produce(second)
-    load.wait_for_progress(200)
-    load.finish()
-    load.check(first.bootstrap)
-    assert first.stop() == 0
-    assert can_produce(second)
-    load.check(second.bootstrap)
-
-
 def test_an_owner_that_was_away_for_too_long_is_fenced(cluster: ThreeBookies) -> None:
     first = cluster.broker().start()
     create_topic(first.bootstrap, replication_factor=3)
@@ -57,7 +41,7 @@ def test_an_owner_that_was_away_for_too_long_is_fenced(cluster: ThreeBookies) ->
     second = cluster.broker("--set", "node.id=2").start()
     first.pause()
     cluster.wait_until_gone(node_id=1)
-    assert can_produce(second)
+    produce_to_all(second)
     first.resume()
     first.wait_for("partition failed")
     assert second.stop() == 0
@@ -73,26 +57,26 @@ def test_an_id_is_given_once(cluster: ThreeBookies) -> None:
     assert "node.id" in refusal
 
 
-def can_produce(broker: ClusterBroker) -> bool:
-    """Try to produce to each partition by one broker alone, for a while."""
-    failed: list[KafkaError] = []
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 5_000})
+def produce_to_all(broker: ClusterBroker) -> None:
+    """Produce to each partition, whoever owns it."""
+    failed: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 60_000})
     for partition in range(PARTITIONS):
         producer.produce(
-            TOPIC, b"-1", partition=partition, on_delivery=lambda e, _: e and failed.append(e)
+            TOPIC,
+            b"-1",
+            partition=partition,
+            on_delivery=lambda e, _: failed.append(e) if e else None,
         )
-    assert producer.flush(30) == 0
-    assert all(error.code() == KafkaError._MSG_TIMED_OUT for error in failed)
-    assert len(failed) in (0, PARTITIONS)
-    return not failed
+    assert producer.flush(90) == 0
+    assert not failed
 
 
 def test_each_hears_of_the_others_topics_and_configs(cluster: ThreeBookies) -> None:
     first, second = cluster.broker().start(), cluster.broker("--set", "node.id=2").start()
     create_topic(first.bootstrap, replication_factor=3)
     wait_for_topic(second)
-    assert can_produce(second)
-    assert not can_produce(first)
+    produce_to_all(second)
     set_config(first, BROKERS, "", "log.retention.ms", "7654321")
     wait_for_config(second, TOPICS, TOPIC, "retention.ms", "7654321")
     set_config(second, GROUPS, "a/group", "consumer.session.timeout.ms", "50000")
@@ -103,14 +87,13 @@ def test_a_topic_that_another_broker_owns_is_deleted_and_made_again(cluster: Thr
     first, second = cluster.broker().start(), cluster.broker("--set", "node.id=2").start()
     create_topic(first.bootstrap, replication_factor=3)
     wait_for_topic(second)
-    assert can_produce(second)
+    produce_to_all(second)
     admin = AdminClient({"bootstrap.servers": first.bootstrap})
     admin.delete_topics([TOPIC])[TOPIC].result(60)
     wait_for_topic(second, is_there=False)
     create_topic(first.bootstrap, replication_factor=2)
     wait_for_topic(second)
-    assert can_produce(second)
-    assert not can_produce(first)
+    produce_to_all(second)
 
 
 def set_config(broker: ClusterBroker, kind: int, name: str, config: str, value: str) -> None:
