@@ -64,7 +64,11 @@ class RawClient:
         if receive_buffer is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self._socket.settimeout(ANSWER_S)
-        self._socket.connect(("127.0.0.1", broker.port))
+        try:
+            self._socket.connect(("127.0.0.1", broker.port))
+        except OSError:
+            self._socket.close()
+            raise
         self._received = bytearray()
         self._correlation_id = 0
         self.peer = f"127.0.0.1:{self._socket.getsockname()[1]}"

@@ -4,12 +4,17 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from enum import Enum, auto
 from pathlib import Path
 
 import pytest
 
+from protocol.errors import ErrorCode as E
 from tests.cluster.bank import TELLERS, Teller, check, open_bank
+from tests.cluster.raw_cluster import RawCluster
 from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
+from tests.cluster.transaction_story import TV1, TV2, Producer, Story, Versions
+from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer
 
 pytestmark = [pytest.mark.crash, pytest.mark.java, pytest.mark.timeout(300)]
@@ -58,6 +63,69 @@ def test_any_broker_is_killed_and_transactions_stay_whole(cluster: ThreeBookies)
     for teller in tellers:
         teller.stop()
     check(bootstrap, tellers, f"seed {seed}")
+
+
+@pytest.mark.parametrize("versions", [TV1, TV2], ids=["version 1", "version 2"])
+def test_the_outcome_reaches_every_broker_whoever_dies(
+    cluster: ThreeBookies, versions: Versions
+) -> None:
+    brokers = start_brokers(cluster, 3)
+    client = RawCluster(brokers)
+    story = spread_story(brokers, client)
+    story.versions = versions
+    me = story.init()
+    expected: list[bytes] = []
+    for committed, moment in [
+        (True, Moment.NEVER),
+        (False, Moment.NEVER),
+        (True, Moment.DECIDED),
+        (True, Moment.WRITTEN),
+        (False, Moment.DECIDED),
+    ]:
+        value = b"%d" % len(expected)
+        write(story, me, value)
+        victim = None
+        if moment is Moment.WRITTEN:  # its partition moves before the outcome is decided
+            victim = kill_one_at(client, client.leader(story.a))
+        me = story.ended(me, committed=committed)
+        if moment is Moment.DECIDED:  # others have to bring the outcome about
+            victim = kill_one_at(client, client.coordinator(story.name))
+        expected += [value] * committed
+        for topic in (story.a, story.b):
+            story.wait_for(topic, *expected)
+        if victim is not None:
+            victim.restart()
+
+
+class Moment(Enum):
+    """When a broker dies in a transaction."""
+
+    NEVER = auto()
+    WRITTEN = auto()
+    DECIDED = auto()
+
+
+def write(story: Story, me: Producer, value: bytes) -> None:
+    """Write a value to both topics."""
+    assert story.add(me, story.a, story.b) is E.NONE
+    for topic in (story.a, story.b):
+        assert story.patiently(story.write, me, topic, value) is E.NONE
+
+
+def kill_one_at(client: RawCluster, port: int | None) -> TailraceProcess:
+    """Kill the broker at a port."""
+    victim = client.broker_at(port)
+    victim.kill()
+    return victim
+
+
+def spread_story(brokers: list[ClusterBroker], client: RawCluster) -> Story:
+    """Return a story whose topics have different owners, its coordinator perhaps a third one."""
+    while True:
+        story = Story(brokers[0], client)
+        owners = {client.leader(story.a), client.leader(story.b)}
+        if len(owners) == 2 and None not in owners:
+            return story
 
 
 def wait_for_progress(tellers: list[Teller]) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import (
@@ -24,7 +24,7 @@ from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
 from protocol.records.batch import read_header, split_batches
 from protocol.records.record import Producer as BatchProducer
 from protocol.records.record import Record, build_batch, iter_records
-from tests.cluster.raw import ANSWER_S, RawClient, create_topic, fetch_request, produce_request
+from tests.cluster.raw import ANSWER_S, create_topic, fetch_request, produce_request
 from tests.process import TailraceProcess
 
 E = ErrorCode
@@ -52,10 +52,17 @@ class Versions(NamedTuple):
 TV1, TV2 = Versions(3, 11, 4), Versions(None, 12, 5)
 
 
+class Asks(Protocol):
+    """A `RawClient`, or a `RawCluster`, which looks for the broker itself."""
+
+    def ask(self, api: Any, version: int, message: Any) -> Any:
+        """Return the answer to a request."""
+
+
 class Story:
     """One transactional id and two topics with a partition each."""
 
-    def __init__(self, broker: TailraceProcess, client: RawClient) -> None:
+    def __init__(self, broker: TailraceProcess, client: Asks) -> None:
         self.client = client
         self.versions = TV2
         number = next(_names)
