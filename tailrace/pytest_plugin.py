@@ -105,15 +105,19 @@ def _broker(config: pytest.Config) -> Iterator["Broker"]:
         try:
             yield broker
         finally:
-            started.remove(broker)
+            if broker in started:
+                started.remove(broker)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Undo what the test did to its brokers, before fixtures clear up: they may need them."""
-    for broker in item.config.stash.get(_STARTED, []):
+    started = item.config.stash.get(_STARTED, [])
+    for broker in list(started):
+        started.remove(broker)  # one that cannot be mended fails this test, and not all that follow
         broker.undo_faults()
         broker.start()  # if it was killed or stopped
+        started.append(broker)
 
 
 @pytest.hookimpl(wrapper=True)

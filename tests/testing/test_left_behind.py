@@ -15,7 +15,7 @@ import pytest
 from tailrace.testing.ports import reserve_port
 from tests.testing.conftest import RUN_TIMEOUT_S, UserPytest
 
-_BROKERS = int(os.environ.get("TAILRACE_TEST_BROKERS", "8"))
+_BROKERS = int(os.environ.get("FIXTURE_TEST_BROKERS", "8"))
 """Side by side under xdist; 20 is what the fixture promises on two cores."""
 _GONE_TIMEOUT_S = 60
 

@@ -2,6 +2,7 @@
 
 import re
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,3 +79,84 @@ def test_who_does_not_use_it_imports_nothing_of_it(user: UserPytest) -> None:
     )
     code, printed = user.run()
     assert code == 0, printed
+
+
+_BREAKS = """
+import os, signal
+import pytest
+from tailrace.testing import BrokerError
+from tailrace.testing.metadata import answers
+
+def is_well(broker):
+    assert broker.is_running
+    assert answers(broker.host, broker.port, 30)
+    assert broker._port.ask("GET") == []
+
+@pytest.fixture
+def needs_it_to_clear_up(tailrace):
+    yield
+    is_well(tailrace)
+
+def test_faults(tailrace):
+    tailrace.drop_next("Metadata", count=1000)
+    tailrace.skew_clock(3600)
+    tailrace.fill_disk()
+
+def test_paused(tailrace, needs_it_to_clear_up):
+    is_well(tailrace)
+    tailrace.delay("Metadata", 60_000)
+    tailrace.pause()
+    with pytest.raises(BrokerError, match="paused"):
+        tailrace.skew_clock(1)
+
+def test_killed(tailrace):
+    is_well(tailrace)
+    tailrace.kill()
+
+def test_lost(tailrace, tailrace_broker):
+    is_well(tailrace)
+    tailrace_broker.lose_unsynced()
+    tailrace.stop()
+
+@pytest.mark.xfail(strict=True)
+def test_broken_in_a_failed_test(tailrace):
+    is_well(tailrace)
+    tailrace.pause()
+    assert False
+
+def test_well(tailrace):
+    is_well(tailrace)
+"""
+
+
+def test_what_a_test_breaks_is_whole_for_the_next(user: UserPytest) -> None:
+    (user.project / "test_it.py").write_text(_BREAKS)
+    code, printed = user.run()
+    assert code == 0, printed
+    assert "5 passed, 1 xfailed" in printed
+
+
+_KILLS_THE_GUARDIAN = """
+import os, signal, pytest
+from pathlib import Path
+
+def test_kills(tailrace):
+    guardian = tailrace._guard._guardian.pid
+    Path("pids").write_text(f"{guardian} {tailrace.pid}")
+    os.kill(guardian, signal.SIGKILL)
+
+def test_others_need_no_broker():
+    pass
+"""
+
+
+def test_a_killed_guardian_fails_one_test_and_leaves_nothing(user: UserPytest) -> None:
+    (user.project / "test_it.py").write_text(_KILLS_THE_GUARDIAN)
+    code, printed = user.run("-p", "no:randomly")
+    assert code == 1, printed
+    assert "guardian of the broker" in printed
+    assert "2 passed" in printed
+    assert not any(
+        psutil.pid_exists(int(pid)) for pid in (user.project / "pids").read_text().split()
+    )
+    assert user.left() == []
