@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from compaction.cleaner.building import SummaryBuilder
 from compaction.cleaner.cleanable import (
@@ -29,17 +29,11 @@ from compaction.cleaner.errors import CleanAborted, CorruptBatch
 from compaction.cleaner.filtering import FilterRules, SegmentFilter
 from compaction.cleaner.key_summary import KeySummary
 from compaction.cleaner.outcome import KeptBatch, PassOutcome, SegmentOutcome
+from compaction.cleaner.run import Run
 from core.errors import CorruptData, LogTruncated
 from protocol.ids import Buffer, Offset
 
 T = TypeVar("T")
-
-
-class Run(Protocol):
-    """Runs a function elsewhere, or here."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Return what it gives, or raise what it raises."""
 
 
 class Dirty(NamedTuple):

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from compaction.cleaner.cleanable import CleanableLog, CleanCheckpoint
-from compaction.cleaner.config import CleanerConfig
 from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.key_summary import KeySummary
 from compaction.cleaner.looking import look_at
-from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, Run, one_pass
+from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, one_pass
+from compaction.cleaner.run import Run
 from core.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -22,13 +22,13 @@ class Pass:
         self,
         log: CleanableLog,
         clock: Clock,
-        config: CleanerConfig,
+        summary: KeySummary,
         means: tuple[Run, Callable[[int], Awaitable[None]], Callable[[], bool]],
     ) -> None:
         """Prepare it. `means`: where CPU work runs, the throttle, whether somebody asks to stop."""
         self._log = log
         self._clock = clock
-        self._config = config
+        self._summary = summary
         self._run, self._throttle, self._is_stopped = means
         self._began_s = clock.monotonic_s()
         self._progress = PassProgress()
@@ -74,9 +74,8 @@ class Pass:
         means = PassMeans(
             run=self._run, throttle=self._throttle, now_ms=self._clock.now_ms, check=self._check
         )
-        summary = KeySummary(self._config.worker_buffer_bytes, self._config.load_factor)
         dirty = Dirty(look.first_dirty, look.first_uncleanable)
-        outcome = await one_pass(log, summary, dirty, means, self._progress)
+        outcome = await one_pass(log, self._summary, dirty, means, self._progress)
         self.utilization = outcome.utilization
         before = sum(each.bytes_in for each in outcome.segments.values() if each.is_changed)
         done = await log.checkpoint()

@@ -20,6 +20,7 @@ from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.looking import look_at
 from compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
 from compaction.cleaner.states import ALL, LogStates, Uncleanable
+from compaction.cleaner.summaries import Summaries
 from compaction.cleaner.throttle import Throttle
 from core.errors import CoreError, LogTruncated, OwnershipLost
 from core.runtime.clock import Clock
@@ -27,7 +28,8 @@ from core.runtime.job_pool import JobPool
 from core.runtime.switching import quick_switches
 from core.runtime.tasks import Tasks
 
-if TYPE_CHECKING:  # it loads numpy, which a start need not wait for
+if TYPE_CHECKING:  # they load numpy, which a start need not wait for
+    from compaction.cleaner.key_summary import KeySummary
     from compaction.cleaner.passes import Pass
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class CleanerPool:
         self._throttle = Throttle(lambda: self._config.io_bytes_per_second)
         self._tasks = Tasks("cleaner", self._on_dead)
         self._jobs = JobPool("cleaner", THREADS_MAX)
+        self._summaries = Summaries(self._in_thread)
         self._workers: set[int] = set()
         self._passes: dict[str, Pass] = {}
         self._retry_at_ms: dict[str, int] = {}
@@ -92,6 +95,7 @@ class CleanerPool:
     async def _work(self, number: int) -> None:
         while number < self._config.threads and self._config.enable:
             if not await self.clean_filthiest():
+                self._summaries.drop()
                 self._wake.clear()
                 try:
                     async with asyncio.timeout(self._config.backoff_ms / 1000):
@@ -215,17 +219,11 @@ class CleanerPool:
         return logs
 
     async def _clean(self, log: CleanableLog) -> None:
-        from compaction.cleaner.passes import Pass
-
-        look = self._looks[log.name]
-        work = self._passes[log.name] = Pass(
-            log,
-            self._clock,
-            self._config,
-            (self._in_thread, self._throttle.spend, partial(self.states.is_paused, log.name)),
-        )
+        look, config = self._looks[log.name], self._config
         try:
             with quick_switches():
+                summary = await self._summaries.take(config)
+                work = self._begin(log, summary)
                 await work.run()
         except CleanAborted as error:
             self.metrics.given_up_total += 1
@@ -236,7 +234,16 @@ class CleanerPool:
             logger.exception("clean failed log=%s", log.name)
             self._set_aside(look, f"internal error {error!r}; see the broker's log")
         else:
+            self._summaries.give_back(summary, config)
             self._note(work)
+
+    def _begin(self, log: CleanableLog, summary: "KeySummary") -> "Pass":
+        from compaction.cleaner.passes import Pass
+
+        is_stopped = partial(self.states.is_paused, log.name)
+        means = self._in_thread, self._throttle.spend, is_stopped
+        work = self._passes[log.name] = Pass(log, self._clock, summary, means)
+        return work
 
     def _failed(self, log: CleanableLog, look: Look, error: CoreError) -> None:
         now_ms = self._clock.now_ms()
