@@ -23,6 +23,9 @@ from compaction.cleaner.transactions import CleanedTransactions
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import DELETE_HORIZON, BatchHeader
 
+TIMESTAMP_MAX = 2**63 - 1
+"""Largest that a batch can say; delete.retention.ms alone may be as large."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterRules:
@@ -171,7 +174,7 @@ class SegmentFilter:
         if header.attributes & DELETE_HORIZON or header.last_offset >= self._end:
             return None
         if fate.may_go or (has_tombstones and not header.is_control):
-            return self._now_ms + self._rules.delete_retention_ms
+            return min(self._now_ms + self._rules.delete_retention_ms, TIMESTAMP_MAX)
         return None
 
     def _emptied(self, header: BatchHeader, batch: Buffer) -> KeptBatch:

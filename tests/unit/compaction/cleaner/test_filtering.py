@@ -295,6 +295,23 @@ def test_21_deletes_go_in_two_passes() -> None:
     assert log.headers()[1].base_timestamp == 1_100
 
 
+def test_a_delete_marker_that_is_kept_for_ever_has_the_last_horizon_there_is() -> None:
+    log = FakeLog(delete_retention_ms=2**63 - 1)
+    log.append((A, None), (B, b"1"), timestamps=[700, -1])
+    log.append((A, b"1"), producer_id=1, transactional=True)
+    marker = log.end(1, commit=True)
+    log.append((A, None))
+    log.roll()
+    del log.last[1]
+    log.clean()
+    log.clean()
+    assert [header.base_timestamp for header in log.headers()] == [700, 2**63 - 1, 2**63 - 1]
+    log.now_ms = 2**62
+    log.clean()
+    assert (keys(log), log.markers()) == ([B, A], [marker])
+    assert [each.timestamp for each in log.read()] == [-1, 1_000]
+
+
 def test_a_delete_marker_behind_the_end_of_the_pass_gets_no_horizon() -> None:
     log = FakeLog(delete_retention_ms=0)
     log.append((A, b"1"))
