@@ -10,7 +10,7 @@ from tests.wheel import ROOT
 
 @pytest.mark.interop
 @pytest.mark.parametrize(
-    ("arguments", "passed"), [(["tests/test_asyncio.py"], 2), (["-n", "2"], 7)], ids=str
+    ("arguments", "passed"), [(["tests/test_asyncio.py"], 2), (["-n", "2"], 12)], ids=str
 )
 def test_the_example_passes(user: UserPytest, arguments: list[str], passed: int) -> None:
     shutil.copytree(ROOT / "docs" / "examples" / "pytest", user.project, dirs_exist_ok=True)
