@@ -7,6 +7,7 @@ the object is dead: `PartitionLogs` opens a new one.
 Flow: Produce -> check -> append -> LogWriter -> on_confirmed -> tail cache, waiters, outcomes.
 """
 
+import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,7 @@ class PartitionLog(ReadablePartition):
         self._clock = shared.clock
         self._writer: LogWriter | None = None
         self._pending: deque[Append] = deque()
+        self._noting = asyncio.Lock()
         self._start_claimed: Offset = 0
         self._producers = self.state.producers
         self._verifications = Verifications()
@@ -283,17 +285,18 @@ class PartitionLog(ReadablePartition):
         self.waiters.wake_all()
 
     async def note(self, **changes: Any) -> None:
-        """Change what is on disk with the stream. Shape: fields of LogNotes.
+        """Change what is on disk with the stream, one after the other. Shape: fields of LogNotes.
 
-        Errors: BadVersion, when it was changed meanwhile: `notes` is read again; CoreError.
+        Errors: BadVersion, when another owner changed it: `notes` is read again; CoreError.
         """
-        notes = msgspec.structs.replace(self.notes, **changes)
-        try:
-            await self.log.set_data(notes.encode())
-        except BadVersion:
-            self.notes = await read_notes(self.log)
-            raise
-        self.notes = notes
+        async with self._noting:  # the cleaner and DeleteRecords write the whole, each its own part
+            notes = msgspec.structs.replace(self.notes, **changes)
+            try:
+                await self.log.set_data(notes.encode())
+            except BadVersion:
+                self.notes = await read_notes(self.log)
+                raise
+            self.notes = notes
 
     async def roll(self) -> None:
         """End the segment that is being written. Errors: CoreError."""
