@@ -36,8 +36,6 @@ class FilterRules:
     delete_retention_ms: int
     last_sequences: Mapping[int, LastSequence] = field(default_factory=dict)
     """By producer id; who is not there needs no batch kept."""
-    levels: Mapping[int, int] = field(default_factory=dict)
-    """Compression levels by codec, where the topic has any."""
 
 
 class _Fate(NamedTuple):
@@ -133,7 +131,7 @@ class SegmentFilter:
             if horizon is None and count == fate.header.record_count:
                 kept[fate.at] = KeptBatch(batches[fate.at], fate.header, is_changed=False)
             else:
-                kept[fate.at] = rebuild(fate.header, chosen, place, horizon, self._rules.levels)
+                kept[fate.at] = rebuild(fate.header, chosen, place, horizon)
 
     def _count_keyed(self, columns: Columns, keeps: Choice, fates: Sequence[_Fate]) -> int:
         is_data = np.array([not fate.header.is_control for fate in fates], np.bool_)

@@ -11,9 +11,9 @@ the pass would have left, and the next one goes over all of it again.
 Source: Cleaner.doClean (reference Kafka 9.4).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -66,8 +66,6 @@ class PassMeans:
     now_ms: Callable[[], int]
     check: Callable[[], None] = lambda: None
     """Asked between blocks. Errors: CleanAborted, if the pass has to end."""
-    levels: Mapping[int, int] = field(default_factory=dict)
-    """Compression levels by codec."""
 
 
 async def one_pass(
@@ -142,7 +140,6 @@ class _Pass:
             summary=self._summary,
             delete_retention_ms=self._log.settings.delete_retention_ms,
             last_sequences=self._log.last_sequences(),
-            levels=self._means.levels,
         )
         last = covered[-1].next_offset - 1
         aborted = await self._log.aborted_between(covered[0].base_offset, last)

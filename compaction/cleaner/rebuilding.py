@@ -8,7 +8,6 @@ see the same, and the bytes are Kafka's own if that record was the first.
 Source: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHeader.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -69,13 +68,11 @@ def choose(columns: Columns, keeps: Choice) -> Kept:
     )  # fmt: skip
 
 
-def rebuild(
-    header: BatchHeader, kept: Kept, place: int, horizon_ms: int | None, levels: Mapping[int, int]
-) -> KeptBatch:
+def rebuild(header: BatchHeader, kept: Kept, place: int, horizon_ms: int | None) -> KeptBatch:
     """Return a batch with the records that stay alone; at least one.
 
     `place`: of the batch among those of the block. `horizon_ms`: a new delete horizon; None: as it
-    is. `levels`: of codecs where the topic has one, Kafka's defaults elsewhere.
+    is. As in Kafka, the codec's default level packs them, whatever the topic's configs say.
     """
     if horizon_ms is None:
         payload, attributes, base = _runs(kept, place), header.attributes, header.base_timestamp
@@ -83,7 +80,7 @@ def rebuild(
         payload = _rebased(kept, place, horizon_ms)
         attributes, base = header.attributes | DELETE_HORIZON, horizon_ms
     if header.codec != Codec.NONE:
-        payload = compress(header.codec, payload, levels.get(header.codec))
+        payload = compress(header.codec, payload)
     return _pack(
         header._replace(
             attributes=attributes,
