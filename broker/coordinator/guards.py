@@ -27,6 +27,10 @@ class Guards:
         self._held.setdefault(producer_id, set()).add(guard)
         return guard
 
+    def holds(self, producer_id: int, guard: int) -> bool:
+        """Say whether no marker has come since."""
+        return guard in self._held.get(producer_id, ())
+
     def give_back(self, producer_id: int, guard: int) -> bool:
         """Return whether no marker has come since."""
         held = self._held.get(producer_id, set())

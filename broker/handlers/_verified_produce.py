@@ -26,6 +26,8 @@ ABORTABLE_SINCE = 11
 """Produce versions whose clients know TRANSACTION_ABORTABLE."""
 ADDS_PARTITIONS_SINCE = 12
 """Produce versions that add partitions to the transaction, whose epoch rises with each."""
+QUESTIONS_MAX = 3
+"""How often a coordinator is asked when a marker comes while it answers."""
 VERIFY_S_MAX = 30.0
 """How long a coordinator is waited for; then producers are told to try again."""
 
@@ -110,7 +112,13 @@ class VerifiedProduce:
             ready = [each for part in self._parts if (each := await self._prepare(part))]
             if len({_producer(each) for each in ready if _is_transactional(each.header)}) > 1:
                 return self._settle_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-            codes = await self._verify([each for each in ready if each.guard is not None])
+            codes = await self._verify(ready)
+            for _ in range(QUESTIONS_MAX - 1):
+                renewed = [self._renewed(each, codes) for each in ready]
+                if renewed == ready:
+                    break
+                ready = renewed
+                codes = await self._verify(ready)
             for each in ready:
                 self._append(each, codes.get(each.part.partition, ErrorCode.NONE))
         except BaseException:
@@ -140,8 +148,20 @@ class VerifiedProduce:
             return None
         return _Ready(part, log, header, guard)
 
-    async def _verify(self, unverified: list[_Ready]) -> Mapping[TopicPartition, ErrorCode]:
+    def _renewed(self, ready: _Ready, codes: Mapping[TopicPartition, ErrorCode]) -> _Ready:
+        """Return the part with the guard that holds now: another one if a marker has come.
+
+        It was the former transaction's, from a broker that says yes to this one after all of them;
+        or it has ended this one, and the next answer is no.
+        """
+        if ready.guard is None or codes.get(ready.part.partition):
+            return ready
+        guard = ready.log.begin_verification(ready.header, bumps_epoch=self._adds)
+        return ready if isinstance(guard, ErrorCode) else ready._replace(guard=guard)
+
+    async def _verify(self, ready: list[_Ready]) -> Mapping[TopicPartition, ErrorCode]:
         """Ask the coordinator, which waits itself while it ends the producer's last transaction."""
+        unverified = [each for each in ready if each.guard is not None]
         if not unverified:
             return {}
         ask = self._ctx.broker.transactions.verification.ask

@@ -1,7 +1,7 @@
 """Produce within transactions: what the coordinator is asked, what becomes of its answers."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeAlias
 
 import pytest
@@ -21,7 +21,7 @@ from protocol.kafka.messages.produce import (
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask, call
 from tests.unit.broker.loops import in_loop, turns, until
-from tests.unit.broker.partition.transaction_support import end, transactional
+from tests.unit.broker.partition.transaction_support import end, transactional, write
 
 E = ErrorCode
 LATEST = PRODUCE.versions[-1]
@@ -37,6 +37,7 @@ class Coordinator:
         self.asked: list[tuple[str, str, int, int, list[tuple[str, int]]]] = []
         self.codes: dict[tuple[str, int], ErrorCode] = {}
         self.holds: asyncio.Event | None = None
+        self.meanwhile: Callable[[], object] = lambda: None
 
     @property
     def verification(self) -> Self:
@@ -49,9 +50,11 @@ class Coordinator:
         name, producer, epoch, wanted, adds = question
         kind = "add" if adds else "verify"
         self.asked.append((kind, name, producer, epoch, [tuple(each) for each in wanted]))
+        answer = {each: self.codes.get(each, E.NONE) for each in wanted}
         if self.holds is not None:
             await self.holds.wait()
-        return {each: self.codes.get(each, E.NONE) for each in wanted}
+        self.meanwhile()
+        return answer
 
 
 def prepared(*, auto: bool = True) -> tuple[World, Coordinator]:
@@ -221,9 +224,37 @@ async def test_an_abort_while_the_coordinator_answers_wins() -> None:
     first = asyncio.create_task(codes(world, (0, transactional(7, 0))))
     await until(lambda: bool(coordinator.asked))
     await end(log, 7, commit=False)
+    coordinator.codes["t", 0] = E.TRANSACTION_ABORTABLE  # from now on: the first yes is given
     coordinator.holds.set()
-    assert await first == [(E.INVALID_TXN_STATE, -1)]
+    assert await first == [(E.TRANSACTION_ABORTABLE, -1)]
+    assert len(coordinator.asked) == 2
     assert log.last_stable_offset == 1
+
+
+@in_loop
+async def test_a_late_marker_of_the_former_transaction_has_the_coordinator_asked_again() -> None:
+    """It comes from another broker, which says yes only after all of its markers."""
+    world, coordinator = prepared()
+    log = await world.open("t")
+    await write(log, 7, 0)
+    coordinator.holds = asyncio.Event()
+    produced = (0, transactional(7, 0, epoch=1)), (1, transactional(7, 0, epoch=1))
+    next_one = asyncio.create_task(codes(world, *produced, version=12))
+    await until(lambda: bool(coordinator.asked))
+    await log.append_marker(7, 1, 0, True, 2)
+    coordinator.holds.set()
+    assert await next_one == [(E.NONE, 2), (E.NONE, 0)]
+    assert len(coordinator.asked) == 2
+    assert log.last_stable_offset == 2
+
+
+@in_loop
+async def test_markers_without_end_are_not_waited_out() -> None:
+    world, coordinator = prepared()
+    log = await world.open("t")
+    coordinator.meanwhile = lambda: end(log, 7)
+    assert await codes(world, (0, transactional(7, 0))) == [(E.INVALID_TXN_STATE, -1)]
+    assert len(coordinator.asked) == module.QUESTIONS_MAX
 
 
 @in_loop
