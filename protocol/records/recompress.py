@@ -10,13 +10,18 @@ from typing import NamedTuple
 from protocol.compression import Codec, compress, decompress
 from protocol.ids import Buffer
 from protocol.records.batch import (
-    CODEC_MASK,
+    CONTROL,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    TRANSACTIONAL,
     BatchHeader,
     pack_header,
     stamp_crc,
 )
+
+_KEPT = TRANSACTIONAL | CONTROL | LOG_APPEND_TIME
+"""Bits that stay; a delete horizon that a client made up, and what no bit is, go as in Kafka."""
 
 
 class StoredAs(NamedTuple):
@@ -38,7 +43,7 @@ def recompress(batch: Buffer, header: BatchHeader, wanted: StoredAs) -> memoryvi
     packed = compress(wanted.codec, payload, wanted.level)
     changed = header._replace(
         batch_length=HEADER_SIZE - LOG_OVERHEAD + len(packed),
-        attributes=header.attributes & ~CODEC_MASK | wanted.codec,
+        attributes=header.attributes & _KEPT | wanted.codec,
     )
     out = bytearray(pack_header(changed))
     out += packed

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from protocol.compression import GZIP_LEVEL, Codec, compress
 from protocol.records.batch import (
+    DELETE_HORIZON,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     read_header,
@@ -43,6 +44,14 @@ def test_nothing_but_the_codec_changes(
     assert now._replace(**same) == header._replace(**same)
     assert now.attributes & ~7 == header.attributes & ~7
     assert list(iter_records(changed)) == list(iter_records(batch))
+
+
+@pytest.mark.parametrize("bit", [DELETE_HORIZON, 0x80, 0x4000])
+def test_bits_that_only_a_broker_sets_go_as_in_kafka(bit: int) -> None:
+    """Kafka 4.3.1 stores what a client set, but writes the attributes anew with another codec."""
+    batch = bytes(build_batch([Record(0, 9, key=b"k")], attributes=bit | TRANSACTIONAL))
+    changed = recompress(batch, read_header(batch), StoredAs(Codec.LZ4, None))
+    assert read_header(changed).attributes == TRANSACTIONAL | Codec.LZ4
 
 
 @pytest.mark.parametrize(
