@@ -1,32 +1,28 @@
 """Kafka requests of our own, for what confluent-kafka's administration client cannot ask.
 
-Plain sockets and the project's codec: one connection per broker, one request at a time, in the
-highest version that both sides speak. Properties of librdkafka mean nothing here and are refused.
+One connection per broker (`core.runtime.kafka_connection`). Properties of librdkafka mean nothing
+here and are refused.
 """
 
-import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Self, TypeVar
 
 from broker.cli.clients import Target, check_reachable
 from broker.cli.endpoints import parse_endpoint
 from broker.cli.errors import CliError, Exit
 from broker.listeners import Endpoint
-from protocol.errors import ErrorCode, ProtocolError
+from core.runtime.kafka_connection import KafkaConnection, KafkaConnectionError, NoAnswer
+from protocol.errors import ErrorCode
 from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS, FIND_COORDINATOR, METADATA
-from protocol.kafka.codec import decode_response, encode_request
-from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
+from protocol.kafka.apis import FIND_COORDINATOR, METADATA
 from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-ANSWER_BYTES_MAX = 100 * 1024 * 1024
-"""A longer answer is none."""
+CLIENT_ID = "tailrace-cli"
 FIND_COORDINATOR_VERSION = 3
 """The last one for a single key."""
 
@@ -35,63 +31,17 @@ class Connection:
     """One connection to one broker. Errors: CliError from every method."""
 
     def __init__(self, at: Endpoint, timeout_s: float) -> None:
-        self._at = at
-        self._correlation_id = 0
-        try:
-            self._socket = socket.create_connection((at.host or "127.0.0.1", at.port), timeout_s)
-        except OSError as error:
-            raise self._lost(error) from error
-        asked = self._ask(API_VERSIONS, 0, ApiVersionsRequest())
-        self._latest = {each.api_key: each.max_version for each in asked.api_keys}
+        with _told():
+            self._kafka = KafkaConnection(at.host or "127.0.0.1", at.port, timeout_s, CLIENT_ID)
 
     def ask(self, api: Api[Q, R], request: Q, version_max: int | None = None) -> R:
         """Send a request and return its answer."""
-        latest = self._latest.get(api.key, -1)
-        version = min(latest, api.versions[-1] if version_max is None else version_max)
-        if version < api.versions[0]:
-            raise CliError(f"the broker does not serve {api.name}", place=self._place)
-        return self._ask(api, version, request)
+        with _told():
+            return self._kafka.ask(api, request, version_max)
 
     def close(self) -> None:
         """Close. Idempotent."""
-        self._socket.close()
-
-    @property
-    def _place(self) -> str:
-        return f"{self._at.host or '127.0.0.1'}:{self._at.port}"
-
-    def _ask(self, api: Api[Q, R], version: int, request: Q) -> R:
-        self._correlation_id += 1
-        header = RequestHeader(api.key, version, self._correlation_id, "tailrace-cli")
-        try:
-            self._socket.sendall(request_frame(api, header, encode_request(api, version, request)))
-            size = int.from_bytes(self._take(4), "big", signed=True)
-            if not 0 <= size <= ANSWER_BYTES_MAX:
-                raise CliError(f"an answer of {size} bytes", place=self._place)
-            frame = memoryview(self._take(size))
-            _, at = decode_response_header(api, version, frame)
-            return decode_response(api, version, frame[at:])
-        except OSError as error:
-            raise self._lost(error) from error
-        except ProtocolError as error:
-            raise CliError(f"no Kafka broker answers: {error}", place=self._place) from error
-
-    def _take(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
-            data = self._socket.recv(min(size - len(parts), 1 << 20))
-            if not data:
-                raise ConnectionResetError("the broker closed the connection")
-            parts += data
-        return bytes(parts)
-
-    def _lost(self, error: OSError) -> CliError:
-        return CliError(
-            f"no answer: {error.strerror or error}",
-            place=self._place,
-            remedy="is the broker where it advertises itself? --timeout waits longer",
-            code=Exit.UNREACHABLE,
-        )
+        self._kafka.close()
 
 
 class Brokers:
@@ -160,3 +110,18 @@ def check(code: int, doing: str, remedy: str = "") -> None:
     """Let an answer without an error pass. Errors: CliError."""
     if code:
         raise CliError(f"{doing}: {ErrorCode(code).name} ({code})", remedy=remedy)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except NoAnswer as error:
+        raise CliError(
+            error.cause,
+            place=error.place,
+            remedy="is the broker where it advertises itself? --timeout waits longer",
+            code=Exit.UNREACHABLE,
+        ) from error
+    except KafkaConnectionError as error:
+        raise CliError(error.cause, place=error.place) from error
