@@ -95,7 +95,7 @@ class Routes:
         """
         self.live = LiveBrokers([me])
         if is_shared:
-            self._registrations = _Registrations(store, paths.brokers, me, self._use)
+            self._registrations = _Registrations(store, paths.brokers, me, self.use)
             await self._registrations.start()
 
     async def refresh(self) -> None:
@@ -118,7 +118,8 @@ class Routes:
         """Forget a topic's owners."""
         self._owners.pop(topic.name, None)
 
-    def _use(self, live: LiveBrokers) -> None:
+    def use(self, live: LiveBrokers) -> None:
+        """Go on with other live brokers, and tell who listens if that is news."""
         if live.all() != self.live.all():
             logger.info("live brokers ids=%s", ",".join(map(str, live.ids)))
             self.live = live

@@ -11,7 +11,8 @@ Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 from broker.cluster.admin import UNSET, Asked, Nodes, Shape, check_ensemble, shape_of
@@ -22,6 +23,7 @@ from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles
+from broker.handlers._epochs import epochs_of_others
 from broker.handlers._places import NO_LEADER, broker_places, partition_places
 from core.errors import CoreError
 from protocol.errors import ErrorCode
@@ -66,10 +68,14 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         create = request.allow_auto_topic_creation and broker.config.auto_create_topics
         found = [await _find(ctx, wanted, create=create) for wanted in _distinct(request.topics)]
         elsewhere: Elsewhere = frozenset()
+        epochs: Mapping[tuple[str, int], int] = {}
         if ctx.header.api_version >= LEADER_EPOCH_SINCE:
-            elsewhere = await _open(ctx, [each for each in found if isinstance(each, Topic)])
+            there = [each for each in found if isinstance(each, Topic)]
+            elsewhere = await _open(ctx, there)
+            epochs = await epochs_of_others(ctx, there, OPENED_MAX)
         topics = [
-            _describe(ctx, each, elsewhere) if isinstance(each, Topic) else each for each in found
+            _describe(ctx, each, elsewhere, epochs) if isinstance(each, Topic) else each
+            for each in found
         ]
     if request.include_topic_authorized_operations:
         for topic in topics:
@@ -157,7 +163,10 @@ async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> Elsewhere:
 
 
 def _describe(
-    ctx: RequestContext, topic: Topic, elsewhere: Elsewhere = frozenset()
+    ctx: RequestContext,
+    topic: Topic,
+    elsewhere: Elsewhere = frozenset(),
+    epochs: Mapping[tuple[str, int], int] = MappingProxyType({}),
 ) -> MetadataResponseTopic:
     partitions = []
     for index, place in enumerate(partition_places(ctx, topic, range(topic.partition_count))):
@@ -169,7 +178,7 @@ def _describe(
                 error_code=code,
                 partition_index=index,
                 leader_id=leader_id,
-                leader_epoch=place.leader_epoch,
+                leader_epoch=epochs.get((topic.name, index), place.leader_epoch),
                 replica_nodes=place.replicas,
                 isr_nodes=place.isr,
                 offline_replicas=place.offline,

@@ -6,12 +6,14 @@ confirmed is lost when a log is opened again, unless `keep_unconfirmed` says tha
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
 from broker.broker import Broker
 from broker.cluster.config_entities import ConfigEntities
 from broker.cluster.dynamic_configs import DynamicConfigs
+from broker.cluster.live_brokers import LiveBroker, LiveBrokers
 from broker.cluster.quorums import quorums_of
 from broker.cluster.routes import Routes
 from broker.cluster.settings import TopicDefaults
@@ -20,7 +22,7 @@ from broker.config import BrokerConfig
 from broker.context import RequestContext
 from broker.errors import KafkaError
 from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
-from broker.listeners import Advertised, ConnectionInfo, Listener
+from broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
 from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
@@ -107,6 +109,7 @@ class FakeLog:
         self.record_bytes_max = 2_000_000
         self.open_error: CoreError | None = None
         self.opening: asyncio.Event | None = None
+        self.closing: asyncio.Event | None = None
         self.readers_opened = 0
         self.readers_ahead = 0
         """Of those that were opened, how many read ahead."""
@@ -314,6 +317,8 @@ class FakeWriter:
         self._start()
 
     async def close(self) -> None:
+        if self.log.closing is not None:
+            await self.log.closing.wait()
         self.confirm()
         self._complete()
         self.is_closed = True
@@ -471,6 +476,13 @@ class FakeTopics:
             listener.on_topic_changed(topic)
         return topic
 
+    def assign(self, name: str, assignments: Mapping[int, tuple[int, ...]]) -> None:
+        """Prefer brokers for partitions."""
+        topic = replace(self._topics[name], assignments=assignments)
+        self._topics[name] = topic
+        for listener in self._listeners:
+            listener.on_topic_changed(topic)
+
     async def delete(self, name: str) -> None:
         topic = self._topics.pop(name)
         for listener in self._listeners:
@@ -546,6 +558,13 @@ class World(NamedTuple):
         header = RequestHeader(api_key, version, 1, client_id)
         return RequestContext(self.broker, header, ConnectionInfo("127.0.0.1", 5, "PLAINTEXT"))
 
+    def let_live(self, *node_ids: int, listener: str = "PLAINTEXT") -> None:
+        """Have these brokers be alive; the others than ours have one listener."""
+        at = {listener: Endpoint("other.test", 9092)}
+        self.broker.routes.use(
+            LiveBrokers(LiveBroker(each, at, at[listener], None) for each in node_ids)
+        )
+
     async def open(self, name: str, partition: int = 0) -> PartitionLog:
         from protocol.ids import TopicPartition
 
@@ -564,8 +583,9 @@ def make_world(
     logs: Any = namespace
     there = Bookies(bookies)
     random = Random(1)
-    partitions = PartitionLogs(logs, anything, clock, config.partitions)
     routes = Routes(anything, config.node_id)
+    partitions = PartitionLogs(logs, anything, clock, config.partitions, routes)
+    routes.listen(partitions.let_go)
     producer_ids = ProducerIds(store)
     nobody: Any = None
     parts = Parts(anything, partitions, nobody, there, producer_ids, clock)

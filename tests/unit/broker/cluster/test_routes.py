@@ -1,0 +1,161 @@
+"""Live brokers and owners, kept true by what lies in the metadata store."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from broker.cluster.live_brokers import LiveBroker, live_broker
+from broker.cluster.paths import ClusterPaths
+from broker.cluster.registration import broker_node, decode_broker, encode_broker
+from broker.cluster.routes import Routes
+from broker.listeners import Advertised, Endpoint, Listener
+from core.metadata.sqlite import SqliteStore
+from core.runtime.clock import ManualClock
+from tests.unit.broker.fakes import FakeNamespace, FakeTopics
+from tests.unit.broker.loops import in_loop, until
+
+PATHS = ClusterPaths()
+
+
+def node(node_id: int, *listeners: str) -> bytes:
+    names = listeners or ("PLAINTEXT",)
+    told = [Listener(name, f"b{node_id}", 9000 + at) for at, name in enumerate(names)]
+    return encode_broker(broker_node(Advertised(told), f"rack-{node_id}", 0))
+
+
+def me() -> LiveBroker:
+    return LiveBroker(1, {"PLAINTEXT": Endpoint("b1", 9000)}, Endpoint("b1", 9000), None)
+
+
+class Cluster:
+    """One broker's routes, and a store in which others come and go."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.topics = FakeTopics(FakeNamespace())
+        self.routes = Routes(self.topics, 1)
+        self.told = 0
+        self.routes.listen(self._count)
+
+    def _count(self) -> None:
+        self.told += 1
+
+    async def come(self, node_id: int, data: bytes | None = None) -> None:
+        await self.store.create(PATHS.broker(node_id), data or node(node_id), parents=True)
+
+    async def go(self, node_id: int) -> None:
+        await self.store.delete(PATHS.broker(node_id))
+
+    async def until(self, *ids: int) -> None:
+        await until(lambda: self.routes.live.ids == ids)
+
+
+@asynccontextmanager
+async def cluster(path: Path, *there: int, is_shared: bool = True) -> AsyncIterator[Cluster]:
+    store = SqliteStore(path / "metadata.db", ManualClock())
+    made = Cluster(store)
+    for node_id in (1, *there):
+        await made.come(node_id)
+    await made.routes.start(me(), store, PATHS, is_shared=is_shared)
+    try:
+        yield made
+    finally:
+        await made.routes.close()
+        await store.close()
+
+
+@in_loop
+async def test_who_is_there_is_known_when_it_has_started(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2, 7) as made:
+        assert made.routes.live.ids == (1, 2, 7)
+        assert made.routes.live.controller_id == 1
+        assert made.routes.endpoint(7) == Endpoint("b7", 9000)
+        assert made.routes.endpoint(7, "PLAINTEXT") == Endpoint("b7", 9000)
+        assert made.routes.endpoint(7, "OTHER") is None
+        assert made.routes.endpoint(3) is None
+        found = made.routes.live.get(2)
+        assert found is not None
+        assert found.rack == "rack-2"
+
+
+@in_loop
+async def test_brokers_come_go_and_come_back_elsewhere(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as made:
+        await made.come(2)
+        await made.until(1, 2)
+        await made.go(2)
+        await made.until(1)
+        await made.come(2, node(2, "INSIDE", "OUTSIDE"))
+        await made.until(1, 2)
+        assert made.routes.endpoint(2, "OUTSIDE") == Endpoint("b2", 9001)
+        assert made.told == 3
+
+
+@in_loop
+async def test_this_broker_is_there_whatever_the_store_says(tmp_path: Path) -> None:
+    """Its session may be over: it goes on with what it owns."""
+    async with cluster(tmp_path, 2) as made:
+        await made.go(1)
+        await made.come(3)
+        await made.until(1, 2, 3)
+        await made.routes.refresh()
+        assert made.routes.live.ids == (1, 2, 3)
+
+
+@in_loop
+async def test_what_is_no_registration_is_left_out(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2) as made:
+        await made.come(3, b"{")
+        await made.come(4, node(4).replace(b"PLAINTEXT://", b"PLAINTEXT:/"))
+        await made.store.create(f"{PATHS.brokers}/nobody")
+        await made.come(5)
+        await made.until(1, 2, 5)
+        await made.store.set(PATHS.broker(2), b"{}")
+        await made.until(1, 5)
+
+
+@in_loop
+async def test_a_look_sees_who_went_without_a_word(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2) as made:
+        await made.routes.close()  # from here on no watch tells
+        await made.go(2)
+        await made.come(3)
+        await made.routes.refresh()
+        assert made.routes.live.ids == (1, 3)
+
+
+@in_loop
+async def test_a_broker_that_is_alone_owns_everything(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2, is_shared=False) as made:
+        made.topics.add("t", 5)
+        await made.routes.refresh()
+        assert made.routes.live.ids == (1,)
+        assert all(made.routes.is_mine("t", index) for index in range(5))
+
+
+@in_loop
+async def test_owners_follow_brokers_and_topics(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2) as made:
+        routes = made.routes
+        assert routes.owner("t", 0) is None
+        topic = made.topics.add("t", 4)
+        assert sorted(routes.owners(topic)) == [1, 1, 2, 2]
+        assert routes.owner("t", 4) is routes.owner("t", -1) is None
+        made.told = 0
+        made.topics.add("t", 6)
+        assert made.told == 1
+        assert sorted(filter(None, (routes.owner("t", at) for at in range(6)))) == [1] * 3 + [2] * 3
+        made.topics.add("t", 6, {"retention.ms": "1"})
+        assert made.told == 1  # nobody has another owner
+        await made.topics.delete("t")
+        assert routes.owner("t", 0) is None
+
+
+def test_live_brokers_are_read_from_registrations_of_kafka_too() -> None:
+    text = (
+        b'{"features":{},"listener_security_protocol_map":{"A":"PLAINTEXT"},"endpoints":'
+        b'["A://[::1]:9092"],"jmx_port":-1,"port":9092,"host":"::1","version":5,"timestamp":"1"}'
+    )
+    assert live_broker(9, decode_broker(text)) == LiveBroker(
+        9, {"A": Endpoint("::1", 9092)}, Endpoint("::1", 9092), None
+    )

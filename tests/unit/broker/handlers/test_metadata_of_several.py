@@ -1,0 +1,206 @@
+"""Metadata and its like in a cluster of several brokers, as one of them answers."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.peers.errors import PeerUnavailable
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC_PARTITIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+from protocol.kafka.messages.describe_cluster import DescribeClusterRequest
+from protocol.kafka.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from protocol.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from protocol.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+)
+from protocol.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.cluster.raw import fetch_request, produce_request
+from tests.unit.broker.fakes import World, batch, make_world
+from tests.unit.broker.handlers.ask import ask
+from tests.unit.broker.loops import in_loop
+
+COUNT = 6
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Others:
+    """Owners elsewhere that tell an epoch for each partition; `broker.peers` of a world."""
+
+    def __init__(self, epochs: dict[int, int] | None) -> None:
+        """`epochs`: by partition; None: nobody answers."""
+        self.epochs = epochs
+        self.asked: list[tuple[int, int]] = []
+
+    async def send(self, broker_id: int, _api: Any, request: Any, *_: object) -> Any:
+        await asyncio.sleep(0)
+        if self.epochs is None:
+            raise PeerUnavailable(f"broker {broker_id} is not alive")
+        answers = []
+        for topic in request.topics:
+            indexes = [each.partition_index for each in topic.partitions]
+            self.asked += [(broker_id, index) for index in indexes]
+            answers.append(
+                ListOffsetsTopicResponse(
+                    name=topic.name, partitions=[self._tell(index) for index in indexes]
+                )
+            )
+        return ListOffsetsResponse(topics=answers)
+
+    def _tell(self, index: int) -> ListOffsetsPartitionResponse:
+        assert self.epochs is not None
+        code = ErrorCode.NONE if index in self.epochs else NOT_LEADER
+        return ListOffsetsPartitionResponse(
+            partition_index=index, error_code=code, leader_epoch=self.epochs.get(index, -1)
+        )
+
+
+def world_of(*live: int, epochs: dict[int, int] | None = None, **more: str) -> World:
+    world = make_world()
+    world.topics.add("t", COUNT)
+    world.let_live(*live, **more)
+    others: Any = Others(epochs)
+    world.broker.peers = others
+    return world
+
+
+def theirs(world: World) -> list[int]:
+    return [at for at in range(COUNT) if not world.broker.routes.is_mine("t", at)]
+
+
+async def shown(world: World, version: int = 12) -> list[MetadataResponsePartition]:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    return list((await ask(world, METADATA, version, request)).topics[0].partitions)
+
+
+@in_loop
+async def test_all_live_brokers_and_owners_are_shown() -> None:
+    world = world_of(1, 2, 3)
+    answer = await ask(world, METADATA, 12, MetadataRequest(topics=None))
+    assert [(each.node_id, each.host) for each in answer.brokers] == [
+        (1, "broker.test"),
+        (2, "other.test"),
+        (3, "other.test"),
+    ]
+    assert answer.controller_id == 1
+    owners = [world.broker.routes.owner("t", at) for at in range(COUNT)]
+    assert [each.leader_id for each in answer.topics[0].partitions] == owners
+    assert sorted(filter(None, owners)) == [1, 1, 2, 2, 3, 3]
+    cluster = await ask(world, DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
+    assert [each.broker_id for each in cluster.brokers] == [1, 2, 3]
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name="t")], response_partition_limit=2000
+    )
+    (topic,) = (await ask(world, DESCRIBE_TOPIC_PARTITIONS, 0, request)).topics
+    assert [each.leader_id for each in topic.partitions] == owners
+
+
+@in_loop
+async def test_the_lowest_id_is_the_controller() -> None:
+    world = world_of(1, 0)
+    answer = await ask(world, METADATA, 1, MetadataRequest(topics=()))
+    assert answer.controller_id == 0
+
+
+@in_loop
+async def test_a_broker_that_the_client_cannot_reach_is_left_out() -> None:
+    world = world_of(1, 2, listener="INSIDE")
+    answer = await ask(world, METADATA, 12, MetadataRequest(topics=None))
+    assert [each.node_id for each in answer.brokers] == [1]
+    assert [
+        (each.error_code, each.leader_id)
+        for each in answer.topics[0].partitions
+        if each.partition_index in theirs(world)
+    ] == [(ErrorCode.LEADER_NOT_AVAILABLE, -1)] * (COUNT // 2)
+
+
+@in_loop
+async def test_epochs_are_those_that_owners_tell() -> None:
+    epochs = {at: 10 + at for at in range(1, COUNT)}
+    world = world_of(1, 2, epochs=epochs)
+    partitions = await shown(world)
+    for each in partitions:
+        at = each.partition_index
+        assert each.error_code == 0
+        expected = epochs.get(at, -1)
+        if at not in theirs(world):
+            log = world.broker.partitions.get(("t", at))
+            assert log is not None
+            expected = log.leader_epoch
+        assert each.leader_epoch == expected
+    others: Any = world.broker.peers
+    assert sorted(others.asked) == [(2, at) for at in theirs(world)]
+
+
+@in_loop
+async def test_epochs_stay_unknown_if_nobody_tells_or_the_version_has_none() -> None:
+    world = world_of(1, 2)
+    for each in await shown(world):
+        assert (each.leader_epoch >= 0) is (each.partition_index not in theirs(world))
+    world = world_of(1, 2, epochs={})
+    await shown(world, 6)
+    others: Any = world.broker.peers
+    assert others.asked == []
+
+
+@in_loop
+async def test_all_partitions_of_others_are_refused() -> None:
+    world = world_of(1, 2)
+    for at in range(COUNT):
+        expected = NOT_LEADER if at in theirs(world) else ErrorCode.NONE
+        produce = produce_request("t", batch(), partition=at)
+        answer = await ask(world, PRODUCE, 9, produce)
+        assert answer.responses[0].partition_responses[0].error_code == expected
+        wanted = ListOffsetsPartition(partition_index=at, timestamp=-1)
+        topics = [ListOffsetsTopic(name="t", partitions=[wanted])]
+        offsets = ListOffsetsRequest(replica_id=-1, topics=topics)
+        listed = await ask(world, LIST_OFFSETS, 5, offsets)
+        assert listed.topics[0].partitions[0].error_code == expected
+        epoch = OffsetForLeaderPartition(partition=at, leader_epoch=1)
+        ends = OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic="t", partitions=[epoch])]
+        )
+        ended = await ask(world, OFFSET_FOR_LEADER_EPOCH, 4, ends)
+        assert ended.topics[0].partitions[0].error_code == expected
+        fetch = fetch_request("t")
+        fetch.topics[0].partitions[0].partition = at
+        fetched = await ask(world, FETCH, 11, fetch)
+        assert fetched.responses[0].partitions[0].error_code == expected
+
+
+@pytest.mark.parametrize("gone", [2, 3])
+@in_loop
+async def test_a_replica_that_is_gone_is_offline(gone: int) -> None:
+    world = world_of(1, 2, 3)
+    world.topics.assign("t", {0: (2, 3)})
+    world.let_live(*({1, 2, 3} - {gone}))
+    (first, *_) = await shown(world)
+    (kept,) = {2, 3} - {gone}
+    assert first.leader_id == kept
+    assert list(first.replica_nodes) == [2, 3]
+    assert list(first.isr_nodes) == [kept]
+    assert list(first.offline_replicas) == [gone]
