@@ -19,6 +19,7 @@ from compaction.cleaner.cleanable import (
     StoredBatches,
 )
 from core.errors import CoreError, CorruptData, LogTruncated
+from core.log.config import RECORD_BYTES_MAX
 from core.log.rewrite import SegmentRewrite
 from protocol.distributedlog.dlsn import DLSN
 from protocol.errors import ProtocolError
@@ -56,8 +57,7 @@ class CleanablePartition:
             max_compaction_lag_ms=settings.max_compaction_lag_ms,
             delete_retention_ms=settings.delete_retention_ms,
             min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
-            segment_bytes=settings.segment_bytes,
-            max_message_bytes=settings.max_message_bytes,
+            batch_bytes_max=RECORD_BYTES_MAX,
         )
 
     @property

@@ -22,9 +22,8 @@ class CleanSettings(NamedTuple):
     max_compaction_lag_ms: int = 2**63 - 1
     delete_retention_ms: int = 86_400_000
     min_cleanable_dirty_ratio: float = 0.5
-    segment_bytes: int = 1_073_741_824
-    """Source bytes of one group at most, unless its first segment has more."""
-    max_message_bytes: int = 1_048_588
+    batch_bytes_max: int = 2**31 - 1
+    """Largest batch that a segment takes: a rebuilt one may be larger than what was produced."""
 
 
 class CleanableSegment(NamedTuple):

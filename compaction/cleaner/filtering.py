@@ -16,9 +16,10 @@ import numpy as np
 from compaction.cleaner.building import columns_of, keys_of, note_marker
 from compaction.cleaner.cleanable import AbortedRange, LastSequence
 from compaction.cleaner.columns import Choice, Columns, Ints, read_headers
+from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.key_summary import KeySummary
 from compaction.cleaner.outcome import KeptBatch, SegmentOutcome
-from compaction.cleaner.rebuilding import choose, empty, rebuild
+from compaction.cleaner.rebuilding import TIGHTEST, Kept, choose, empty, rebuild
 from compaction.cleaner.transactions import CleanedTransactions
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import DELETE_HORIZON, BatchHeader
@@ -34,6 +35,8 @@ class FilterRules:
     summary: KeySummary
     """Full of the head; its `latest_offset` is where the pass ends."""
     delete_retention_ms: int
+    batch_bytes_max: int = 2**31 - 1
+    """Larger ones cannot be written."""
     last_sequences: Mapping[int, LastSequence] = field(default_factory=dict)
     """By producer id; who is not there needs no batch kept."""
 
@@ -128,10 +131,37 @@ class SegmentFilter:
             if not count:
                 continue
             horizon = self._new_horizon(fate, has_tombstones=bool(tombstones[place]))
-            if horizon is None and count == fate.header.record_count:
-                kept[fate.at] = KeptBatch(batches[fate.at], fate.header, is_changed=False)
-            else:
-                kept[fate.at] = rebuild(fate.header, chosen, place, horizon)
+            is_whole = count == fate.header.record_count
+            rebuilt = None
+            if horizon is not None or not is_whole:
+                rebuilt = self._rebuilt(fate, chosen, place, horizon, is_whole=is_whole)
+            if rebuilt is None:
+                rebuilt = KeptBatch(batches[fate.at], fate.header, is_changed=False)
+            kept[fate.at] = rebuilt
+
+    def _rebuilt(
+        self, fate: _Fate, chosen: Kept, place: int, horizon: int | None, *, is_whole: bool
+    ) -> KeptBatch | None:
+        """Return the batch anew; None: as it is, because with a horizon it would be too large.
+
+        Timestamps become some bytes longer with a horizon, and a codec may pack worse than the
+        producer's did. Delete markers that get no horizon stay until their batch has room.
+        Errors: CorruptBatch, if what is left cannot be packed into a batch any more.
+        """
+        header, bytes_max = fate.header, self._rules.batch_bytes_max
+        if horizon is not None:
+            rebuilt = rebuild(header, chosen, place, horizon)
+            if len(rebuilt.data) <= bytes_max:
+                return rebuilt
+            if is_whole:
+                return None
+        rebuilt = rebuild(header, chosen, place, None)
+        if len(rebuilt.data) > bytes_max and header.codec in TIGHTEST:
+            rebuilt = rebuild(header, chosen, place, None, TIGHTEST[header.codec])
+        if len(rebuilt.data) <= bytes_max:
+            return rebuilt
+        what = f"its records that stay take {len(rebuilt.data)} bytes, {bytes_max} fit"
+        raise CorruptBatch(fate.at, header.base_offset, what)
 
     def _count_keyed(self, columns: Columns, keeps: Choice, fates: Sequence[_Fate]) -> int:
         is_data = np.array([not fate.header.is_control for fate in fates], np.bool_)

@@ -139,6 +139,7 @@ class _Pass:
         rules = FilterRules(
             summary=self._summary,
             delete_retention_ms=self._log.settings.delete_retention_ms,
+            batch_bytes_max=self._log.settings.batch_bytes_max,
             last_sequences=self._log.last_sequences(),
         )
         last = covered[-1].next_offset - 1

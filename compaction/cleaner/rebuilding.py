@@ -8,6 +8,7 @@ see the same, and the bytes are Kafka's own if that record was the first.
 Source: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHeader.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,9 @@ from protocol.records.batch import (
     pack_header,
 )
 from protocol.varint import write_varint
+
+TIGHTEST: Mapping[int, int] = {Codec.GZIP: 9, Codec.LZ4: 12, Codec.ZSTD: 22}
+"""Levels that pack best; snappy has none."""
 
 
 class Kept(NamedTuple):
@@ -68,11 +72,13 @@ def choose(columns: Columns, keeps: Choice) -> Kept:
     )  # fmt: skip
 
 
-def rebuild(header: BatchHeader, kept: Kept, place: int, horizon_ms: int | None) -> KeptBatch:
+def rebuild(
+    header: BatchHeader, kept: Kept, place: int, horizon_ms: int | None, level: int | None = None
+) -> KeptBatch:
     """Return a batch with the records that stay alone; at least one.
 
     `place`: of the batch among those of the block. `horizon_ms`: a new delete horizon; None: as it
-    is. As in Kafka, the codec's default level packs them, whatever the topic's configs say.
+    is. `level`: of the codec; None: its default, as in Kafka, whatever the topic's configs say.
     """
     if horizon_ms is None:
         payload, attributes, base = _runs(kept, place), header.attributes, header.base_timestamp
@@ -80,7 +86,7 @@ def rebuild(header: BatchHeader, kept: Kept, place: int, horizon_ms: int | None)
         payload = _rebased(kept, place, horizon_ms)
         attributes, base = header.attributes | DELETE_HORIZON, horizon_ms
     if header.codec != Codec.NONE:
-        payload = compress(header.codec, payload)
+        payload = compress(header.codec, payload, level)
     return _pack(
         header._replace(
             attributes=attributes,

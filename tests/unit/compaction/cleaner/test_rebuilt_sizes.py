@@ -1,0 +1,53 @@
+"""Batches that would become larger than a segment takes."""
+
+import pytest
+
+from compaction.cleaner.building import SummaryBuilder
+from compaction.cleaner.errors import CorruptBatch
+from compaction.cleaner.filtering import FilterRules, SegmentFilter
+from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
+from compaction.cleaner.outcome import KeptBatch
+from protocol.compression import Codec
+from protocol.records.batch import DELETE_HORIZON, read_header
+from protocol.records.recompress import StoredAs, recompress
+from protocol.records.record import Record, build_batch, iter_records
+from tests.unit.compaction.cleaner.support import DAY_MS
+
+
+def filtered(batches: list[bytes], bytes_max: int) -> list[KeptBatch]:
+    """Return what a pass leaves of a log whose batches may not be larger than that."""
+    summary = KeySummary(1009 * SLOT_BYTES)
+    SummaryBuilder(summary, 0, ()).add(batches)
+    rules = FilterRules(summary=summary, delete_retention_ms=DAY_MS, batch_bytes_max=bytes_max)
+    cleaner = SegmentFilter(rules, ())
+    cleaner.begin_segment(10 * DAY_MS)
+    return cleaner.filter(batches)
+
+
+def test_a_batch_without_room_for_a_horizon_gets_none() -> None:
+    """A horizon makes every timestamp some bytes longer: a million delete markers, 3 MB more."""
+    markers = [Record(at, 1_000 + at, key=b"k%d" % at) for at in range(50)]
+    batch = bytes(build_batch(markers))
+    assert filtered([batch], len(batch) + 100) == [KeptBatch(batch, read_header(batch), False)]
+    (kept,) = filtered([batch], len(batch) + 300)
+    assert kept.header.base_timestamp == 11 * DAY_MS
+    later = bytes(build_batch([Record(50, 2_000, key=b"k7", value=b"")], base_offset=50))
+    kept, _ = filtered([batch, later], len(batch))
+    assert list(iter_records(kept.data)) == [each for each in markers if each.key != b"k7"]
+    assert not kept.header.attributes & DELETE_HORIZON
+    with pytest.raises(CorruptBatch, match=r"take \d+ bytes, 400 fit"):
+        filtered([batch, later], 400)
+
+
+@pytest.mark.parametrize(("codec", "level"), [(Codec.GZIP, 9), (Codec.LZ4, 12), (Codec.ZSTD, 22)])
+def test_a_batch_that_packs_worse_than_it_came_is_packed_tighter(codec: Codec, level: int) -> None:
+    lines = b"".join(b"line %d of a text that repeats itself\n" % (n * n) for n in range(3000))
+    records = [Record(0, 1, key=b"a", value=lines), Record(1, 1, key=b"b", value=b"")]
+    plain = bytes(build_batch(records))
+    batch = bytes(recompress(plain, read_header(plain), StoredAs(codec, level)))
+    later = bytes(build_batch([Record(2, 1, key=b"b", value=b"")], base_offset=2))
+    loose, _ = filtered([batch, later], 2**31 - 1)
+    assert len(loose.data) > len(batch)
+    tight, _ = filtered([batch, later], len(batch))
+    assert len(tight.data) <= len(batch)
+    assert list(iter_records(tight.data)) == records[:1]
