@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -32,10 +33,13 @@ from core.runtime.clock import Clock, SystemClock
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
 
+if TYPE_CHECKING:
+    from broker.faults.control import FaultControl
+
 logger = logging.getLogger(__name__)
 
 
-def run(config: BrokerProcessConfig) -> int:
+def run(config: BrokerProcessConfig, faults: "FaultControl | None" = None) -> int:
     """Run until SIGTERM or SIGINT and return the process' exit code.
 
     Prints `ready: bootstrap=HOST:PORT` on stdout once the first request would be answered; errors
@@ -43,7 +47,8 @@ def run(config: BrokerProcessConfig) -> int:
     """
     set_up_logging(config.log_level)
     try:
-        process = broker_process(config, SystemClock(), Metrics())
+        clock = SystemClock() if faults is None else faults.clock
+        process = broker_process(config, clock, Metrics(), faults)
         return uvloop.run(run_until_signal(process, _serve))
     except (CoreError, OSError) as error:
         sys.stderr.write(f"error: {error}\n  try: {_remedy(error, config)}\n")
@@ -52,9 +57,14 @@ def run(config: BrokerProcessConfig) -> int:
 
 @asynccontextmanager
 async def broker_process(
-    config: BrokerProcessConfig, clock: Clock, metrics: Metrics
+    config: BrokerProcessConfig,
+    clock: Clock,
+    metrics: Metrics,
+    faults: "FaultControl | None" = None,
 ) -> AsyncIterator[Broker]:
     """Run a broker that is registered; sign off and close it at the end of the block.
+
+    `faults`: what a test breaks; their port is open in the block.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (the namespace belongs to
     other ledgers), CorruptData, OSError (address in use).
@@ -84,7 +94,11 @@ async def broker_process(
             is_shared=True,
         )
         serving = running_broker(config.broker, storage, clock, metrics)
-        yield await stack.enter_async_context(serving)
+        broker = await stack.enter_async_context(serving)
+        if faults is not None:
+            faults.open(broker)
+            stack.push_async_callback(faults.close)
+        yield broker
 
 
 async def _bind(config: BrokerProcessConfig) -> None:

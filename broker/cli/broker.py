@@ -7,7 +7,8 @@ import typer
 
 from broker.broker_process_config import BrokerProcessConfig
 from broker.cli.endpoints import listener_options
-from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
+from broker.cli.faults import fault_control
+from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig, TestFaults
 from broker.cli.settings import load_settings_of, show_settings
 from core.runtime.config import Assignment
 
@@ -52,6 +53,7 @@ def broker(
             help="Where clients are told to connect. By default where it listens.",
         ),
     ] = None,
+    test_faults: TestFaults = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -71,9 +73,10 @@ def broker(
     if show_config:
         show_settings(loaded, as_json=as_json)
         return
+    faults = fault_control(test_faults)
     from broker.broker_process import run
 
-    sys.exit(run(loaded.config))
+    sys.exit(run(loaded.config, faults))
 
 
 def _options(metadata: str | None, namespace: str | None) -> list[Assignment]:

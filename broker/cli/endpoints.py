@@ -21,26 +21,6 @@ def parse_endpoint(text: str, option: str, default_port: int = 9092) -> Endpoint
     return Endpoint(host, int(port))
 
 
-def loopback_endpoint(text: str, option: str) -> Endpoint:
-    """Read HOST:PORT of this machine alone; no port is any. Errors: CliError."""
-    import ipaddress  # 5 ms that only a test pays for
-
-    at = parse_endpoint(text, option, default_port=0)
-    host = "127.0.0.1" if at.host == "localhost" else at.host
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise CliError(
-            f"{text!r} is no loopback address: whoever reaches that port can break this broker",
-            place=option,
-            remedy="127.0.0.1:0, which picks a free port",
-            code=Exit.USAGE,
-        )
-    return Endpoint(host, at.port)
-
-
 def listener_options(listen: str | None, advertise: str | None) -> list[Assignment]:
     """Return what `--listen` and `--advertise` set. Errors: CliError."""
     given = []

@@ -33,6 +33,16 @@ Timeout = Annotated[
 ]
 TIMEOUT_S = 30.0
 
+TestFaults = Annotated[
+    str | None,
+    typer.Option(
+        "--test-faults",
+        metavar="HOST:PORT",
+        help="For tests: a port, on a loopback address, where they break this broker on purpose. "
+        "It prints `faults: http=HOST:PORT`. By default there is none.",
+    ),
+]
+
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings by their names.")
 ]

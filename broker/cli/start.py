@@ -5,7 +5,9 @@ from pathlib import Path
 
 import typer
 
-from broker.cli.endpoints import listener_options, loopback_endpoint
+from broker.cli.endpoints import listener_options
+from broker.cli.faults import fault_control
+from broker.cli.options import TestFaults
 from broker.cli.settings import data_option, load_settings, show_settings
 
 app = typer.Typer(add_completion=False)
@@ -35,13 +37,7 @@ def start(
     assignments: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="One setting; wins over file and environment."
     ),
-    test_faults: str = typer.Option(
-        None,
-        "--test-faults",
-        metavar="HOST:PORT",
-        help="For tests: open a port, on a loopback address, where they break this broker on "
-        "purpose. It prints `faults: http=HOST:PORT`. [default: no such port]",
-    ),
+    test_faults: TestFaults = None,
     show_config: bool = typer.Option(
         False, "--show-config", help="Print every setting with its source and meaning, and end."
     ),
@@ -59,12 +55,7 @@ def start(
     if show_config:
         show_settings(loaded, as_json=as_json)
         return
-    faults = None
-    if test_faults is not None:
-        at = loopback_endpoint(test_faults, "--test-faults")
-        from broker.faults.control import FaultControl
-
-        faults = FaultControl(at.host, at.port)
+    faults = fault_control(test_faults)
     from broker.standalone import run
 
     sys.exit(run(loaded.config, faults))

@@ -58,11 +58,13 @@ class FaultControl:
         host = self._server.host
         return f"[{host}]:{self._server.port}" if ":" in host else f"{host}:{self._server.port}"
 
-    def open(self, broker: Broker, look_at_disks: Callable[[], Awaitable[None]]) -> None:
+    def open(
+        self, broker: Broker, look_at_disks: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Break `broker` when it is asked for; listen, and print where.
 
-        `look_at_disks`: has the bookie find out what room there is. Errors: OSError, which says
-        what address is taken.
+        `look_at_disks`: has the bookie of this process find out what room there is.
+        Errors: OSError, which says what address is taken.
         """
         self._targets = Targets(broker, look_at_disks)
         broker.faults = self._requests
@@ -80,6 +82,8 @@ class FaultControl:
     async def _post(self, body: bytes) -> HttpReply:
         try:
             order = parse(body)
+            assert self._targets is not None, "nobody can ask before the port is open"
+            self._targets.check(order)
             logger.warning("fault_asked order=%s", order)
             if isinstance(order, Deed):
                 return HttpReply({"id": self._table.next_id(), "hits": await self._do(order)})
@@ -119,4 +123,5 @@ class FaultControl:
         self.clock.skew_ms = round(self._table.skew_s * 1000)
         if self.files.is_full != self._table.is_disk_full:
             self.files.is_full = self._table.is_disk_full
-            await self._targets.look_at_disks()
+            if self._targets.look_at_disks is not None:
+                await self._targets.look_at_disks()

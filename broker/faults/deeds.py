@@ -11,7 +11,9 @@ from broker.faults.orders import (
     BadOrder,
     CutConnections,
     Deed,
+    FillDisk,
     FreeDisk,
+    Lasting,
     LoseUnsynced,
 )
 from core.runtime.breakable_files import BreakableFiles
@@ -26,8 +28,15 @@ class Targets(NamedTuple):
     """What faults work on, once it runs."""
 
     broker: Broker
-    look_at_disks: Callable[[], Awaitable[None]]
-    """Have the bookie find out now what room there is."""
+    look_at_disks: Callable[[], Awaitable[None]] | None
+    """Have the bookie find out now what room there is; None where no bookie is in the process."""
+
+    def check(self, order: Lasting | Deed) -> None:
+        """Refuse what this process has no part for. Errors: BadOrder."""
+        if self.look_at_disks is None and isinstance(order, FillDisk | FreeDisk | LoseUnsynced):
+            raise BadOrder(
+                "this process keeps no files, its bookies do", "fault", "use `tailrace start`"
+            )
 
 
 async def do(deed: Deed, targets: Targets, files: BreakableFiles, free: Callable[[], int]) -> int:

@@ -1,37 +1,16 @@
 """`tailrace start --test-faults`: the port, who gets one, and what it says."""
 
-import json
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from broker.cli.errors import Exit
+from tests.cluster.fault_port import FaultPort
 from tests.process import TailraceProcess
 from tests.unit.broker.cli.test_main import tailrace
-
-
-class FaultPort:
-    """A broker's port, asked by a client that is not ours."""
-
-    def __init__(self, printed: str) -> None:
-        (line,) = [each for each in printed.splitlines() if each.startswith("faults: http=")]
-        self.url = f"http://{line.removeprefix('faults: http=')}/faults"
-
-    def ask(self, method: str, path: str = "", **order: object) -> tuple[int, Any]:
-        body = json.dumps(order).encode() if order else None
-        request = urllib.request.Request(self.url + path, data=body, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=30) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.load(error)
 
 
 @pytest.fixture(scope="module")
