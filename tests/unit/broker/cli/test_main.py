@@ -40,6 +40,23 @@ def test_start_loads_nothing_that_only_others_need() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_reading_options_loads_no_validation_library() -> None:
+    code = (
+        "import sys, broker.cli.main as cli\n"
+        "try: cli.app(['--version'], standalone_mode=False)\n"
+        "finally: print('pydantic' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=HOUSE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split()[-1] == "False"
+
+
 def test_help_names_every_command() -> None:
     done = tailrace("--help")
     assert done.returncode == 0
