@@ -47,13 +47,15 @@ def open_bank(bootstrap: str) -> None:
 class Teller:
     """Works on the orders of one partition, whatever happens to the broker."""
 
-    def __init__(self, bootstrap: str, number: int, seed: int) -> None:
+    def __init__(self, bootstrap: str, number: int, seed: int, *, rest_s: float = 0) -> None:
+        """`rest_s`: how long it rests after each transaction, where waiting is what takes time."""
         self.number = number
         self.committed = 0
         """Place behind the last order whose transaction was committed for sure."""
         self.transactions = 0
         self.errors: list[str] = []
         self._bootstrap = bootstrap
+        self._rest_s = rest_s
         self._random = random.Random(seed + number)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -85,6 +87,7 @@ class Teller:
             while not self._stop.is_set():
                 try:
                     place = self._transaction(producer, place)
+                    time.sleep(self._rest_s)
                 except KafkaException as error:
                     fault: KafkaError = error.args[0]
                     if fault.fatal():
