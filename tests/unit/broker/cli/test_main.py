@@ -43,7 +43,7 @@ def test_start_loads_nothing_that_only_others_need() -> None:
 def test_reading_options_loads_no_validation_library() -> None:
     code = (
         "import sys, broker.cli.main as cli, broker.cli.errors as errors\n"
-        "try: cli.app(['bookie', '--listen', 'nowhere'], standalone_mode=False)\n"
+        "try: cli.app(['bookie', '--set', 'nonsense'], standalone_mode=False)\n"
         "except errors.CliError as error: print(error, 'pydantic' in sys.modules)"
     )
     done = subprocess.run(
