@@ -19,7 +19,7 @@ from compaction.restoring.errors import CorruptBatch
 from compaction.restoring.records import Changes, Taken, take_batch, take_range
 from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
-from protocol.records.batch import BatchHeader, split_batches, unpack_header, verify_crc
+from protocol.records.batch import BatchHeader, check_crc, split_batches, unpack_header
 from protocol.records.control import read_marker
 from protocol.records.record import iter_records
 
@@ -138,7 +138,7 @@ def _fold_batch(
     progress: Progress, batch: memoryview, given_up: _GivenUp, changes: Changes
 ) -> None:
     header = unpack_header(batch)
-    verify_crc(batch)
+    check_crc(header, batch)
     if header.last_offset < progress.position:
         return  # an answer may begin with batches from before the position
     given_up.reach(header.last_offset)
@@ -154,7 +154,7 @@ def _fold_batch(
 
 def _take(progress: Progress, batch: memoryview, header: BatchHeader, changes: Changes) -> Taken:
     if _is_inside(progress, header):
-        return take_batch(batch, changes)
+        return take_batch(header, batch, changes)
     return take_range(batch, progress.position, progress.end, changes)
 
 

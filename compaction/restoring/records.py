@@ -11,7 +11,7 @@ from typing import NamedTuple
 from protocol.errors import BadLength, BufferUnderflow
 from protocol.ids import Buffer
 from protocol.records.batch import BatchHeader
-from protocol.records.record import iter_records, payload_of
+from protocol.records.record import iter_records, read_payload
 from protocol.varint import read_unsigned32
 
 Changes = dict[bytes, bytes | None]
@@ -30,14 +30,13 @@ class Taken(NamedTuple):
     bytes: int = 0
 
 
-def take_batch(batch: Buffer, changes: Changes) -> Taken:
+def take_batch(header: BatchHeader, batch: memoryview, changes: Changes) -> Taken:
     """Put all records of a whole batch into `changes`, the later over the earlier.
 
     Records without a key are counted and left out. Errors: DecodeError, then `changes` may hold
     some of the batch. Cost: 1 us a record and a copy of keys and values.
     """
-    header, payload = payload_of(batch)
-    return _take(bytes(payload), header, changes)
+    return _take(bytes(read_payload(header, batch)), header, changes)
 
 
 def take_range(batch: Buffer, first: int, end: int, changes: Changes) -> Taken:

@@ -172,8 +172,15 @@ def compute_crc(buf: Buffer, at: int = 0) -> int:
 
 def verify_crc(buf: Buffer, at: int = 0) -> None:
     """Check the CRC of the whole batch at `at`. Errors: BadChecksum, and those of compute_crc."""
-    computed = compute_crc(buf, at)
-    stored = int.from_bytes(memoryview(buf)[at + CRC_AT : at + CRC_FROM], "big")
+    _compare_crc(read_header(buf, at).crc, compute_crc(buf, at))
+
+
+def check_crc(header: BatchHeader, batch: Buffer) -> None:
+    """Check the CRC of a whole batch whose header was read before. Errors: BadChecksum."""
+    _compare_crc(header.crc, crc32c(memoryview(batch)[CRC_FROM:]))
+
+
+def _compare_crc(stored: int, computed: int) -> None:
     if computed != stored:
         raise BadChecksum(f"record batch: stored crc {stored:#x}, computed {computed:#x}")
 

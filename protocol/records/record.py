@@ -80,12 +80,17 @@ def payload_of(
     header = read_header(batch)
     if header.size_bytes > len(batch):
         raise BufferUnderflow("the bytes end before the batch does")
-    payload = decompress(
-        header.codec, memoryview(batch)[HEADER_SIZE : header.size_bytes], max_bytes
-    )
+    return header, read_payload(header, memoryview(batch)[: header.size_bytes], max_bytes)
+
+
+def read_payload(
+    header: BatchHeader, batch: memoryview, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> Buffer:
+    """Return the same of a whole batch whose header was read before. Errors, Cost: as above."""
+    payload = decompress(header.codec, batch[HEADER_SIZE:], max_bytes)
     if not 0 <= header.record_count <= len(payload) // RECORD_BYTES_MIN:
         raise BadLength(f"{header.record_count} records in {len(payload)} bytes")
-    return header, payload
+    return payload
 
 
 def walk(header: BatchHeader, payload: Buffer) -> Iterator[RecordShape]:

@@ -33,11 +33,11 @@ class DictSink:
         """Apply changes."""
         for partition, some in changes.items():
             values = self.values.setdefault(partition, {})
-            for key, value in some.items():
-                if value is None:
+            alive = {key: value for key, value in some.items() if value is not None}
+            values.update(alive)
+            if len(alive) < len(some):
+                for key in some.keys() - alive.keys():
                     values.pop(key, None)
-                else:
-                    values[key] = value
         self._checkpoint = deepcopy(checkpoint)  # it goes on changing
 
     def finish(self, checkpoint: Checkpoint) -> dict[int, Live]:
