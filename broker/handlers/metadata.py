@@ -136,7 +136,10 @@ async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTop
         if made_by_others is not None:
             return made_by_others
         logger.warning("auto creation failed topic=%s error=%r", name, error)
-        return _missing(name, error_code(error))
+        code = error_code(error)
+        if code is ErrorCode.TOPIC_ALREADY_EXISTS:  # another broker is at it: the client asks again
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _missing(name, code)
 
 
 async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> Elsewhere:

@@ -1,9 +1,11 @@
 """Several brokers on one namespace, as clients see them: one cluster, whichever is asked."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from protocol.kafka.apis import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from protocol.kafka.messages import alter_partition_reassignments as alter
@@ -14,6 +16,7 @@ from tests.cluster.load import Load, create_topic
 from tests.cluster.raw import RawClient
 from tests.cluster.several_brokers import (
     PARTITIONS,
+    TOPIC,
     consume,
     create,
     leaders,
@@ -55,6 +58,7 @@ def test_each_names_the_same_owners_and_clients_work_by_any(cluster: ThreeBookie
     expected = {f"{n}-{p}".encode() for n in range(2) for p in range(PARTITIONS)}
     for number, broker in enumerate(brokers):
         assert consume(broker, f"group-{number}", 2 * PARTITIONS) == expected
+        assert asyncio.run(consume_by_aiokafka(broker, 2 * PARTITIONS)) == expected
 
 
 def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(cluster: ThreeBookies) -> None:
@@ -78,6 +82,22 @@ def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(cluster: Thre
     load.wait_for_progress(300)
     load.finish()
     load.check(second.bootstrap)
+
+
+async def consume_by_aiokafka(broker: ClusterBroker, count: int) -> set[bytes]:
+    """Return the first records that a group of one aiokafka consumer reads."""
+    consumer = AIOKafkaConsumer(
+        TOPIC,
+        bootstrap_servers=broker.bootstrap,
+        group_id=f"aiokafka-{broker.port}",
+        auto_offset_reset="earliest",
+    )
+    found: list[bytes] = []
+    async with consumer, asyncio.timeout(60):
+        while len(found) < count:
+            found.append((await consumer.getone()).value)
+    assert len(set(found)) == count
+    return set(found)
 
 
 def reassign(broker: ClusterBroker, owners: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.errors import KafkaError
 from broker.peers.errors import PeerUnavailable
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import (
@@ -204,3 +205,19 @@ async def test_a_replica_that_is_gone_is_offline(gone: int) -> None:
     assert list(first.replica_nodes) == [2, 3]
     assert list(first.isr_nodes) == [kept]
     assert list(first.offline_replicas) == [gone]
+
+
+@in_loop
+async def test_a_topic_that_another_broker_is_making_is_not_there_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def lost(*_: object, **__: object) -> None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'new' already exists.")
+
+    world = world_of(1, 2)
+    monkeypatch.setattr(world.topics, "create", lost)
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=True
+    )
+    (topic,) = (await ask(world, METADATA, 12, request)).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # clients ask again
