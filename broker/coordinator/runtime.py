@@ -222,11 +222,6 @@ class GroupCoordinator(OffsetRequests):
             if matches(group, states, types)
         ]
 
-    async def prepare(self, group_id: str) -> ErrorCode:
-        """Make sure that the group can be served here: FindCoordinator's part."""
-        found = await self.find(group_id)
-        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
-
     async def find(self, group_id: str) -> TopicPartition | ErrorCode:
         """Return the partition that a group lives in, whose owner is its coordinator, or 15."""
         return await self._partitions.find(group_id)

@@ -125,11 +125,6 @@ class TransactionCoordinator:
 
     # Requests: each returns a future of the answer, or of an ErrorCode
 
-    async def prepare(self, transactional_id: str) -> ErrorCode:
-        """Make sure that the id can be served here: FindCoordinator's part."""
-        found = await self.find(transactional_id)
-        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
-
     async def find(self, transactional_id: str) -> TopicPartition | ErrorCode:
         """Return the partition that an id lives in, whose owner is its coordinator, or 15."""
         return await self._partitions.find(transactional_id)

@@ -16,7 +16,12 @@ from tests.cluster.transaction_story import TV1, TV2, Producer, Story, Versions
 from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.crash, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.java,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("transactions of several brokers"),  # they share a cluster
+]
 
 _KILLS = int(os.environ.get("KILLS", "2"))
 """`KILLS=20` by hand; the suite cannot wait so long."""

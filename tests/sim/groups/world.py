@@ -74,7 +74,7 @@ class GroupWorld:
         await self._boot()
         self._own_tasks.start(self._confirm(), "confirm")
         assert self._coordinator is not None
-        assert await self._coordinator.prepare(GROUP) is ErrorCode.NONE
+        assert not isinstance(await self._coordinator.find(GROUP), ErrorCode)
 
     async def _boot(self) -> None:
         namespace: Any = self._namespace

@@ -81,6 +81,11 @@ class Groups:
         self.coordinator = self.make()
         await self.coordinator.start()
 
+    async def prepare(self, group_id: str) -> ErrorCode:
+        """Have a group served, as whoever looks for its coordinator does."""
+        found = await self.coordinator.find(group_id)
+        return found if isinstance(found, ErrorCode) else ErrorCode.NONE
+
     def join(self, member_id: str = "", *, version: int = 3, group: str = GROUP) -> Any:
         request = JoinGroupRequest(
             group_id=group,
@@ -154,7 +159,7 @@ async def running_groups(
     groups.world.topics.add("t", 5)
     await groups.coordinator.start()
     if prepared:
-        assert await groups.coordinator.prepare(GROUP) is ErrorCode.NONE
+        assert await groups.prepare(GROUP) is ErrorCode.NONE
     try:
         yield groups
     finally:

@@ -37,7 +37,7 @@ def codes(response: Any) -> list[ErrorCode]:
 async def test_the_first_group_makes_the_internal_topic() -> None:
     async with running_groups(prepared=False) as groups:
         assert groups.join().result() is ErrorCode.NOT_COORDINATOR
-        assert await groups.coordinator.prepare(GROUP) is NONE
+        assert await groups.prepare(GROUP) is NONE
         topic = groups.world.topics.get(OFFSETS_TOPIC)
         assert topic is not None
         assert topic.partition_count == PARTITIONS
@@ -57,7 +57,7 @@ def test_offsets_have_three_copies_or_as_many_as_there_are_bookies(
     async def story() -> None:
         async with running_groups(prepared=False) as groups:
             groups.world.bookies.ids = Bookies(bookies).ids
-            assert await groups.coordinator.prepare(GROUP) is NONE
+            assert await groups.prepare(GROUP) is NONE
             topic = groups.world.topics.get(OFFSETS_TOPIC)
             assert topic is not None
             assert topic.replication_factor == copies
@@ -68,7 +68,7 @@ def test_offsets_have_three_copies_or_as_many_as_there_are_bookies(
 @in_loop
 async def test_two_first_groups_make_it_once() -> None:
     async with running_groups(prepared=False) as groups, asyncio.TaskGroup() as both:
-        tasks = [both.create_task(groups.coordinator.prepare(g)) for g in "ab"]
+        tasks = [both.create_task(groups.prepare(g)) for g in "ab"]
         await asyncio.wait(tasks)
         assert [task.result() for task in tasks] == [NONE, NONE]
 
@@ -81,7 +81,7 @@ async def test_a_topic_that_cannot_be_made_is_no_coordinator() -> None:
             raise NotEnoughBookies
 
         groups.world.topics.create = refuse  # type: ignore[method-assign,assignment]
-        code = await groups.coordinator.prepare(GROUP)
+        code = await groups.prepare(GROUP)
         assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -97,7 +97,7 @@ async def test_while_it_loads() -> None:
         described = groups.coordinator.describe(GROUP, 5)
         assert described.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         groups.log.opening.set()
-        assert await groups.coordinator.prepare(GROUP) is NONE
+        assert await groups.prepare(GROUP) is NONE
         assert groups.coordinator.describe(GROUP, 5).group_state == "Stable"
 
 
@@ -133,7 +133,7 @@ async def test_a_heartbeat_while_it_loads_is_fine() -> None:
         joined = await groups.stable()
         await groups.restart()
         assert groups.heartbeat(joined) is NONE
-        assert await groups.coordinator.prepare(GROUP) is NONE
+        assert await groups.prepare(GROUP) is NONE
         assert groups.heartbeat(joined) is NONE
 
 
@@ -146,7 +146,7 @@ async def test_a_load_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture
         assert await groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await turns(10)
         groups.log.open_error = None
-        assert await groups.coordinator.prepare(GROUP) is NONE
+        assert await groups.prepare(GROUP) is NONE
         assert await groups.committed() == 7
         assert "group_load_failed" in caplog.text
 
@@ -156,7 +156,7 @@ async def test_a_partition_that_is_gone_is_not_tried_for_ever() -> None:
     async with running_groups() as groups:
         await groups.restart()
         groups.log.open_error = LogNotFound(GROUP)
-        assert await groups.coordinator.prepare(GROUP) is NONE
+        assert await groups.prepare(GROUP) is NONE
         assert await groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert await groups.coordinator.list_groups((), ()) is (
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -175,7 +175,7 @@ async def test_bytes_that_are_no_record_do_not_take_the_others_along(
         foreign = [(b"\0\1junk", b"x"), (b"\0\x63other kind", b"y"), (None, b"z")]
         await log.append(memoryview(build_batch(key_value_records(foreign, 0))))
         await groups.restart()
-        await groups.coordinator.prepare(GROUP)
+        await groups.prepare(GROUP)
         assert await groups.committed() == 7
         assert caplog.text.count("state_record_unreadable") == 2
 
@@ -187,11 +187,11 @@ async def test_bytes_that_are_no_record_do_not_take_the_others_along(
 async def test_members_go_on_after_a_restart() -> None:
     async with running_groups() as groups:
         joined = await groups.stable()
-        await groups.coordinator.prepare("simple")
+        await groups.prepare("simple")
         assert codes(await groups.commit(3, group="simple")) == [NONE]
         await groups.restart()
-        await groups.coordinator.prepare(GROUP)
-        await groups.coordinator.prepare("simple")
+        await groups.prepare(GROUP)
+        await groups.prepare("simple")
         groups.clock.advance_ms(9_999)
         groups.coordinator.fire_due()
         assert groups.heartbeat(joined) is NONE
@@ -205,7 +205,7 @@ async def test_sessions_start_anew_after_a_restart() -> None:
         joined = await groups.stable()
         groups.clock.advance_ms(9_000)
         await groups.restart()
-        await groups.coordinator.prepare(GROUP)
+        await groups.prepare(GROUP)
         groups.clock.advance_ms(9_999)
         groups.coordinator.fire_due()
         assert groups.coordinator.describe(GROUP, 5).group_state == "Stable"
@@ -244,7 +244,7 @@ async def test_a_deleted_topic_takes_its_offsets_along() -> None:
         assert await groups.coordinator.settle(GROUP) is NONE
         assert await groups.committed() is None
         await groups.restart()
-        await groups.coordinator.prepare(GROUP)
+        await groups.prepare(GROUP)
         assert await groups.committed() is None
 
 
@@ -259,7 +259,7 @@ async def test_a_topic_deleted_while_offsets_load_takes_them_along() -> None:
         await groups.committed()  # begins to load
         await groups.coordinator.on_topic_deleting(topic)
         groups.log.opening.set()
-        await groups.coordinator.prepare(GROUP)
+        await groups.prepare(GROUP)
         assert await groups.coordinator.settle(GROUP) is NONE
         assert await groups.committed() is None
 
@@ -272,7 +272,7 @@ async def test_a_topic_deleted_before_offsets_load_takes_them_along() -> None:
         assert topic is not None
         await groups.restart()  # partitions load one after the other: this one not yet
         await groups.coordinator.on_topic_deleting(topic)
-        await groups.coordinator.prepare(GROUP)
+        await groups.prepare(GROUP)
         assert await groups.coordinator.settle(GROUP) is NONE
         assert await groups.committed() is None
 
@@ -300,7 +300,7 @@ async def test_an_empty_group_id_is_only_good_for_offsets() -> None:
         assert groups.join(group="").result() is ErrorCode.INVALID_GROUP_ID
         leaving = [MemberIdentity(member_id="a")]
         assert coordinator.leave("", leaving).result() is ErrorCode.INVALID_GROUP_ID
-        await coordinator.prepare("")
+        await groups.prepare("")
         assert codes(await groups.commit(1, group="")) == [NONE]
         assert await groups.committed(group="") == 1
 
@@ -309,7 +309,7 @@ async def test_an_empty_group_id_is_only_good_for_offsets() -> None:
 async def test_list_filters_by_state_and_type() -> None:
     async with running_groups() as groups:
         await groups.stable()
-        await groups.coordinator.prepare("simple")
+        await groups.prepare("simple")
         await groups.commit(1, group="simple")
 
         async def names(states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[str]:
@@ -366,7 +366,7 @@ async def test_numbers_are_registered_and_move() -> None:
         other = Groups(groups.world, CONFIG).coordinator
         metrics = Metrics()
         await other.start(metrics)
-        await other.prepare(GROUP)
+        await other.find(GROUP)
         groups.world.broker.groups = groups.coordinator
         assert metrics.snapshot()["broker_groups_joins_total"] == 0
         assert metrics.snapshot()["broker_groups_shards_loaded"] >= 1

@@ -104,7 +104,7 @@ async def test_a_failed_append_sends_everybody_away_and_reads_again() -> None:
         assert await parked is ErrorCode.NOT_COORDINATOR
         assert await lost is ErrorCode.NOT_COORDINATOR
         assert groups.coordinator.metrics.requests_waiting == 0
-        assert await groups.coordinator.prepare(GROUP) is NONE
+        assert await groups.prepare(GROUP) is NONE
         assert await groups.committed(group=NEIGHBOUR) == 1  # what was not confirmed never happened
         assert groups.heartbeat(joined) is NONE
         assert groups.coordinator.describe(GROUP, 5).group_state == "Stable"
@@ -117,7 +117,7 @@ async def test_an_append_after_the_log_died_sends_away_once() -> None:
         await groups.commit(1)
         groups.writer.fail(Unavailable("gone"))
         assert await groups.commit(2) is ErrorCode.NOT_COORDINATOR
-        await groups.coordinator.prepare(GROUP)
+        await groups.prepare(GROUP)
         assert codes(await groups.commit(3)) == [NONE]
         assert await groups.committed() == 3
 
@@ -135,6 +135,6 @@ async def test_a_log_that_dies_while_nothing_is_written_is_noticed_by_whoever_as
         assert described.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert groups.join(joined.member_id).result() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         groups.log.opening.set()
-        assert await groups.coordinator.prepare(GROUP) is ErrorCode.NONE
+        assert await groups.prepare(GROUP) is ErrorCode.NONE
         assert await groups.committed() == 1
         assert groups.coordinator.metrics.shard_failures_total == 1

@@ -142,7 +142,7 @@ async def test_a_log_that_fails_under_a_marker_is_read_again() -> None:
         await turns()
         groups.writer.fail(BookieUnavailable("b1"))
         assert await lost is ErrorCode.NOT_COORDINATOR
-        await groups.coordinator.prepare(GROUP)
+        await groups.prepare(GROUP)
         assert await groups.committed() is None
         again = ending(groups)
         await turns()

@@ -107,7 +107,7 @@ async def test_without_the_internal_topic_there_is_no_coordinator() -> None:
 @in_loop
 async def test_a_group_is_described(version: int) -> None:
     async with running_groups() as groups:
-        assert await groups.coordinator.prepare("none") is E.NONE
+        assert await groups.prepare("none") is E.NONE
         await join(groups, instance_id="i", rack_id="r")
         request = ConsumerGroupDescribeRequest(
             group_ids=[GROUP, "none", ""], include_authorized_operations=True
@@ -211,6 +211,6 @@ async def test_a_restart_keeps_members_and_their_epochs() -> None:
     async with running_groups() as groups:
         await join(groups)
         await groups.restart()
-        assert await groups.coordinator.prepare(GROUP) is E.NONE
+        assert await groups.prepare(GROUP) is E.NONE
         again = await beat(groups, "m", 2)
         assert (again.error_code, again.member_epoch, again.assignment) == (E.NONE, 2, None)

@@ -19,7 +19,7 @@ def test_each_group_has_its_own_answer(version: int) -> None:
         async with running_groups() as groups:
             await groups.stable()
             for group_id in ("simple", "nobody", ""):
-                await groups.coordinator.prepare(group_id)
+                await groups.prepare(group_id)
             await groups.commit(1, group="simple")
             request = DeleteGroupsRequest(groups_names=["simple", "g", "nobody", "simple", ""])
             response = await ask(groups, DELETE_GROUPS, version, request)
@@ -30,7 +30,7 @@ def test_each_group_has_its_own_answer(version: int) -> None:
                 ("", ErrorCode.GROUP_ID_NOT_FOUND),
             ]
             await groups.restart()
-            await groups.coordinator.prepare("simple")
+            await groups.prepare("simple")
             assert await groups.committed(group="simple") is None
 
     body()

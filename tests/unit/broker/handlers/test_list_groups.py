@@ -15,7 +15,7 @@ def test_list(version: int) -> None:
     async def body() -> None:
         async with running_groups() as groups:
             await groups.stable()
-            await groups.coordinator.prepare("simple")
+            await groups.prepare("simple")
             await groups.commit(1, group="simple")
             response = await ask(groups, LIST_GROUPS, version, ListGroupsRequest())
             listed = sorted(

@@ -26,11 +26,11 @@ async def delete(groups: Groups, group_id: str, *partitions: int) -> tuple[int, 
 async def test_delete() -> None:
     async with running_groups() as groups:
         for group_id in ("simple", "nobody"):
-            await groups.coordinator.prepare(group_id)
+            await groups.prepare(group_id)
         await groups.commit(1, group="simple", partitions=(0, 1))
         assert await delete(groups, "simple", 0, 9) == (0, {0: 0, 9: 3})
         await groups.restart()
-        await groups.coordinator.prepare("simple")
+        await groups.prepare("simple")
         assert await groups.committed(0, "simple") is None
         assert await groups.committed(1, "simple") == 1
 
@@ -39,6 +39,6 @@ async def test_delete() -> None:
 async def test_what_concerns_the_group_stands_on_top() -> None:
     async with running_groups() as groups:
         for group_id in ("simple", "nobody"):
-            await groups.coordinator.prepare(group_id)
+            await groups.prepare(group_id)
         assert await delete(groups, "", 0) == (ErrorCode.INVALID_GROUP_ID, {})
         assert await delete(groups, "nobody", 0) == (ErrorCode.GROUP_ID_NOT_FOUND, {})

@@ -122,7 +122,7 @@ def test_an_unknown_group_has_committed_nothing(version: int) -> None:
     @in_loop
     async def body() -> None:
         async with running_groups() as groups:
-            await groups.coordinator.prepare("nobody")
+            await groups.prepare("nobody")
             request = fetching(groups, version, {"t": [0]}, "nobody")
             response = await ask(groups, OFFSET_FETCH, version, request)
             assert group_code(response, version) == NONE
@@ -155,7 +155,7 @@ def test_many_groups_in_one_request(version: int) -> None:
     async def body() -> None:
         async with running_groups() as groups:
             await commit(groups)
-            await groups.coordinator.prepare("h")
+            await groups.prepare("h")
             await groups.commit(9, group="h")
             wanted = [
                 OffsetFetchRequestGroup(
@@ -219,7 +219,7 @@ def test_require_stable_while_a_transaction_is_open(version: int, committed: boo
             for restarted in (False, True):
                 if restarted:
                     await groups.restart()
-                    await groups.coordinator.prepare("g")
+                    await groups.prepare("g")
                 stable = fetching(groups, version, {"t": [0, 1]}, require_stable=True)
                 response = await ask(groups, OFFSET_FETCH, version, stable)
                 unstable = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)

@@ -5,6 +5,7 @@ import pytest
 from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.transactions.decisions import Producer
 from protocol.errors import ErrorCode as E
+from protocol.ids import TopicPartition
 from protocol.kafka.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -219,14 +220,14 @@ async def test_several_transactions_in_one_request() -> None:
 # AddOffsetsToTxn
 
 
-class PreparedGroups:
+class FoundGroups:
     """Groups whose topic is there, or cannot be made."""
 
-    def __init__(self, code: E) -> None:
-        self.code = code
+    def __init__(self, found: TopicPartition | E) -> None:
+        self.found = found
 
-    async def prepare(self, _group_id: str) -> E:
-        return self.code
+    async def find(self, _group_id: str) -> TopicPartition | E:
+        return self.found
 
 
 @pytest.mark.parametrize("version", list(ADD_OFFSETS_TO_TXN.versions))
@@ -234,7 +235,8 @@ def test_offsets_of_a_group_are_taken_in(version: int) -> None:
     @in_loop
     async def body() -> None:
         async with running_transactions() as world:
-            world.world.broker.groups = PreparedGroups(E.NONE)  # type: ignore[assignment]
+            found = TopicPartition(OFFSETS_TOPIC, 12)
+            world.world.broker.groups = FoundGroups(found)  # type: ignore[assignment]
             world.world.topics.add(OFFSETS_TOPIC, 50)
             producer = await world.producer()
             request = AddOffsetsToTxnRequest(
@@ -259,7 +261,7 @@ def test_offsets_of_a_group_are_taken_in(version: int) -> None:
 async def test_without_their_topic_no_offsets_are_taken_in() -> None:
     async with running_transactions() as world:
         code = E.COORDINATOR_NOT_AVAILABLE
-        world.world.broker.groups = PreparedGroups(code)  # type: ignore[assignment]
+        world.world.broker.groups = FoundGroups(code)  # type: ignore[assignment]
         request = AddOffsetsToTxnRequest(transactional_id=ID, group_id="g")
         response = await ask(world.world, ADD_OFFSETS_TO_TXN, 3, request)
         assert response.error_code == code

@@ -83,7 +83,7 @@ async def running_both() -> AsyncIterator[Both]:
     async with running_groups() as groups:
         both = Both(groups)
         await both.transactions.start()
-        assert await both.transactions.prepare(ID) is NONE
+        assert not isinstance(await both.transactions.find(ID), ErrorCode)
         try:
             yield both
         finally:

@@ -43,7 +43,7 @@ NEIGHBOURS = [
 async def test_the_first_id_makes_the_internal_topic() -> None:
     async with running_transactions(prepared=False) as world:
         assert await world.init() is E.NOT_COORDINATOR
-        assert await world.coordinator.prepare(ID) is E.NONE
+        assert await world.prepare() is E.NONE
         topic = world.world.topics.get(TRANSACTIONS_TOPIC)
         assert topic is not None
         assert topic.partition_count == PARTITIONS
@@ -64,7 +64,7 @@ async def test_a_topic_that_cannot_be_made_is_no_coordinator() -> None:
             raise NotEnoughBookies
 
         world.world.topics.create = refuse  # type: ignore[method-assign,assignment]
-        assert await world.coordinator.prepare(ID) is E.COORDINATOR_NOT_AVAILABLE
+        assert await world.prepare() is E.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -287,7 +287,7 @@ async def test_ids_that_are_not_used_are_forgotten() -> None:
         assert set((await waiting).values()) == {E.INVALID_PRODUCER_ID_MAPPING}
         assert world.described().error_code == E.TRANSACTIONAL_ID_NOT_FOUND
         await world.restart()
-        await world.coordinator.prepare(ID)
+        await world.prepare()
         assert world.described().error_code == E.TRANSACTIONAL_ID_NOT_FOUND
 
 
@@ -381,7 +381,7 @@ async def test_a_failed_append_tells_whoever_waits_and_reads_again() -> None:
         await turns()
         world.writer.fail(BookieUnavailable("b1"))
         assert await beginning is E.NOT_COORDINATOR
-        assert await world.coordinator.prepare(ID) is E.NONE
+        assert await world.prepare() is E.NONE
         assert world.described().error_code == E.TRANSACTIONAL_ID_NOT_FOUND
         assert world.coordinator.metrics.requests_waiting == 0
 
@@ -398,7 +398,7 @@ async def test_while_it_loads() -> None:
         assert await world.end(producer) is loading
         assert world.described().error_code == loading
         world.log.opening.set()
-        assert await world.coordinator.prepare(ID) is E.NONE
+        assert await world.prepare() is E.NONE
         assert world.state == "Empty"
 
 
@@ -431,7 +431,7 @@ async def test_an_open_transaction_goes_on_after_a_restart() -> None:
         producer = await world.producer()
         assert await world.add(producer, 0) is E.NONE
         await world.restart()
-        await world.coordinator.prepare(ID)
+        await world.prepare()
         assert await world.add(producer, 1) is E.NONE
         assert [each.partitions for each in world.described().topics] == [[0, 1]]
         assert await world.end(producer) == producer
