@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bookie.config import BookieConfig
-from broker.standalone_config import LogLevel
 from core.metadata.uri import parse_uri
 from core.runtime.config import setting
+from core.runtime.logging_setup import LogLevel
 
 _BOOKIE = BookieConfig()
 _EVERYWHERE = ("", "0.0.0.0", "::")

@@ -4,13 +4,14 @@ from dataclasses import dataclass, field, replace
 
 from broker.cluster.assignments import lock_name
 from broker.config import BrokerConfig
-from broker.standalone_config import LogLevel, check_topic_logs
+from broker.standalone_config import check_topic_logs
 from core.ledger.config import BookieClientConfig, LedgerClientConfig
 from core.log.cold.config import ColdConfig
 from core.log.config import LogConfig
 from core.metadata.layout import LEDGERS_ROOT
 from core.metadata.uri import parse_namespace_uri, parse_uri
 from core.runtime.config import setting
+from core.runtime.logging_setup import LogLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from core.log.cold.config import ColdConfig
 from core.log.config import LogConfig
 from core.runtime.config import setting
+from core.runtime.logging_setup import LogLevel
 
 _BOOKIE = BookieConfig()
-
-LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -25,9 +25,6 @@ from core.errors import (
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerClientConfig
-from core.log.cold.config import ColdConfig
-from core.log.config import LogConfig
-from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
 from core.metadata.layout import LedgerPaths
 from core.metadata.store import MetadataStore
 from core.metadata.uri import (
@@ -39,6 +36,11 @@ from core.metadata.uri import (
 )
 from core.runtime.config import ConfigError
 from protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from core.log.cold.config import ColdConfig
+    from core.log.config import LogConfig
+    from core.log.open_namespace import OpenNamespace
 
 Metadata = Annotated[
     str,
@@ -154,17 +156,22 @@ def on_namespace_store(
 def on_namespace(
     uri: str,
     metadata: str | None,
-    work: Callable[[OpenNamespace], Awaitable[T]],
+    work: "Callable[[OpenNamespace], Awaitable[T]]",
     *,
     changes: bool = False,
-    log: LogConfig | None = None,
-    cold: ColdConfig | None = None,
+    log: "LogConfig | None" = None,
+    cold: "ColdConfig | None" = None,
 ) -> T:
     """Do work on the logs of a namespace. Errors: CliError.
 
     `metadata`: where its ledgers are, if not where the binding says. `changes`: as `on_cluster`.
     `log`, `cold`: settings of logs and of cold storage.
     """
+    # A process that is a bookie has commands of this module, and no logs.
+    from core.log.cold.config import ColdConfig
+    from core.log.config import LogConfig
+    from core.log.open_namespace import NamespaceOptions, open_namespace
+
     _namespace(uri, changes=changes)
     try:
         ledgers = parse_uri(metadata) if metadata else None

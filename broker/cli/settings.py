@@ -3,10 +3,9 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.cli.errors import CliError, Exit
-from broker.standalone_config import StandaloneConfig
 from core.runtime.config import (
     Assignment,
     ConfigError,
@@ -18,6 +17,9 @@ from core.runtime.config import (
     shown,
 )
 
+if TYPE_CHECKING:
+    from broker.standalone_config import StandaloneConfig
+
 T = TypeVar("T")
 
 CLIENT_VARIABLES = ("TAILRACE_BOOTSTRAP", "TAILRACE_METADATA", "TAILRACE_NAMESPACE")
@@ -28,8 +30,10 @@ def load_settings(
     config: Path | None,
     assignments: Sequence[str] = (),
     options: Sequence[Assignment] = (),
-) -> Loaded[StandaloneConfig]:
+) -> "Loaded[StandaloneConfig]":
     """Load the settings of `tailrace start`. Errors: CliError."""
+    from broker.standalone_config import StandaloneConfig  # a bookie's process has no broker
+
     return load_settings_of(StandaloneConfig, "tailrace start", config, assignments, options)
 
 

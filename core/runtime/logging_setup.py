@@ -8,11 +8,12 @@ fixed order.
 import logging
 import sys
 import time
-from typing import Final, TextIO
+from typing import Final, Literal, TextIO, TypeAlias, get_args
 
 from typing_extensions import override
 
-LEVELS: Final = ("debug", "info", "warning", "error")
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+LEVELS: Final[tuple[str, ...]] = get_args(LogLevel)
 _FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 

@@ -40,6 +40,22 @@ def test_start_loads_nothing_that_only_others_need() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_bookie_loads_no_logs_and_no_broker() -> None:
+    code = (
+        "import sys, broker.cli.main, broker.cli.bookie, broker.bookie_process;"
+        "print([m for m in ('rich', 'core.log.log', 'broker.config') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=HOUSE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_reading_options_loads_no_validation_library() -> None:
     code = (
         "import sys, broker.cli.main as cli, broker.cli.errors as errors\n"
