@@ -3,7 +3,8 @@
 A partition belongs to the first live broker of its preference list (`assignments` of its topic).
 One without a list, or with nobody of it alive, goes to a broker by rendezvous hashing: of those
 that are there, the one with the highest weight for this partition that has not its share of the
-topic yet. So a topic is spread evenly, and a broker that comes or goes moves little but its own.
+topic yet. So a topic is spread evenly; a broker that comes or goes moves its own, and up to a tenth
+of the others' to keep the shares equal.
 What is computed here is a hint; the log's lock and fencing decide (ARCHITECTURE D9).
 """
 

@@ -34,6 +34,9 @@ VERIFYING_MAX = 128
 """Produces of one transactional id that may wait for its coordinator; more get
 NOT_ENOUGH_REPLICAS, which producers retry."""
 
+LEAVING_AT_ONCE = 64
+"""Partitions that are let go side by side: each completes a segment and writes metadata."""
+
 Visitor: TypeAlias = Callable[[PartitionLog | ErrorCode], None]
 """Called once, with the open partition or with why it cannot be opened; must not raise."""
 
@@ -87,7 +90,8 @@ class PartitionLogs:
         self._opening: dict[tuple[str, int], list[Visitor]] = {}
         self._dying: dict[tuple[str, int], PartitionLog] = {}
         self._leaving: dict[TopicPartition, asyncio.Task[None]] = {}
-        """Partitions that are being let go."""
+        """Partitions that are being let go, or wait for that."""
+        self._leaving_turns = asyncio.Semaphore(LEAVING_AT_ONCE)
         self._tasks = Tasks("partitions")
         self._closed = False
         topics.listen(self)
@@ -161,21 +165,26 @@ class PartitionLogs:
         return self._ownership.is_mine(topic, partition)
 
     def let_go(self) -> None:
-        """Begin to close what is open and another broker's by now: in flight is finished first."""
+        """Begin to close what is open and another broker's by now: in flight is finished first.
+
+        So many at a time; the others are served until it is their turn.
+        """
         if self._closed:
             return
         for key in sorted(self._open.keys() | self._dying.keys()):
             if key not in self._leaving and not self.is_mine(*key):
                 partition = TopicPartition(*key)
-                logger.info("partition let go partition=%s", partition)
                 self._leaving[partition] = self._tasks.spawn(
                     self._leave(partition), f"let go {partition}"
                 )
 
     async def _leave(self, partition: TopicPartition) -> None:
         try:
-            await self._close_now(partition)
-            await self._namespace.close_log(stream_name(*partition))
+            async with self._leaving_turns:
+                if not self.is_mine(*partition):  # it may have come back meanwhile
+                    logger.info("partition let go partition=%s", partition)
+                    await self._close_now(partition)
+                    await self._namespace.close_log(stream_name(*partition))
         finally:
             del self._leaving[partition]
 

@@ -89,6 +89,27 @@ async def test_one_that_goes_while_it_is_opened_is_let_go_after_that() -> None:
 
 
 @in_loop
+async def test_so_many_go_at_a_time_and_the_others_are_served_until_then() -> None:
+    world, _, goes = await world_with_all_open()
+    world.let_live(1, 2)
+    waits = next(at for at in range(COUNT) if at not in (*mine(world), goes))
+    world.let_live(1)
+    world.broker.partitions._leaving_turns = asyncio.Semaphore(1)
+    gates = [in_flight(world, at)[1] for at in range(COUNT)]
+    log = world.broker.partitions.get(("t", max(goes, waits)))
+    world.let_live(1, 2)
+    await turns()
+    assert log is not None
+    assert log.failure is None
+    world.let_live(1)  # they come back before their turn
+    for gate in gates:
+        gate.set()
+    await until(lambda: not world.broker.partitions._leaving)
+    assert [writer_of(world, at).is_closed for at in range(COUNT)].count(True) == 1
+    assert world.broker.partitions.get(("t", max(goes, waits))) is log
+
+
+@in_loop
 async def test_the_end_of_the_broker_waits_for_what_is_let_go() -> None:
     world, _, goes = await world_with_all_open()
     _, gate = in_flight(world, goes)
