@@ -81,8 +81,8 @@ class Broker:
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
     faults: Interception | None = None
     """What a test has done to requests; None without `--test-faults`."""
-    cut_connections: Callable[[], int] = int
-    """Cut every connection and return how many there were; the server says how."""
+    cut_connections: Callable[[], int] = int  # 0: there are none before there is a server
+    """Cut every connection and return how many there were."""
     refused: "asyncio.Future[None]" = field(default_factory=_new_future)
     """Done once this broker has to end."""
 

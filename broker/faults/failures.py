@@ -67,11 +67,11 @@ _SESSION_ERRORS: Final = (
 def failed(api: Api[Any, Any], request: Any, code: ErrorCode, *, whole: bool) -> Any:
     """Return the response that says `code` of all that a request lists.
 
-    `whole`: of the request itself too, where the response has a place for it.
+    `whole`: of the request, its groups and topics as well; else only where nothing is below.
     """
-    response = _mirror(api.response, request, code, is_element=False)
-    if not whole or (api.key == FETCH.key and code not in _SESSION_ERRORS):
-        _clear(response)
+    response = _mirror(api.response, request, code, whole=whole, is_element=False)
+    if api.key == FETCH.key and code not in _SESSION_ERRORS:
+        response.error_code = ErrorCode.NONE
     return response
 
 
@@ -131,27 +131,25 @@ def _identity(element: Any) -> tuple[Any, ...]:
     return tuple(getattr(element, name) for name in names)
 
 
-def _clear(response: Any) -> None:
-    for name in _CODES:
-        if hasattr(response, name):
-            setattr(response, name, ErrorCode.NONE)
-
-
-def _mirror(kind: MessageClass, source: Any, code: ErrorCode, *, is_element: bool) -> Any:
+def _mirror(
+    kind: MessageClass, source: Any, code: ErrorCode, *, whole: bool, is_element: bool
+) -> Any:
     values: dict[str, Any] = {}
+    says_below = False
     for field in dataclasses.fields(kind):
-        name = field.name
-        element = element_of(kind, name)
-        if name in _CODES:
-            values[name] = code
-        elif is_element and name in _IDENTITIES:
+        name, element = field.name, element_of(kind, field.name)
+        if is_element and name in _IDENTITIES:
             values |= _named(name, source)
         elif name in _NOTHING:
             values[name] = -1
         elif element is not None and _says_errors(element):
             values[name] = [
-                _mirror(element, each, code, is_element=True) for each in _listed(name, source)
+                _mirror(element, each, code, whole=whole, is_element=True)
+                for each in _listed(name, source)
             ]
+            says_below = says_below or bool(values[name])
+    if whole or not says_below:
+        values |= dict.fromkeys(set(_CODES) & set(kind.__slots__), code)
     return kind(**values)
 
 

@@ -80,7 +80,7 @@ class Interception:
             split = _split(order, rest, _names(ctx))
             if split.part is not None:
                 _hit(fault)
-                responses.append(failed(api, split.part, order.code, whole=split.rest is None))
+                responses.append(failed(api, split.part, order.code, whole=order.is_whole))
                 rest = split.rest
             if rest is None:
                 break
@@ -137,7 +137,7 @@ def _dropped(fault: SetFault, handler: Handler, ctx: RequestContext, request: An
 
 def _split(order: FailNext, request: Any, name_of: TopicName) -> Split:
     """Divide a request: into all and nothing, unless the fault is for some topics or partitions."""
-    if order.topic is None and order.partition is None:
+    if order.is_whole:
         return Split(request, None)
 
     def is_meant(topic: str | None, index: int | None) -> bool:

@@ -62,6 +62,11 @@ class FailNext(Order, frozen=True, tag="fail_next"):
         """What the client is told."""
         return ErrorCode[self.error]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is for all of a request."""
+        return self.topic is None and self.partition is None
+
 
 class CutConnections(Order, frozen=True, tag="cut_connections"):
     """Cut all connections that there are; clients may connect again."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -214,6 +215,45 @@ def test_a_rebalanced_group_gives_up_its_partitions_and_has_them_again(
     consumer.close()
     with pytest.raises(BrokerError, match=r"none: GROUP_ID_NOT_FOUND(?s:.)*no consumer has joined"):
         broker.rebalance("none")
+
+
+def test_a_fault_is_gone_with_the_process_that_had_it(broker: Broker) -> None:
+    fault = broker.delay("Produce", 600_000)
+    assert fault.hits == 0
+    broker.restart()
+    other = broker.skew_clock(1)
+    fault.undo()
+    assert fault.hits == 0
+    with other:
+        broker.undo_faults()
+    other.undo()
+
+
+def test_one_with_faults_ends_in_order(tmp_path: Path) -> None:
+    with Broker(data_directory=tmp_path / "data") as first:
+        producer = Producer(settings(first, message_timeout_ms=TIMEOUT_S * 1000))
+        assert outcome(producer, "kept", b"0") is None
+        first.delay("Produce", 600_000)
+        first.fill_disk()
+        first.pause()
+    with Broker(data_directory=tmp_path / "data") as second:
+        assert values(second, "kept", 1) == [b"0"]
+
+
+def test_one_that_cannot_be_broken_says_so(broker: Broker) -> None:
+    never = Broker()
+    with pytest.raises(BrokerError, match=r"takes no faults\n  try: call start\(\) first"):
+        never.fill_disk()
+    broker.pause()
+    with pytest.raises(BrokerError, match=r"paused, so it takes no faults\n  try: call resume"):
+        broker.drop_next("Produce")
+    broker.resume()
+    with pytest.raises(
+        BrokerError, match=r"api: the API 'Produec' .*\n  try: did you mean Produce"
+    ):
+        broker.drop_next("Produec")
+    with pytest.raises(BrokerError, match=r"ms: .*<= 600000\D"):
+        broker.delay("Produce", 10**7)
 
 
 def until(consumer: Consumer, is_done: Callable[[], bool]) -> None:

@@ -22,7 +22,7 @@ from protocol.kafka.apis import (
     PRODUCE,
 )
 from protocol.kafka.codec import decode_response, encode_response
-from protocol.kafka.messages.fetch import FetchRequest
+from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
 from protocol.kafka.messages.metadata import (
@@ -93,7 +93,8 @@ def test_a_fetch_fails_as_a_whole_only_for_its_session() -> None:
     assert failed(FETCH, FetchRequest(), CODE, whole=True).error_code == ErrorCode.NONE
     lost = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert failed(FETCH, FetchRequest(), lost, whole=True).error_code == lost
-    assert failed(FETCH, FetchRequest(), lost, whole=False).error_code == ErrorCode.NONE
+    asked = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition()])])
+    assert failed(FETCH, asked, lost, whole=False).error_code == ErrorCode.NONE
 
 
 def test_names_and_numbers_are_told_apart() -> None:
@@ -107,6 +108,10 @@ def test_names_and_numbers_are_told_apart() -> None:
     (topic,) = group.topics
     assert (group.group_id, topic.name) == ("g", "t")
     assert [(p.partition_index, p.committed_offset) for p in topic.partitions] == [(4, -1), (5, -1)]
+    assert group.error_code == CODE
+    part = failed(OFFSET_FETCH, request, CODE, whole=False)
+    assert (part.error_code, part.groups[0].error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert [p.error_code for p in part.groups[0].topics[0].partitions] == [CODE, CODE]
     init = InitProducerIdRequest(producer_id=7, producer_epoch=1)
     refused = failed(INIT_PRODUCER_ID, init, CODE, whole=True)
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
