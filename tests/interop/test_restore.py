@@ -194,6 +194,33 @@ def test_a_log_that_lost_its_beginning(broker: TailraceProcess, topic: str, tmp_
     assert report.partitions[partition].start == end - 1
 
 
+def test_a_log_that_loses_its_beginning_meanwhile(
+    broker: TailraceProcess, topic: str, tmp_path: Path
+) -> None:
+    create(broker.bootstrap, topic)
+    fill(broker.bootstrap, topic, records=9000)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    ends = bounds(find_topic(parse_bootstrap(broker.bootstrap), topic, 10), range(PARTITIONS), 10)
+    deleted = []
+
+    def truncate(_: Step) -> None:
+        if not deleted:
+            places = [TopicPartition(topic, each, at.end - 1) for each, at in ends.items()]
+            deleted.extend(done.result(30) for done in admin.delete_records(places).values())
+
+    with closing(SqliteSink(tmp_path / "values.db")) as sink:
+        with pytest.raises(LogTruncated, match="after the next offset"):
+            restore(topic, bootstrap=broker.bootstrap, sink=sink, options=_SMALL, watch=truncate)
+        saved = sink.load()
+        assert saved is not None
+        assert any(each.records for each in saved.partitions.values())
+        with pytest.raises(LogTruncated):  # it can be gone on from, to the same end
+            restore(topic, bootstrap=broker.bootstrap, sink=sink, options=_SMALL)
+        assert sink.load() == saved
+        fresh = restore(topic, bootstrap=broker.bootstrap, sink=sink, options=Options(fresh=True))
+    assert [each.start for each in fresh.partitions] == [at.end - 1 for at in ends.values()]
+
+
 def test_a_topic_that_is_deleted_and_made_again(
     broker: TailraceProcess, topic: str, tmp_path: Path
 ) -> None:
