@@ -3,11 +3,22 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 
 from tests.docker import engine, images
+
+TIMEOUT_S: Final = 900
+"""Of one test: the first one waits for the base, the wheels and the image."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests here more time than others have."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 class Built(NamedTuple):
