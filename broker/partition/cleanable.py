@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 READ_BYTES = 1024 * 1024
 """Read at once from a segment."""
-BATCHES_AT_ONCE = 256
-"""Written before others have their turns: 2 ms or so."""
+BATCHES_AT_ONCE = 16
+"""Written before others have their turns: 0.4 ms with batches of 16 KB (2026-11-22)."""
 
 
 class CleanablePartition:

@@ -32,9 +32,9 @@ FILL_MS_MAX: Final = 24 * 3_600_000
 _LONG_ID: Final = 1 << 62
 """Chosen ids are beyond those that a cluster gives out, and too many to meet twice."""
 
-_UNCONFIRMED_ENTRIES_MAX: Final = 64
-_UNCONFIRMED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""In flight; one entry more may be on its way."""
+_UNCONFIRMED_ENTRIES_MAX: Final = 32
+_UNCONFIRMED_BYTES_MAX: Final = 2 * 1024 * 1024
+"""In flight; one entry more may be on its way. What clients write waits behind it on the disk."""
 
 
 class _Progress:
