@@ -17,6 +17,7 @@ from compaction.cleaner.looking import look_at
 from core.errors import CoreError
 from core.runtime.http import HttpReply
 from core.runtime.job_pool import JobPool
+from core.runtime.switching import quick_switches
 from protocol.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ class TopicContents:
         for index in range(topic.partition_count):
             try:
                 log = await self._broker.partitions.open(TopicPartition(name, index))
-                rows.append(await ask(log, views, allowance))
+                with quick_switches():  # records are walked beside those who produce
+                    rows.append(await ask(log, views, allowance))
             except (KafkaError, CoreError) as error:
                 rows.append({"partition": index, "error": f"{name}-{index}: {error}"})
         if all("error" in row for row in rows):

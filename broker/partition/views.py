@@ -113,6 +113,7 @@ class PartitionViews:
         self, log: PartitionLog, allowance: Allowance, *, counts: bool
     ) -> tuple[LogView, list[Span]]:
         """Read what is new. A view that failed on the way is made anew by the next question."""
+        self._drop_closed()
         known = self._views.pop(log.partition, None)
         view = known[1] if known is not None and known[0] is log else self._new_view(log)
         view.begin(log.log_start_offset)
@@ -145,6 +146,11 @@ class PartitionViews:
             view.forget(span.lssn)  # it was swapped meanwhile: what was counted is of both
             return not counts
         return True
+
+    def _drop_closed(self) -> None:
+        """Let go of partitions that this broker does not have open any more."""
+        for partition in [each for each, (log, _) in self._views.items() if log.failure]:
+            del self._views[partition]
 
     def _new_view(self, log: PartitionLog) -> LogView:
         self._room(SMALLEST_BYTES)

@@ -12,6 +12,7 @@ from broker.partition.view_reads import Allowance
 from broker.partition.views import PartitionViews
 from compaction.views.latest_offsets import SMALLEST_BYTES
 from core.errors import CorruptData
+from protocol.ids import TopicPartition
 from protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.loops import in_loop
@@ -199,6 +200,23 @@ async def test_views_make_room_for_each_other() -> None:
     first = Allowance()
     await views.count(logs[0], first)
     assert first.read_bytes > 0  # it was let go, and made anew
+
+
+@in_loop
+async def test_a_partition_that_is_opened_again_is_read_again() -> None:
+    world = make_world()
+    world.topics.add("t")
+    views = views_of()
+    log = await world.open("t")
+    await put(log, (b"k", b"1"))
+    await views.count(log, Allowance())
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    again, other = await world.open("t"), await opened()
+    assert again is not log
+    await views.count(other, Allowance())
+    anew = Allowance()
+    assert (await views.count(again, anew)).live_keys == 1
+    assert anew.read_bytes > 0
 
 
 @in_loop
