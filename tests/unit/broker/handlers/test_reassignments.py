@@ -119,6 +119,9 @@ def test_reassignments_are_checked_one_by_one(tmp_path: Path) -> None:
             assert topic.assignments == {0: (2, 1)}
             width = ErrorCode.INVALID_REPLICATION_FACTOR
             assert await reassign(to, {0: [1], 1: [2]}, may_change=False) == [width, NONE]
+            topic = to.topics.get("orders")
+            assert topic is not None
+            assert topic.assignments == {0: (2, 1), 1: (2,)}
 
     run(story)
 
