@@ -1,7 +1,8 @@
 """What tests of several brokers do and ask, by one bootstrap at a time."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
@@ -71,22 +72,37 @@ def produce(broker: ClusterBroker, prefix: str, name: str = TOPIC) -> None:
     assert not failed
 
 
-def consume(broker: ClusterBroker, group: str, count: int, name: str = TOPIC) -> set[bytes]:
-    """Return the first records that a group of one member reads."""
-    consumer = Consumer(
+@contextmanager
+def group_member(bootstrap: str, group: str, name: str = TOPIC) -> Iterator[Consumer]:
+    """Join a group that begins at the start of a topic."""
+    member = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
             **CLIENT,
         }
     )
-    consumer.subscribe([name])
+    member.subscribe([name])
+    try:
+        yield member
+    finally:
+        member.close()
+
+
+def read(member: Consumer, count: int) -> list[bytes]:
+    """Return the values of the next records that a member reads, sorted."""
     found: list[bytes] = []
     while len(found) < count:
-        messages = consumer.consume(count, timeout=60) or pytest.fail(f"nothing after {found}")
-        found += values(messages)
-    consumer.close()
+        found += values(member.consume(count, timeout=60)) or pytest.fail(f"nothing after {found}")
+    return sorted(found)
+
+
+def consume(broker: ClusterBroker, group: str, count: int) -> set[bytes]:
+    """Return the first records that a group of one member reads."""
+    with group_member(broker.bootstrap, group) as member:
+        found = read(member, count)
     assert len(set(found)) == len(found)
     return set(found)
 

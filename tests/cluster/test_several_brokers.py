@@ -6,9 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, KafkaException
 
-from protocol.kafka.apis import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from protocol.kafka.apis import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    FIND_COORDINATOR,
+    LIST_PARTITION_REASSIGNMENTS,
+)
 from protocol.kafka.messages import alter_partition_reassignments as alter
+from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from protocol.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.cluster.load import PARTITIONS as LOADED
 from tests.cluster.load import TOPIC as LOAD
@@ -19,8 +25,10 @@ from tests.cluster.several_brokers import (
     TOPIC,
     consume,
     create,
+    group_member,
     leaders,
     produce,
+    read,
     seen,
     start,
     until,
@@ -82,6 +90,45 @@ def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(cluster: Thre
     load.wait_for_progress(300)
     load.finish()
     load.check(second.bootstrap)
+
+
+def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: ThreeBookies) -> None:
+    brokers = start(cluster, 1, 2)
+    create(brokers[0])
+    until(lambda: leaders(brokers[1]))
+    bootstrap = ",".join(broker.bootstrap for broker in brokers)
+    with group_member(bootstrap, "g") as member:
+        produce(brokers[0], "before-")
+        assert read(member, PARTITIONS) == [f"before-{at}".encode() for at in range(PARTITIONS)]
+        member.commit(asynchronous=False)
+        (killed,) = [each for each in brokers if each.port == coordinator_port(brokers[0], "g")]
+        killed.kill()
+        (other,) = {*brokers} - {killed}
+        until(lambda: len(seen(other).brokers) == 1)
+        produce(other, "after-")
+        assert read(member, PARTITIONS) == [f"after-{at}".encode() for at in range(PARTITIONS)]
+        assert coordinator_port(other, "g") == other.port
+        until(lambda: has_committed(member))
+    with group_member(other.bootstrap, "g") as member:
+        produce(other, "later-")
+        assert read(member, PARTITIONS) == [f"later-{at}".encode() for at in range(PARTITIONS)]
+
+
+def has_committed(member: Consumer) -> bool:
+    """Commit what a member has read; a new coordinator may have to load the group first."""
+    try:
+        member.commit(asynchronous=False)
+    except KafkaException:
+        return False
+    return True
+
+
+def coordinator_port(broker: ClusterBroker, group: str) -> int:
+    with RawClient(broker) as client:
+        found = client.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest(key=group))
+    assert found.error_code == 0
+    port: int = found.port
+    return port
 
 
 async def consume_by_aiokafka(broker: ClusterBroker, count: int) -> set[bytes]:
