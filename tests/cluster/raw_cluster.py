@@ -36,6 +36,7 @@ class RawCluster:
     """Asks like a `RawClient`; looks for who answers, and again when that has moved or died."""
 
     def __init__(self, brokers: Sequence[TailraceProcess]) -> None:
+        """`brokers`: those that are asked; what others own waits until it is theirs."""
         self._brokers = brokers
 
     def ask(self, api: Api[Any, Any], version: int, message: Any) -> Any:
@@ -89,7 +90,9 @@ class RawCluster:
         return None
 
     def _try(self, port: int, api: Api[Any, Any], version: int, message: Any) -> Any:
-        """Ask one broker; None if it is not there (any more)."""
+        """Ask one broker; None if it is not there (any more), or is none of ours."""
+        if port not in [each.port for each in self._brokers]:
+            return None
         try:
             with RawClient(self.broker_at(port)) as client:
                 return client.ask(api, version, message)

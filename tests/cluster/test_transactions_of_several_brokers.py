@@ -97,6 +97,37 @@ def test_the_outcome_reaches_every_broker_whoever_dies(
             victim.restart()
 
 
+def test_who_slept_through_it_ends_nobodys_next_transaction(brokers: list[ClusterBroker]) -> None:
+    """Without version 2 the producer's epoch stays: only the coordinators' tell them apart."""
+    everybody = RawCluster(brokers)
+    story = spread_story(brokers, everybody)
+    story.versions = TV1
+    me = story.init()
+    write(story, me, b"first")
+    coordinator = everybody.broker_at(everybody.coordinator(story.name))
+    owner = everybody.broker_at(everybody.leader(story.a))
+    owner.pause()  # it will read its marker when it wakes up
+    story.client = RawCluster([each for each in brokers if each is not owner])
+    assert story.ended(me, committed=True) == me
+    coordinator.pause()
+    (awake,) = (each for each in brokers if each not in (owner, coordinator))
+    story.client = RawCluster([awake])
+    for topic in (story.a, story.b):
+        story.wait_for(topic, b"first")
+    write(story, me, b"second")
+    owner.resume()
+    coordinator.resume()
+    owner.wait_for(f"partition failed partition={story.a}")
+    coordinator.wait_for("event=new session")
+    story.client = everybody
+    assert story.committed(story.a) == story.committed(story.b) == [b"first"]
+    story.ended(me, committed=False)
+    write(story, me, b"third")
+    story.ended(me, committed=True)
+    for topic in (story.a, story.b):
+        story.wait_for(topic, b"first", b"third")
+
+
 class Moment(Enum):
     """When a broker dies in a transaction."""
 
@@ -120,11 +151,11 @@ def kill_one_at(client: RawCluster, port: int | None) -> TailraceProcess:
 
 
 def spread_story(brokers: list[ClusterBroker], client: RawCluster) -> Story:
-    """Return a story whose topics have different owners, its coordinator perhaps a third one."""
+    """Return a story whose coordinator is another broker than its topics' owners, who differ."""
     while True:
         story = Story(brokers[0], client)
-        owners = {client.leader(story.a), client.leader(story.b)}
-        if len(owners) == 2 and None not in owners:
+        ports = {client.coordinator(story.name), client.leader(story.a), client.leader(story.b)}
+        if len(ports) == len(brokers) and None not in ports:
             return story
 
 
