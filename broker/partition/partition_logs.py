@@ -8,7 +8,7 @@ means ownership, fencing and recovery, so it is the one slow step of a partition
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from broker.cluster.names import stream_name
 from broker.cluster.topics import Topic, TopicRegistry
@@ -21,6 +21,7 @@ from broker.partition.reads import OpenReaders
 from broker.partition.stored import StoredPartitions
 from broker.partition.tail_cache import TailCache
 from broker.partition.turns import Turns
+from broker.peers.routes import ALONE, Ownership
 from core.errors import CoreError
 from core.log.namespace import LogNamespace
 from core.runtime.clock import Clock
@@ -41,26 +42,6 @@ Visitor: TypeAlias = Callable[[PartitionLog | ErrorCode], None]
 """Called once, with the open partition or with why it cannot be opened; must not raise."""
 
 
-class Ownership(Protocol):
-    """Who may open what; `broker.cluster.routes.Routes` is one."""
-
-    def is_mine(self, topic: str, partition: int) -> bool:
-        """Whether this broker owns a partition."""
-
-    async def refresh(self) -> None:
-        """Find out anew who is there. Errors: CoreError."""
-
-
-class _Alone:
-    """A broker without others."""
-
-    def is_mine(self, _topic: str, _partition: int) -> bool:
-        return True
-
-    async def refresh(self) -> None:
-        return
-
-
 class PartitionLogs:
     """All open partitions of this broker. Look-ups are plain calls; opening is a task.
 
@@ -73,9 +54,8 @@ class PartitionLogs:
         topics: TopicRegistry,
         clock: Clock,
         config: PartitionConfig,
-        ownership: Ownership | None = None,
+        ownership: Ownership = ALONE,
     ) -> None:
-        """`ownership`: None for a broker that is alone."""
         self.shared = SharedParts(
             clock, TailCache(config.tail_cache_bytes), OpenReaders(config.readers_max)
         )
@@ -85,7 +65,7 @@ class PartitionLogs:
         self._namespace = namespace
         self._topics = topics
         self._config = config
-        self._ownership: Ownership = ownership or _Alone()
+        self._ownership = ownership
         self._open: dict[tuple[str, int], PartitionLog] = {}
         self._opening: dict[tuple[str, int], list[Visitor]] = {}
         self._dying: dict[tuple[str, int], PartitionLog] = {}

@@ -42,6 +42,16 @@ class Routes(Places, Protocol):
         """Whether this broker serves a partition."""
 
 
+class Ownership(Protocol):
+    """Who may open what."""
+
+    def is_mine(self, topic: str, partition: int, /) -> bool:
+        """Whether this broker serves a partition."""
+
+    async def refresh(self) -> None:
+        """Find out anew who is there. Errors: CoreError."""
+
+
 class Sender(Protocol):
     """Asks other brokers; `Peers` is one."""
 
@@ -77,6 +87,9 @@ class Alone:
         return None
 
     def listen(self, callback: Callable[[], None], /) -> None:
+        """Nothing changes."""
+
+    async def refresh(self) -> None:
         """Nothing changes."""
 
     def owner(self, _topic: str, _partition: int, /) -> int | None:
