@@ -422,11 +422,10 @@ def test_how_large_entries_are_is_learnt_once_for_all_readers_of_an_open_ledger(
         for first in (10, 20):
             world.bookie.requests.clear()
             reader = await log.open_reader(DLSN(1, first, 0), reads_ahead=False)
-            assert await txids(reader, 8 * 1000) == list(range(first, first + 8))
+            assert await txids(reader, 2 * 1000) == [first, first + 1]
             await reader.close()
-        assert sorted(reads(world)) == [
-            (world.bookie.requests[0].ledger_id, at) for at in range(20, 28)
-        ]
+        ledger_id = world.bookie.requests[0].ledger_id
+        assert sorted(reads(world)) == [(ledger_id, 20), (ledger_id, 21)]
         await writer.close()
 
     run_world(tmp_path, body)
