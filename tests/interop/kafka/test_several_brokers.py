@@ -55,6 +55,15 @@ def test_kafka_reassign_partitions_moves_what_it_is_told_to(
     moved = [("0", "2", "2,1", "2,1"), ("1", "2", "2,1", "2,1"), ("2", "1", "1,2", "1,2")]
     assert described(tools, topic) == moved
     until(lambda: described(Tools(kafka_4, pair[1]), topic) == moved)
+    cancelled = tools("reassign-partitions", *named, "--cancel").out
+    assert "None of the specified partition moves are active." in cancelled
+    wanted = tmp_path / "wanted"
+    wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    generate = ["--topics-to-move-json-file", str(wanted), "--broker-list", "2,1", "--generate"]
+    printed = tools("reassign-partitions", *generate).out.splitlines()
+    now, proposed = (json.loads(line) for line in printed if line.startswith("{"))
+    assert [each["replicas"] for each in now["partitions"]] == [[2, 1], [2, 1], [1, 2]]
+    assert [sorted(each["replicas"]) for each in proposed["partitions"]] == [[1, 2]] * 3
     of = ["--topic", topic, "--partition", "0"]
     done = tools("leader-election", "--election-type", "preferred", *of)
     assert "Valid replica already elected for partitions" in done.out
