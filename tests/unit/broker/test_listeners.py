@@ -1,5 +1,7 @@
 """Listeners: what users write, what clients are told."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,22 +84,23 @@ def test_each_listener_has_its_address() -> None:
     assert advertised.to(client("LO", Endpoint("127.0.0.1", 9))) == ("lo", 99)
 
 
-@given(listeners, st.booleans(), st.booleans(), st.booleans())
-def test_only_who_listens_everywhere_and_was_told_nothing_answers_with_the_address_reached(
-    listener: Listener, is_told: bool, as_reached: bool, knows: bool
-) -> None:
-    told = [Listener(listener.name, "told", 1)] if is_told else []
-    reached = Endpoint("10.1.1.1", 77) if knows else None
-    advertised = Advertised([listener], told, as_reached=as_reached)
-    is_everywhere = listener.host in EVERYWHERE
-    expected = Endpoint(listener.host, listener.port)
-    if is_told:
-        expected = Endpoint("told", 1)
-    elif is_everywhere and as_reached and reached is not None:
-        expected = reached
-    elif is_everywhere:
-        expected = Endpoint("localhost", listener.port)
-    assert advertised.to(client(listener.name, reached)) == expected
+YES_AND_NO = (True, False)
+
+
+def test_who_listens_everywhere_and_was_told_nothing_answers_with_what_was_reached() -> None:
+    hosts = (*EVERYWHERE, "h", "10.0.0.1")
+    for host, is_told, as_reached, knows in product(hosts, YES_AND_NO, YES_AND_NO, YES_AND_NO):
+        told = [Listener("A", "told", 1)] if is_told else []
+        reached = Endpoint("10.1.1.1", 77) if knows else None
+        advertised = Advertised([Listener("A", host, 9)], told, as_reached=as_reached)
+        expected = Endpoint(host, 9)
+        if is_told:
+            expected = Endpoint("told", 1)
+        elif host in EVERYWHERE and as_reached and reached is not None:
+            expected = reached
+        elif host in EVERYWHERE:
+            expected = Endpoint("localhost", 9)
+        assert advertised.to(client("A", reached)) == expected
 
 
 def test_addresses_as_clients_take_them() -> None:
