@@ -180,13 +180,16 @@ class FakeLog:
         self.readers_ahead += reads_ahead
         if not isinstance(start, DLSN):
             assert near is not None
-            start = near.dlsn
+            segment = self.segments.find(near.dlsn.lssn)
+            is_there = segment is not None and segment.ledger_id == near.ledger_id
+            start = near.dlsn if is_there else await self.locate(start) or near.dlsn
         self.located_by_reader.append(start.entry_id)
         return FakeReader(self, start)
 
     async def find(self, txid: int) -> Place | None:
         dlsn = await self.locate(txid)
-        return None if dlsn is None else Place(dlsn, LedgerId(dlsn.lssn))
+        segment = None if dlsn is None else self.segments.find(dlsn.lssn)
+        return None if dlsn is None or segment is None else Place(dlsn, segment.ledger_id)
 
     async def locate(self, txid: int, hint: DLSN | None = None) -> DLSN | None:
         return next((each.dlsn for each in self.readable() if each.record.txid >= txid), None)
