@@ -1,0 +1,98 @@
+"""A process that rewrites segments is killed (kill -9) in mid-copy, and wherever it stands then.
+
+Readers find the old segments or the new ones, the next process rewrites them, and what the dead
+one left is deleted: every ledger has its segment.
+"""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.log.log import Log
+from core.log.open_namespace import OpenNamespace, open_namespace
+from core.metadata.bindings import bind_namespace
+from core.metadata.ledger_tree import ledger_ranges
+from core.metadata.namespace_binding import BKDLConfig
+from core.metadata.uri import ledgers_root, open_store
+from tests.cluster.three_bookies import ThreeBookies
+from tests.interop.distributedlog.ours import Listener
+from tests.log_rewriter import ALL, KEPT, RECORDS, SEGMENTS, hasty, held, payload, rewrite_once
+from tests.zookeeper import ZooKeeperServer
+
+pytestmark = [pytest.mark.java, pytest.mark.crash]
+
+NAME = "rewritten"
+SESSION_MS = 1000
+KILLED_AT = ("began", "copied 1 100", "copied 2 210", "filled", "swapped")
+"""What it said last, at least; it goes on until the signal is there."""
+_WITHIN_S = 60
+
+
+def test_a_kill_anywhere_leaves_the_old_or_the_new(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    with ThreeBookies(zookeeper, tmp_path) as cluster:
+        asyncio.run(_story(cluster))
+
+
+async def _story(cluster: ThreeBookies) -> None:
+    await _bind(cluster)
+    chosen = hasty(10_000, "checker")
+    async with asyncio.timeout(4 * _WITHIN_S), open_namespace(cluster.namespace, chosen) as opened:
+        await opened.logs.create_log(NAME)
+        log = await opened.logs.open_log(NAME)
+        for lssn in range(SEGMENTS):
+            await _write_segment(log, lssn)
+        for said in KILLED_AT:
+            await asyncio.to_thread(_kill_one, cluster.namespace, said)
+            await log.refresh(is_forced=True)
+            found = await held(log)
+            assert [txid for txid, _ in found] in (ALL, KEPT), f"some of each, killed at {said}"
+            assert found == [(txid, payload(txid)) for txid, _ in found]
+        await rewrite_once(log, say=False)
+        assert [txid for txid, _ in await held(log)] == KEPT
+        await _check_no_leak(opened, log, ledgers_root(cluster.metadata))
+
+
+async def _bind(cluster: ThreeBookies) -> None:
+    store = await open_store(cluster.metadata)
+    binding = BKDLConfig(
+        bk_zk_servers=cluster.zookeeper.hosts, bk_ledgers_path=ledgers_root(cluster.metadata)
+    )
+    await bind_namespace(store, cluster.namespace_root, binding)
+    await store.close()
+
+
+async def _write_segment(log: Log, number: int) -> None:
+    writer = await log.open_writer(Listener())
+    for txid in range(number * RECORDS, (number + 1) * RECORDS):
+        data = payload(txid)
+        writer.append(txid, (data,), len(data))
+    await writer.flush()
+    await writer.close()
+
+
+def _kill_one(uri: str, said: str) -> None:
+    """Let a process rewrite until it says a certain thing, then kill it."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.log_rewriter", uri, NAME, str(SESSION_MS)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert any(line.strip() == said for line in child.stdout), f"it ended before {said}"
+    finally:
+        child.kill()
+        child.communicate(timeout=_WITHIN_S)
+
+
+async def _check_no_leak(opened: OpenNamespace, log: Log, root: str) -> None:
+    """Every ledger has its segment, every segment its ledger."""
+    await log.upkeep.trimmer.collect()
+    await log.refresh(is_forced=True)
+    there = {each async for ids in ledger_ranges(opened.ledger_store, root) for each in ids}
+    assert there == {segment.ledger_id for segment in log.segments}
