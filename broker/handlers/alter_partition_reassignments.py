@@ -81,6 +81,8 @@ async def _checked(
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if partition.replicas is None:
         return await _former(ctx, TopicPartition(name, index))
+    if not set(partition.replicas) <= set(ctx.broker.routes.live.ids):
+        await ctx.broker.routes.refresh()  # one may have come a moment ago
     _check(ctx, topic, index, partition.replicas, may_change=may_change)
     return partition.replicas
 

@@ -126,6 +126,23 @@ def test_reassignments_are_checked_one_by_one(tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_broker_that_came_a_moment_ago_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with admin(tmp_path) as to:
+            await to.topics.create("orders", 1)
+
+            async def look() -> None:
+                to.let_live(1, 2)
+
+            monkeypatch.setattr(to.routes, "refresh", look)
+            assert await reassign(to, {0: [2]}) == [NONE]
+            assert await reassign(to, {0: [3]}) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+
+    run(story)
+
+
 def test_a_race_that_is_lost_is_told_of_each_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
