@@ -29,6 +29,7 @@ from core.metadata.store import MetadataStore
 from core.metadata.uri import parse_uri
 from core.metadata.zookeeper import ZookeeperStore
 from core.runtime.clock import Clock, SystemClock
+from core.runtime.collector import settle_collector
 from core.runtime.files import LockHeld, SystemFiles
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
@@ -96,6 +97,7 @@ def _let_mend(
 async def _serve(running: BookieProcess, stop: asyncio.Event) -> int:
     running.bookie.failed.add_done_callback(lambda _: stop.set())
     running.refused.add_done_callback(lambda _: stop.set())
+    settle_collector()
     sys.stdout.write(f"ready: bookie={running.bookie.bookie_id}\n")
     sys.stdout.flush()
     await stop.wait()

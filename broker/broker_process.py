@@ -7,7 +7,6 @@ nothing: the broker serves the logs that it has and registers again by itself.
 """
 
 import asyncio
-import gc
 import logging
 import sys
 from collections.abc import AsyncIterator
@@ -30,6 +29,7 @@ from core.metadata.store import MetadataStore
 from core.metadata.uri import parse_namespace_uri, parse_uri
 from core.metadata.zookeeper import ZookeeperStore
 from core.runtime.clock import Clock, SystemClock
+from core.runtime.collector import settle_collector
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
 
@@ -148,8 +148,7 @@ def _register(opened: OpenNamespace, metrics: Metrics) -> None:
 
 
 async def _serve(broker: Broker, stop: asyncio.Event) -> int:
-    gc.collect()
-    gc.freeze()  # what is here now stays: the collector need not walk it over and over
+    settle_collector()
     sys.stdout.write(f"ready: bootstrap={broker.advertised.first}\n")
     sys.stdout.flush()
     broker.refused.add_done_callback(lambda _: stop.set())

@@ -6,7 +6,6 @@ finds is what was acknowledged.
 """
 
 import asyncio
-import gc
 import logging
 import os
 import sys
@@ -35,6 +34,7 @@ from core.metadata.ledger_tree import initialize_layout
 from core.metadata.sqlite import SqliteStore
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock, SystemClock
+from core.runtime.collector import settle_collector
 from core.runtime.files import Files, LockHeld, SystemFiles, lock_file
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
@@ -167,8 +167,7 @@ class Standalone:
 
 async def _serve(running: Standalone, data: Path, stop: asyncio.Event) -> int:
     running.bookie.failed.add_done_callback(lambda _: stop.set())
-    gc.collect()
-    gc.freeze()  # what is here now stays: the collector need not walk it over and over
+    settle_collector()
     _say_ready(running.bootstrap, data)
     await stop.wait()
     if running.bookie.failed.done():

@@ -1,0 +1,25 @@
+"""How often a process that serves looks for garbage: objects that only refer to each other.
+
+Python looks after every 700 objects that are new and still there. A broker has more than that in
+flight in one turn of its loop, none of it garbage, and what its modules made at the start never is.
+"""
+
+import gc
+from typing import Final
+
+YOUNG_OBJECTS_MAX: Final = 10_000
+"""New objects after which the youngest are looked at: above what requests in flight consist of.
+
+Garbage waits so long at most, or goes at once where nothing refers to itself. Measured (16 KB
+produces, 96 in flight): 5 % of the broker's CPU with 700, under 1 % with this.
+"""
+
+
+def settle_collector() -> None:
+    """Leave out what is here now, and look at the rest less often. Call it when all has started.
+
+    Cost: one full collection, tens of ms; later ones have nothing of the start to walk through.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS_MAX, *gc.get_threshold()[1:])
