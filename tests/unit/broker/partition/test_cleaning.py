@@ -11,7 +11,7 @@ from broker.partition.cleanable_logs import CleanablePartitions
 from broker.partition.partition_log import PartitionLog
 from compaction.cleaner.config import CleanerConfig
 from compaction.cleaner.pool import RETRY_MS, CleanerPool
-from core.errors import BadVersion, CoreError, Unavailable
+from core.errors import BadVersion, CannotRewrite, CoreError, Unavailable
 from protocol.distributedlog.record import LogRecord
 from protocol.ids import TopicPartition
 from protocol.records.record import Record, build_batch
@@ -194,6 +194,35 @@ async def test_all_that_is_asked_for_is_cleaned_one_after_the_other() -> None:
         assert not await pool.clean_filthiest()
         assert [look.cleanable_bytes for look in await pool.plan()] == [0, 0]
         assert pool.status()["wanted"] == []
+
+
+@in_loop
+async def test_a_segment_in_cold_storage_only_is_named_and_nothing_is_lost() -> None:
+    """The rest is not cleaned either: a delete marker there may hide a value that is cold."""
+    world = make_world()
+    log, table = await three(world)
+    stream = world.log("t")
+    rewrite, reason = (
+        stream.rewrite,
+        "segment 1 of t-0 is in cold storage only: tailrace cold restore",
+    )
+
+    async def refuse(lssns: Sequence[int]) -> Any:
+        if 1 in lssns:
+            raise CannotRewrite(reason)
+        return await rewrite(lssns)
+
+    stream.rewrite = refuse  # type: ignore[method-assign]
+    async with cleaning(world) as pool:
+        assert await pool.clean_filthiest()
+        assert [each["reason"] for each in pool.status()["uncleanable"]] == [reason]
+        assert not await pool.clean_filthiest()
+        assert (await held(log), log.notes.cleaned) == (table, None)
+        stream.rewrite = rewrite  # type: ignore[method-assign]
+        pool.run(["t-0"])
+        assert await pool.clean_filthiest()
+        assert (await held(log), pool.status()["uncleanable"]) == (table, [])
+        assert log.notes.cleaned is not None
 
 
 @in_loop
