@@ -42,7 +42,8 @@ def broker(
         typer.Option(
             "--listen",
             metavar="HOST:PORT",
-            help="Where to listen; port 0 picks a free one. By default 127.0.0.1:9092.",
+            help="Where to listen; port 0 picks a free one. Several: as the setting `listeners`. "
+            "By default 127.0.0.1:9092.",
         ),
     ] = None,
     advertise: Annotated[

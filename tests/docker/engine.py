@@ -44,6 +44,10 @@ def missing() -> str:
     return " ".join(each for each in ("docker", "dockerd", "iptables") if not shutil.which(each))
 
 
+class CannotStart(Exception):
+    """A private daemon cannot run here."""
+
+
 class Engine:
     """A private daemon. Its images stay in the cache, so that the next run builds little."""
 
@@ -54,7 +58,10 @@ class Engine:
         self.address = f"unix://{self._folder / 'socket'}"
 
     def start(self) -> Self:
-        """Start it, make `docker` use it, and return once it answers."""
+        """Start it, make `docker` use it, and return once it answers.
+
+        Errors: CannotStart if it ends by itself: not every root may mount and make networks.
+        """
         images = (CACHE / "engine").resolve()  # runc takes no path with a symbolic link
         folders = ("--data-root", images, "--exec-root", self._folder / "run")
         with self._log.open("wb") as log:
@@ -66,15 +73,19 @@ class Engine:
         os.environ["DOCKER_HOST"] = self.address
         deadline = monotonic() + START_WITHIN_S
         while not answers():
-            goes_on = self._daemon.poll() is None and monotonic() < deadline
-            assert goes_on, self._log.read_text()[-4000:]
+            if self._daemon.poll() is not None:
+                said = self._log.read_text().splitlines()[-1:]
+                self.close()
+                raise CannotStart(f"dockerd ends at its start: {' '.join(said)}")
+            assert monotonic() < deadline, self._log.read_text()[-4000:]
             sleep(0.1)
         return self
 
     def close(self) -> None:
         """End it, and with it every container."""
         assert self._daemon is not None
-        self._daemon.send_signal(signal.SIGTERM)
-        self._daemon.wait(STOP_WITHIN_S)
+        if self._daemon.poll() is None:
+            self._daemon.send_signal(signal.SIGTERM)
+            self._daemon.wait(STOP_WITHIN_S)
         del os.environ["DOCKER_HOST"]
         shutil.rmtree(self._folder, ignore_errors=True)

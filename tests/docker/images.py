@@ -79,7 +79,10 @@ def _debootstrap(archive: Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     folder, unfinished = archive.with_name("base"), archive.with_suffix(".part")
     shutil.rmtree(folder, ignore_errors=True)
-    _run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(folder))
+    command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NoBase(f"a base image: debootstrap failed: {done.stdout[-500:]}{done.stderr[-500:]}")
     without = [f"--exclude=./{each}/*" for each in ("var/cache/apt", "var/lib/apt/lists", "proc")]
     _run("tar", "--create", "--gzip", *without, "--file", str(unfinished), "-C", str(folder), ".")
     unfinished.rename(archive)

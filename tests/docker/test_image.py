@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -59,6 +60,7 @@ def test_it_is_small_and_says_what_it_is_made_of(image: Built) -> None:
     labels = json.loads(docker("inspect", image.name, "--format", "{{json .Config.Labels}}"))
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert labels["org.opencontainers.image.revision"] == "test"
+    assert labels["org.opencontainers.image.version"] == version("tailrace")
 
 
 def test_clients_of_host_and_network_need_no_configuration(
