@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tailrace.testing import Broker
+    from tailrace.testing import Broker, BrokerError
 
 _STARTED = pytest.StashKey[list["Broker"]]()
 """The brokers of this plugin's fixtures."""
@@ -109,15 +109,31 @@ def _broker(config: pytest.Config) -> Iterator["Broker"]:
                 started.remove(broker)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """Undo what the test did to its brokers, before fixtures clear up: they may need them."""
-    started = item.config.stash.get(_STARTED, [])
+    failure = _make_whole(item.config.stash.get(_STARTED, []))
+    result = yield
+    if failure is not None:
+        raise failure
+    return result
+
+
+def _make_whole(started: "list[Broker]") -> "BrokerError | None":
+    """Have brokers run without faults; return why one of them cannot, which is left alone then."""
+    if not started:
+        return None
+    from tailrace.testing import BrokerError
+
+    failure = None
     for broker in list(started):
-        started.remove(broker)  # one that cannot be mended fails this test, and not all that follow
-        broker.undo_faults()
-        broker.start()  # if it was killed or stopped
-        started.append(broker)
+        try:
+            broker.undo_faults()
+            broker.start()  # if it was killed or stopped
+        except BrokerError as error:
+            failure = error
+            started.remove(broker)  # fails this test, and not all that follow
+    return failure
 
 
 @pytest.hookimpl(wrapper=True)
