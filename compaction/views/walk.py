@@ -47,7 +47,6 @@ def walk(
         for at, header in enumerate(headers)
         if header.record_count
         and header.last_offset >= first
-        and header.base_offset < wanted.end
         and not header.is_control
         and not _is_aborted(header, aborted)
     ]

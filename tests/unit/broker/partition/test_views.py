@@ -1,6 +1,8 @@
 """What a partition holds by key: exact, in bounded reads, and read once."""
 
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from broker.partition.view_reads import Allowance
 from broker.partition.views import PartitionViews
 from compaction.views.latest_offsets import SMALLEST_BYTES
 from core.errors import CorruptData
-from protocol.ids import TopicPartition
+from protocol.ids import LedgerId, TopicPartition
 from protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.loops import in_loop
@@ -83,6 +85,9 @@ async def test_what_lies_before_the_log_start_does_not_count() -> None:
     await raise_log_start(log, 1)
     assert await views.count(log, Allowance()) == (3, 2, 0, 0, 2, 0, None)
     assert (await views.latest(log, 10, b"a", Allowance())).records == []
+    await put(log, (b"d", b"1"))
+    await raise_log_start(log, 4)
+    assert await views.count(log, Allowance()) == (4, 0, 0, 0, 0, 0, None)
 
 
 @in_loop
@@ -120,6 +125,63 @@ async def test_what_the_cleaner_counted_is_not_read_again() -> None:
     assert counted == (6, *held[:3], 2, 0, None)
     assert counted.records == 3
     assert again.read_bytes < 200  # of the last segment, which stayed as it was
+
+
+@in_loop
+async def test_a_log_that_begins_within_a_cleaned_segment_is_counted_from_there() -> None:
+    world = make_world()
+    log, views = await compacted(world, min_cleanable_dirty_ratio="0"), views_of()
+    await put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"))
+    await log.roll()
+    async with cleaning(world) as pool:
+        assert await pool.clean_filthiest()
+    assert (await views.count(log, Allowance())).records == 3
+    await raise_log_start(log, 2)
+    assert await views.count(log, Allowance()) == (4, 2, 0, 0, 2, 0, None)
+
+
+@in_loop
+async def test_a_segment_that_was_cleaned_in_part_is_counted_anew() -> None:
+    """The pass ends in the middle of it, as its key summary holds 90 keys."""
+    world = make_world()
+    log, views = await compacted(world, min_cleanable_dirty_ratio="0"), views_of()
+    await put(log, *((b"%d" % n, b"1") for n in range(80)))
+    await log.roll()
+    await put(log, (b"x", b"1"), (b"x", None), (b"x", b"3"))
+    for number in range(20):
+        await put(log, (b"new-%d" % number, b"1"))
+    await log.roll()
+    assert (await views.count(log, Allowance())).records == 103
+    async with cleaning(world) as pool:
+        assert await pool.clean_filthiest()
+    asked = Allowance()
+    assert len((await views.latest(log, 1000, None, asked)).records) == 101
+    assert asked.read_bytes == 0  # cleaning moved no latest offset
+    held = await read_held(log)
+    assert held.records == 101
+    assert await views.count(log, Allowance()) == (103, *held[:3], 101, 0, None)
+
+
+@in_loop
+async def test_a_segment_that_is_swapped_meanwhile_is_counted_by_the_next_question() -> None:
+    world = make_world()
+    world.topics.add("t")
+    log, swaps = await world.open("t"), [1]
+
+    async def swapping(work: Callable[[], Any]) -> Any:
+        if swaps:
+            stored = world.log("t")
+            stored.segments[0].ledger_id = LedgerId(1000 + swaps.pop())
+            stored.rewrites += 1
+        return work()
+
+    await put(log, (b"a", b"1"))
+    await log.roll()
+    await put(log, (b"b", b"1"))
+    views = PartitionViews(swapping, 1 << 20)
+    first = await views.count(log, Allowance())
+    assert (first.records, first.unread_offsets) == (0, 2)
+    assert await views.count(log, Allowance()) == (2, 2, 0, 0, 2, 0, None)
 
 
 @in_loop
