@@ -134,8 +134,11 @@ def _flush(producer: Producer) -> None:
         raise TimeoutError("records were not acknowledged in 60 s")
 
 
-def summary_memory(*, size_bytes: int, keys: int) -> dict[str, Any]:
-    """Fill a key summary; return the resident memory that it took. Unit: bytes a key."""
+def summary_memory(*, size_bytes: int, keys: int, records: int) -> dict[str, Any]:
+    """Fill a key summary as for a head of so many records; return the memory that it took.
+
+    Unit: resident bytes a key.
+    """
     import numpy as np
 
     from compaction.cleaner.key_summary import KeySummary
@@ -145,6 +148,7 @@ def summary_memory(*, size_bytes: int, keys: int) -> dict[str, Any]:
     process = psutil.Process()
     before = process.memory_info().rss
     summary = KeySummary(size_bytes)
+    summary.clear(records)
     for first in range(0, keys, _BLOCK_KEYS):
         put = slice(first, first + _BLOCK_KEYS)
         if summary.put(digests[put], offsets[put]) != len(offsets[put]):

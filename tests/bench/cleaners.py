@@ -125,11 +125,12 @@ def _produce_meanwhile(broker: Running, seconds: float) -> dict[str, float]:
 def _summary_memory() -> dict[str, float]:
     """Return what a key costs in the key summary: a full one, and few keys in a large buffer."""
     mib = 1024 * 1024
-    full = client("summary_memory", module=_JOBS, size_bytes=32 * mib, keys=1_250_000)
-    few = client("summary_memory", module=_JOBS, size_bytes=128 * mib, keys=KEYS)
+    many = {"keys": 1_250_000, "records": 1_250_000}
+    full = client("summary_memory", module=_JOBS, size_bytes=32 * mib, **many)
+    few = client("summary_memory", module=_JOBS, size_bytes=128 * mib, keys=KEYS, records=RECORDS)
     return {
         "key summary bytes/key, nearly full": full["bytes_a_key"],
-        f"key summary bytes/key, {KEYS} keys in 128 MiB": few["bytes_a_key"],
+        f"key summary bytes/key, {KEYS} keys of {RECORDS} records, 128 MiB": few["bytes_a_key"],
     }
 
 
