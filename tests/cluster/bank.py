@@ -47,21 +47,8 @@ def open_bank(bootstrap: str) -> None:
 class Teller:
     """Works on the orders of one partition, whatever happens to the broker."""
 
-    def __init__(
-        self,
-        bootstrap: str,
-        number: int,
-        seed: int,
-        *,
-        rest_s: float = 0,
-        offsets_within_s: float = _WITHIN_S,
-    ) -> None:
-        """`rest_s`: how long it rests after each transaction, where waiting is what takes time.
-
-        `offsets_within_s`: after so long without an answer for its offsets it begins anew: what
-        librdkafka waits for there may be a group's coordinator that Metadata has left out.
-        """
-        self._offsets_within_s = offsets_within_s
+    def __init__(self, bootstrap: str, number: int, seed: int, *, rest_s: float = 0) -> None:
+        """`rest_s`: how long it rests after each transaction, where waiting is what takes time."""
         self.number = number
         self.committed = 0
         """Place behind the last order whose transaction was committed for sure."""
@@ -103,7 +90,7 @@ class Teller:
                     time.sleep(self._rest_s)
                 except KafkaException as error:
                     fault: KafkaError = error.args[0]
-                    if fault.fatal() or fault.code() == KafkaError._TIMED_OUT:
+                    if fault.fatal():
                         break  # with a new producer, which fences this one
                     if fault.txn_requires_abort():
                         producer.abort_transaction(_WITHIN_S)
@@ -124,7 +111,7 @@ class Teller:
                 producer.produce(LEDGER, side, partition=partition)
         self._at.offset = behind
         producer.send_offsets_to_transaction(
-            [self._at], self._consumer.consumer_group_metadata(), self._offsets_within_s
+            [self._at], self._consumer.consumer_group_metadata(), _WITHIN_S
         )
         if self._random.random() < 0.1:
             producer.abort_transaction(_WITHIN_S)

@@ -50,10 +50,7 @@ def test_any_broker_is_killed_and_transactions_stay_whole(brokers: list[ClusterB
     moments = random.Random(seed)
     bootstrap = ",".join(each.bootstrap for each in brokers)
     open_bank(bootstrap)
-    tellers = [
-        Teller(bootstrap, number, seed, rest_s=0.05, offsets_within_s=10)
-        for number in range(TELLERS)
-    ]
+    tellers = [Teller(bootstrap, number, seed, rest_s=0.05) for number in range(TELLERS)]
     for teller in tellers:
         teller.start()
     for _ in range(_KILLS):
