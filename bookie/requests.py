@@ -5,6 +5,7 @@ never before `submit` has returned. Adds of one ledger are stored in the order t
 
 Kept rules: the master key of the first add or fence owns the ledger; a fenced ledger takes only
 recovery adds; adding an entry again is accepted (the last one written is read); any order of ids.
+Beyond Java's: a recovery add of what is here already succeeds without room (`held.py`).
 Stricter than Java: a fence is durable before any answer to it, and the body's ids must be the
 request's. DEFERRED_SYNC adds are synced like all others. Source: reference BookKeeper 1.6-1.8.
 """
@@ -19,6 +20,7 @@ from bookie.batch_read import BatchReads
 from bookie.config import MIB, BookieConfig
 from bookie.disk_watch import in_all
 from bookie.health import Health
+from bookie.held import is_held
 from bookie.index_format import ENTRY_ID_MAX, KEY_BYTES_MAX, PACKET_BYTES_MAX
 from bookie.ledger_state import LedgerState
 from bookie.long_poll import LongPolls
@@ -151,7 +153,9 @@ class Bookie:
 
     # Writes
 
-    def _add(self, state: LedgerState | None, request: AddRequest, reply: Reply) -> None:
+    def _add(  # noqa: C901 - hot: its parts are here and not behind calls
+        self, state: LedgerState | None, request: AddRequest, reply: Reply
+    ) -> None:
         ledger_id, entry_id, master_key, body, recovery, _, priority = request
         try:
             head = _HEAD.unpack_from(body[0])
@@ -160,6 +164,8 @@ class Bookie:
         if head[:2] != (ledger_id, entry_id) or not _is_storable(entry_id, body):
             self._refuse_add(request, reply, StatusCode.EBADREQ)
             return
+        if recovery:
+            reply = functools.partial(self._added_again, request, reply)
         if self.health.reason and self.health.refuses(priority):
             self._refuse_add(request, reply, StatusCode.EREADONLY)
             return
@@ -190,6 +196,27 @@ class Bookie:
         if owned is None:
             self._refuse_add(request, reply, StatusCode.EUA)
         return owned
+
+    def _added_again(self, request: AddRequest, reply: Reply, response: AddResponse) -> None:
+        """Answer a recovery's add: what has no room needs none if the entry is here already."""
+        ledger_id, entry_id = request.ledger_id, request.entry_id
+        state = self._ledgers.get(ledger_id)
+        if (
+            response.status is not StatusCode.EREADONLY
+            or state is None
+            or state.master_key != request.master_key
+        ):
+            reply(response)
+            return
+
+        def then(stored: bytes | Exception | None) -> None:
+            held = isinstance(stored, bytes) and is_held(
+                ledger_id, entry_id, stored, b"".join(request.body)
+            )
+            reply(AddResponse(StatusCode.EOK, ledger_id, entry_id) if held else response)
+
+        if not self._reads.fetch(state, entry_id, then):
+            reply(response)
 
     def _refuse_add(self, request: AddRequest, reply: Reply, status: StatusCode) -> None:
         self._answer(reply, AddResponse(status, request.ledger_id, request.entry_id))

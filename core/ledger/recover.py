@@ -16,7 +16,14 @@ import logging
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from core.errors import BookieUnavailable, CoreError, CorruptData, MetadataConflict, Unavailable
+from core.errors import (
+    BookieUnavailable,
+    CoreError,
+    CorruptData,
+    MetadataConflict,
+    NotEnoughBookies,
+    Unavailable,
+)
 from core.ledger.add_options import AddOptions
 from core.ledger.adder import EntryAdder
 from core.ledger.bookie_client import ask_all
@@ -164,12 +171,34 @@ class _Recovery:
         try:
             await self._add_again(adder, batch)
             await changer.settled()
+        except NotEnoughBookies:
+            if not await self._is_unacknowledged(adder.lac + 1):
+                raise
+            logger.info(
+                "ledger_recovery_ends_early ledger=%d entry=%d", self._ledger_id, adder.lac + 1
+            )
+            return adder.lac, adder.confirmed_length
         except BaseException:
             adder.fail(Unavailable("the recovery that added it again has ended"))
             raise
         finally:
             changer.abort()
         return adder.last_add_pushed, adder.length
+
+    async def _is_unacknowledged(self, entry_id: EntryId) -> bool:
+        """Tell whether an entry that finds no room at a quorum need not be in the ledger.
+
+        The copy that was found may be all there is: the others, fenced by now, prove that nobody
+        was told of it.
+        """
+        asked = self._ask_entry(entry_id)
+        while asked.search.verdict is Verdict.PENDING:
+            bookie, response = await asked.answers.get()
+            if response.status in ABSENT:
+                asked.search.on_absent(bookie)
+            else:
+                asked.search.on_failure(bookie)
+        return asked.search.verdict is Verdict.ABSENT
 
     async def _add_again(self, adder: EntryAdder, batch: int) -> None:
         while True:
