@@ -88,8 +88,10 @@ async def standalone(
     async with AsyncExitStack() as stack:
         files = SystemFiles() if faults is None else faults.files
         store, bookie = await _open_storage(config, clock, files, metrics, stack)
-        bookies = LocalBookies([LocalBookieClient(bookie, bookie.bookie_id)])
-        namespace = await _open_namespace(config, clock, store, bookies, metrics, stack)
+        client = LocalBookieClient(bookie, bookie.bookie_id)
+        writable = LocalBookies([client], lambda _: not bookie.health.is_read_only)
+        namespace = await _open_namespace(config, clock, store, writable, metrics, stack)
+        bookies = LocalBookies([client])  # a topic may be made while the disk is full
         storage = Storage(
             store,
             namespace,

@@ -95,6 +95,7 @@ class PartitionLog(ReadablePartition):
     def start(self, writer: LogWriter, notes: LogNotes) -> None:
         """Begin to serve what the log holds; everything recovered is confirmed."""
         self._writer = writer
+        writer.on_refused = self._on_refused
         self.notes = notes
         log_start_offset = notes.log_start_offset
         self.use_settings(self.settings)
@@ -244,6 +245,20 @@ class PartitionLog(ReadablePartition):
         start = self.log_start_offset
         for append in confirmed:  # last: they call back, and find everything as it is now
             append.settle(AppendResult(append.base_offset, append.log_append_time, start))
+
+    def _on_refused(self, error: CoreError) -> None:
+        """Answer what was appended as not written, and forget it: called by the log's writer.
+
+        There is no ledger for a first segment, so nothing is in flight; everything confirmed stays
+        readable. NOT_ENOUGH_REPLICAS, which clients retry without asking who leads.
+        """
+        pending, self._pending = self._pending, deque()
+        self.log_end_offset = self.high_watermark
+        self._producers = self.state.producers.copy()
+        self._unstable = UnstableOffsets(self._producers.open)
+        code = error_code(error)
+        for append in pending:
+            append.settle(code)
 
     def on_failed(self, error: CoreError) -> None:
         """Answer everything in flight as unknown: called by the log, at most once."""

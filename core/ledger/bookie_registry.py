@@ -6,7 +6,7 @@ the past name bookies that are gone.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from core.errors import CoreError, Unavailable
@@ -54,15 +54,21 @@ class BookieRegistry(Protocol):
 
 
 class LocalBookies:
-    """Bookies of this process (standalone, tests); they are all writable."""
+    """Bookies of this process (standalone, tests)."""
 
-    def __init__(self, clients: Iterable[BookieClient]) -> None:
+    def __init__(
+        self,
+        clients: Iterable[BookieClient],
+        is_writable: Callable[[BookieId], bool] = lambda _: True,
+    ) -> None:
+        """`is_writable`: whether one takes new ledgers now."""
         self._clients = {client.bookie_id: client for client in clients}
+        self._is_writable = is_writable
         self.version = 0
 
     async def available(self) -> list[BookieId]:
-        """Return all of them."""
-        return sorted(self._clients)
+        """Return those that are writable."""
+        return sorted(filter(self._is_writable, self._clients))
 
     def standing(self, bookie_id: BookieId) -> Standing:
         """Return AVAILABLE or GONE."""

@@ -34,7 +34,9 @@ class LogMetrics:
     take_over_ms: int = gauge("ms from the lock to the writer at the last opening")
     rolls_given_up_total: int = counter("rolls without a ledger; the old segment went on")
     roll_retries_total: int = counter("steps of rolls tried again, the metadata store being away")
-    refused_appends_total: int = counter("appends refused because too much waited")
+    refused_appends_total: int = counter(
+        "appends refused because too much waited, or there was no ledger for the first segment"
+    )
     write_limit_exceeded_total: int = counter("appends above the limits of outstanding writes")
     failed_writers_total: int = counter("log writers that failed")
     replayed_records_total: int = counter("records read to restore an owner's state")

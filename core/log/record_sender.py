@@ -12,7 +12,7 @@ What only some callers want (positions, limits, the end of the stream) costs the
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from core.errors import (
@@ -59,7 +59,7 @@ class RecordSender:
         "_is_blocked", "_is_bulk", "_is_closing", "_limits", "_listener", "_loop",
         "_metrics", "_permits", "_policy", "_receipts", "_record_bytes_max", "_refusal",
         "_transmit_handle", "_waiting", "_waiting_bytes", "_waiting_bytes_max", "_watcher",
-        "confirmed_txid", "last_txid", "rolling",
+        "confirmed_txid", "last_txid", "on_refused", "rolling",
     )  # fmt: skip
 
     _is_blocked: bool
@@ -89,6 +89,10 @@ class RecordSender:
         self.confirmed_txid = last_txid
         """Txid of the last confirmed record."""
         config = context.config
+        self.on_refused: Callable[[CoreError], None] | None = None
+        """Hears that nothing of what was appended is in the log, which has no segment and can get
+        no ledger for one now; the writer lives, and tries again with later records. None: it fails
+        instead. Without a segment everything else is as after opening: readers miss nothing."""
         self.rolling = RollingPolicy(config.segment_bytes, config.segment_minutes * 60_000)
         """May be replaced at any time; holds from the next entry on."""
         self._watcher = watcher
@@ -240,12 +244,18 @@ class RecordSender:
             segment.add_end_of_stream()
 
     def _start_first_segment(self) -> None:
-        """Begin to, if there is work for it; wait for it, or for the one that a roll brings."""
+        """Begin to, if there is work for it; wait for it, or for the one that a roll brings.
+
+        For a while after there was no ledger for it what waits is refused, in the loop's next step:
+        an append returns before its record is.
+        """
         self._is_blocked = True
         chain = self._chain
-        if chain.current is not None or not chain.roll.may_begin(0):
+        if chain.current is not None or chain.roll.phase is not RollPhase.STEADY:
             return
-        if self._waiting or (self._end is not None and not self._end.done()):
+        if self._waiting and self.can_refuse() and chain.refusal is not None:
+            self._transmit_handle = self._loop.call_soon(self._refuse_waiting, chain.refusal)
+        elif self._waiting or (self._end is not None and not self._end.done()):
             first_txid = self.confirmed_txid
             if first_txid == INVALID_TXID:
                 first_txid = self._waiting[0].txid if self._waiting else END_OF_STREAM_TXID
@@ -272,10 +282,30 @@ class RecordSender:
         self._control.on_segment()
         self._transmit()
 
+    def can_refuse(self) -> bool:
+        """Tell whether somebody hears of refused records and the log goes on (ChainUser)."""
+        return self.on_refused is not None and self._end is None and not self._is_closing
+
     def on_roll_ended(self) -> None:
         """Do what waited for the end of a roll, however that ended (ChainUser)."""
-        if self._end is not None:
+        if self._end is not None or self._chain.current is None:
             self._transmit()
+
+    def _refuse_waiting(self, error: CoreError) -> None:
+        """Give back every record: no segment took one yet."""
+        self._transmit_handle = None
+        refused, self._appended = self._appended - self._confirmed, self._confirmed
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self.last_txid = self.confirmed_txid
+        self._metrics.refused_appends_total += refused
+        if self._limits is not None:
+            self._limits.release(refused)
+        if self._receipts is not None:
+            self._receipts.on_failed(error)
+            self._receipts = None
+        if self.on_refused is not None:
+            self.on_refused(error)
 
     # ------------------------------------------------------------------ confirmation
 

@@ -18,6 +18,9 @@ from typing import Final, NamedTuple
 ROLL_RETRY_MS: Final = 10_000
 """Pause after a roll that was given up."""
 
+FIRST_RETRY_S: Final = 1.0
+"""Pause when there was no ledger for the first segment: records that come meanwhile are refused."""
+
 SEGMENT_RECORDS_MAX: Final = 1 << 30
 """Positions of records end at 2^31 - 1, in Java too; from here on there is time to roll."""
 

@@ -19,7 +19,13 @@ from core.log.allocation import Allocator
 from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
-from core.log.rolling import COMPLETE_ATTEMPTS, START_ATTEMPTS, STEP_RETRY_S, Roll
+from core.log.rolling import (
+    COMPLETE_ATTEMPTS,
+    FIRST_RETRY_S,
+    START_ATTEMPTS,
+    STEP_RETRY_S,
+    Roll,
+)
 from core.log.segment_nodes import SegmentNodes
 from core.log.segment_writer import SegmentListener, SegmentWriter
 from core.log.segments import SegmentList
@@ -49,6 +55,9 @@ class ChainUser(SegmentListener, Protocol):
 
     def on_switched(self, *, is_first_entry_free: bool) -> None:
         """Send records to `current` from now on; it is still empty if `is_first_entry_free`."""
+
+    def can_refuse(self) -> bool:
+        """Tell whether records can be refused while there is no ledger for the first segment."""
 
     def on_roll_ended(self) -> None:
         """Hear that a roll is over, and did not fail."""
@@ -80,6 +89,8 @@ class SegmentChain:
         self._is_finishing = False
         self._user: ChainUser
         self._failed = False
+        self._refusal: CoreError | None = None
+        self._retry_s = 0.0
         self.roll = Roll()
         self.current: SegmentWriter | None = None
         self.writable: SegmentWriter | None = None
@@ -96,6 +107,13 @@ class SegmentChain:
     def lssn(self) -> int:
         """The current segment's LSSN, or the one that the first will have."""
         return self.next_lssn if self.current is None else self.current.metadata.lssn
+
+    @property
+    def refusal(self) -> CoreError | None:
+        """Why the first segment cannot be started now; None: it may be tried."""
+        if self._refusal is not None and self._context.clock.monotonic_s() >= self._retry_s:
+            self._refusal = None
+        return self._refusal
 
     def advance(self, first_txid: TxId) -> None:
         """Begin to start the next segment; `first_txid` counts if no record was written before."""
@@ -174,15 +192,21 @@ class SegmentChain:
         return self._failed
 
     async def _allocate(self, new: SegmentWriter) -> LedgerWriter | None:
-        """Return a ledger; None when there is none to be had now and the old segment goes on."""
+        """Return a ledger; None when there is none to be had now and the log goes on without."""
         try:
             return await self._allocator.allocate(new)
         except CoreError as error:
-            if self.current is None or not error.retriable or isinstance(error, OwnershipLost):
+            is_first = self.current is None
+            if not error.retriable or isinstance(error, OwnershipLost):
                 raise
+            if is_first and not self._user.can_refuse():
+                raise
+            clock = self._context.clock
             self._context.metrics.rolls_given_up_total += 1
             logger.warning("roll_given_up lssn=%d error=%r", self.lssn, error)
-            self.roll.give_up(self._context.clock.now_ms())
+            self.roll.give_up(clock.now_ms())
+            if is_first:
+                self._refusal, self._retry_s = error, clock.monotonic_s() + FIRST_RETRY_S
             return None
 
     async def _start(self, new: SegmentWriter, ledger: LedgerWriter, first_txid: TxId) -> None:

@@ -6,31 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bookie.held import is_held
 from core.errors import CoreError
 from core.ledger.config import LedgerConfig
 from core.ledger.reader import LedgerReader
 from core.ledger.writer import LedgerWriter
 from core.metadata.ledger_metadata import LedgerState
-from protocol.bookkeeper.messages import AddRequest, Request, StatusCode
-from tests.unit.core.ledger.fake_bookie import FakeBookie, Fault, no_fault
+from protocol.bookkeeper.messages import Request, StatusCode
+from tests.unit.core.ledger.fake_bookie import FakeBookie, no_fault
+from tests.unit.core.ledger.full_bookie import full
 from tests.unit.core.ledger.test_recover import crashed, expected, payloads
 from tests.unit.core.ledger.world import REPLICATED, SINGLE, World, run_world, settle
-
-
-def full(bookie: FakeBookie) -> Fault:
-    """A bookie without room, as ours: it takes again what it holds."""
-
-    def fault(request: Request) -> StatusCode | None:
-        if not isinstance(request, AddRequest):
-            return None
-        ledger = bookie.ledgers.get(request.ledger_id)
-        stored = ledger.entries.get(request.entry_id) if ledger is not None else None
-        added = b"".join(request.body)
-        holds = stored is not None and (is_held(request.ledger_id, request.entry_id, stored, added))
-        return None if request.recovery and holds else StatusCode.EREADONLY
-
-    return fault
 
 
 def fill(bookies: Sequence[FakeBookie]) -> None:
