@@ -98,7 +98,8 @@ class TopicContents:
         from broker.partition.views import PartitionViews
 
         if self._views is None:
-            self._views = PartitionViews(self._in_thread, self._broker.config.http.views_bytes)
+            bytes_max = self._broker.config.http.views_bytes
+            self._views = PartitionViews(self._in_thread, bytes_max, self._broker.clock)
         return self._views, Allowance()
 
     async def _stats(

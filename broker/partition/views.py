@@ -7,6 +7,10 @@ offset of the moment; aborted records and markers do not count.
 
 Bounds: one question reads `Allowance` bytes, then answers as far as it got and says so; all views
 share `bytes_max`, and the one that was asked longest ago goes first. One question at a time.
+
+As any reader of a compacted topic, a view learns that a key was deleted from its marker, which the
+cleaner may drop `delete.retention.ms` after it was written. A view that was not brought up for so
+long is made anew, if the cleaner was there meanwhile.
 """
 
 import asyncio
@@ -15,14 +19,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from broker.partition.latest import InThread, LatestRecord, pick_records
 from broker.partition.partition_log import PartitionLog
 from broker.partition.view_reads import Allowance, SegmentReads, spans_of
 from compaction.cleaner.errors import CorruptBatch
+from compaction.cleaner.key_summary import Offsets
 from compaction.views.latest_offsets import SMALLEST_BYTES, LatestOffsets
 from compaction.views.log_view import LogView, Span
 from compaction.views.walk import Wanted
 from core.errors import CorruptData
+from core.runtime.clock import Clock
 from protocol.ids import Offset, TopicPartition
 
 RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -55,20 +63,41 @@ class Latest(NamedTuple):
     bound: str | None
 
 
+class _Held(NamedTuple):
+    """A view, and since when delete markers may be missing that it never read."""
+
+    log: PartitionLog
+    view: LogView
+    whole_ms: int
+    """When the question was asked that last read all keys; at first, when it was made."""
+    rewrites: int
+    """What `Log.rewrites` said then."""
+
+    def knows_deletes(self, now_ms: int) -> bool:
+        """Tell whether every delete marker that is new is still there to be read."""
+        if self.rewrites == self.log.log.rewrites:
+            return True
+        return now_ms - self.whole_ms < self.log.settings.delete_retention_ms
+
+
 class PartitionViews:
     """The views of a broker's partitions. Memory: `bytes_max`, 24 bytes a key, half of it full."""
 
-    def __init__(self, in_thread: InThread, bytes_max: int) -> None:
+    def __init__(self, in_thread: InThread, bytes_max: int, clock: Clock) -> None:
         self._in_thread = in_thread
         self._bytes_max = bytes_max
-        self._views: OrderedDict[TopicPartition, tuple[PartitionLog, LogView]] = OrderedDict()
+        self._clock = clock
+        self._views: OrderedDict[TopicPartition, _Held] = OrderedDict()
         self._turn = asyncio.Lock()
 
     async def count(self, log: PartitionLog, allowance: Allowance) -> Counted:
         """Count a partition's records and keys. Errors: CoreError. Cancel: it is made anew."""
         async with self._turn:
             view, spans = await self._brought_up(log, allowance, counts=True)
-            return _counted(view, spans)
+            live = None
+            if not view.is_full:
+                live = await self._in_thread(partial(view.latest.live, view.first))
+            return _counted(view, spans, live)
 
     async def latest(
         self, log: PartitionLog, limit: int, key: bytes | None, allowance: Allowance
@@ -85,23 +114,28 @@ class PartitionViews:
                 bound = _full(view) if view.is_full else _unread(unread)
                 return Latest((), is_whole=False, unread_offsets=unread, bound=bound)
             if key is None:
-                offsets = view.latest.offsets(view.first).tolist()
+                offsets = await self._in_thread(partial(view.latest.offsets, view.first))
             else:
                 found = view.latest.find(key)
-                offsets = [] if found is None or found.offset < view.first else [found.offset]
+                at = [found.offset] if found and found.offset >= view.first else []
+                offsets = np.array(at, np.int64)
             return await self._records(log, offsets, limit)
 
-    async def _records(self, log: PartitionLog, offsets: list[Offset], limit: int) -> Latest:
-        """Read the records at these offsets, as far as they are there and wanted."""
+    async def _records(self, log: PartitionLog, offsets: Offsets, limit: int) -> Latest:
+        """Read the records at these offsets, as far as they are there, wanted and not too far."""
         found: list[LatestRecord] = []
         size = at = 0
         reads = SegmentReads(log, Allowance())
-        while at < len(offsets) and len(found) < limit and size < RECORDS_BYTES_MAX:
-            batches, next_offset = await reads.batches(offsets[at], offsets[-1] + 1)
-            behind = at
-            while behind < len(offsets) and offsets[behind] < next_offset:
-                behind += 1
-            picked = await self._in_thread(partial(pick_records, batches, offsets[at:behind]))
+        while (
+            at < len(offsets)
+            and len(found) < limit
+            and size < RECORDS_BYTES_MAX
+            and not reads.is_over
+        ):
+            batches, next_offset = await reads.batches(int(offsets[at]), int(offsets[-1]) + 1)
+            behind = int(offsets.searchsorted(next_offset))
+            wanted = offsets[at:behind].tolist()
+            picked = await self._in_thread(partial(pick_records, batches, wanted))
             found += picked
             size += sum(len(each.key) + len(each.value or b"") for each in picked)
             at = behind
@@ -114,8 +148,11 @@ class PartitionViews:
     ) -> tuple[LogView, list[Span]]:
         """Read what is new. A view that failed on the way is made anew by the next question."""
         self._drop_closed()
-        known = self._views.pop(log.partition, None)
-        view = known[1] if known is not None and known[0] is log else self._new_view(log)
+        now_ms, rewrites = self._clock.now_ms(), log.log.rewrites
+        held = self._views.pop(log.partition, None)
+        if held is None or held.log is not log or not held.knows_deletes(now_ms):
+            held = self._new_view(log, now_ms)
+        view = held.view
         view.begin(log.log_start_offset)
         spans = [span async for span in spans_of(log)]
         view.keep({span.lssn for span in spans})
@@ -123,8 +160,13 @@ class PartitionViews:
         for span in spans:
             if not await self._read(reads, view, span, counts=counts):
                 break
-        self._views[log.partition] = log, view
-        return view, spans
+        if not held.knows_deletes(self._clock.now_ms()):
+            held = self._new_view(log, self._clock.now_ms())  # it took too long: all over again
+            held.view.begin(log.log_start_offset)
+        elif not spans or view.end >= spans[-1].end:
+            held = held._replace(whole_ms=now_ms, rewrites=rewrites)
+        self._views[log.partition] = held
+        return held.view, spans
 
     async def _read(self, reads: SegmentReads, view: LogView, span: Span, *, counts: bool) -> bool:
         """Read what is new of a segment; return whether that is all of it."""
@@ -149,12 +191,12 @@ class PartitionViews:
 
     def _drop_closed(self) -> None:
         """Let go of partitions that this broker does not have open any more."""
-        for partition in [each for each, (log, _) in self._views.items() if log.failure]:
+        for partition in [each for each, held in self._views.items() if held.log.failure]:
             del self._views[partition]
 
-    def _new_view(self, log: PartitionLog) -> LogView:
+    def _new_view(self, log: PartitionLog, now_ms: int) -> _Held:
         self._room(SMALLEST_BYTES)
-        return LogView(LatestOffsets(self._room))
+        return _Held(log, LogView(LatestOffsets(self._room)), now_ms, log.log.rewrites)
 
     def _room(self, wanted_bytes: int) -> bool:
         """Give the view that is asked so much, others' memory if need be."""
@@ -164,10 +206,10 @@ class PartitionViews:
 
     @property
     def _used(self) -> int:
-        return sum(view.latest.size_bytes for _, view in self._views.values())
+        return sum(held.view.latest.size_bytes for held in self._views.values())
 
 
-def _counted(view: LogView, spans: Sequence[Span]) -> Counted:
+def _counted(view: LogView, spans: Sequence[Span], live_keys: int | None) -> Counted:
     counts = [view.counts(span) for span in spans]
     unread = 0
     for span, counted in zip(spans, counts, strict=True):
@@ -180,7 +222,7 @@ def _counted(view: LogView, spans: Sequence[Span]) -> Counted:
         records=sum(each.records for each in counts),
         tombstones=sum(each.tombstones for each in counts),
         keyless=sum(each.keyless for each in counts),
-        live_keys=None if view.is_full else view.latest.live(view.first),
+        live_keys=live_keys,
         unread_offsets=unread,
         bound="; ".join(bounds) or None,
     )

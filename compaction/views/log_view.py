@@ -1,8 +1,9 @@
 """What a log holds by key, as far as it was read: counts by segment, and the latest offsets. Pure.
 
 Latest offsets never change by cleaning, which only removes what they leave out, so they are read
-once. Counts do: they belong to a segment's ledger, and one that was written anew is counted by who
-cleaned it, or read once more.
+once; who keeps a view sees to it that no delete marker goes before it was read. Counts do: they
+belong to a segment's ledger, and one that was written anew is counted by who cleaned it, or read
+once more.
 """
 
 from collections.abc import Sequence

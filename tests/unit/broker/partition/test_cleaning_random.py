@@ -37,7 +37,7 @@ class Client:
 
     def __init__(self, random: Random, world: World, log: PartitionLog) -> None:
         self.random, self.world, self.log = random, world, log
-        self.views = PartitionViews(inline, 1 << 20)
+        self.views = PartitionViews(inline, 1 << 20, world.clock)
         self.table: dict[bytes, Kept] = {}
         self.open: dict[int, dict[bytes, Kept]] = {}
         self.next_sequence: dict[int, int] = {}

@@ -14,6 +14,7 @@ from broker.partition.view_reads import Allowance
 from broker.partition.views import PartitionViews
 from compaction.views.latest_offsets import SMALLEST_BYTES
 from core.errors import CorruptData
+from core.runtime.clock import ManualClock
 from protocol.ids import LedgerId, TopicPartition
 from protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import World, make_world
@@ -38,7 +39,7 @@ async def put(log: PartitionLog, *changes: Change) -> None:
 
 
 def views_of(bytes_max: int = 1 << 20) -> PartitionViews:
-    return PartitionViews(inline, bytes_max)
+    return PartitionViews(inline, bytes_max, ManualClock())
 
 
 @in_loop
@@ -178,7 +179,7 @@ async def test_a_segment_that_is_swapped_meanwhile_is_counted_by_the_next_questi
     await put(log, (b"a", b"1"))
     await log.roll()
     await put(log, (b"b", b"1"))
-    views = PartitionViews(swapping, 1 << 20)
+    views = PartitionViews(swapping, 1 << 20, world.clock)
     first = await views.count(log, Allowance())
     assert (first.records, first.unread_offsets) == (0, 2)
     assert await views.count(log, Allowance()) == (2, 2, 0, 0, 2, 0, None)
@@ -204,6 +205,94 @@ async def test_a_deleted_key_is_gone_with_its_marker() -> None:
     assert (await views.latest(log, 10, None, Allowance())).records == held.latest
     assert (await views.latest(log, 10, b"a", Allowance())).records == []
     assert (await views.count(log, Allowance())).tombstones == 0
+
+
+@in_loop
+async def test_a_key_whose_marker_went_before_anybody_asked_again_is_not_live() -> None:
+    world = make_world()
+    log = await compacted(world, min_cleanable_dirty_ratio="0", delete_retention_ms="1000")
+    views = PartitionViews(inline, 1 << 20, world.clock)
+    await put(log, (b"a", b"1"), (b"b", b"1"))
+    await log.roll()
+    assert (await views.count(log, Allowance())).live_keys == 2
+    await delete_for_good(world, log)
+    held = await read_held(log)
+    assert [each.key for each in held.latest] == [b"b", b"c"]
+    counted = await views.count(log, Allowance())
+    assert (counted.records, counted.live_keys, counted.bound) == (2, 2, None)
+    assert (await views.latest(log, 10, None, Allowance())).records == held.latest
+    world.clock.advance_ms(10_000)
+    nothing = Allowance()
+    assert (await views.count(log, nothing)).live_keys == 2
+    assert nothing.read_bytes == 0, "nobody cleaned it meanwhile"
+
+
+@in_loop
+async def test_a_key_whose_marker_goes_while_the_log_is_read_is_not_live() -> None:
+    world = make_world()
+    log = await compacted(world, min_cleanable_dirty_ratio="0", delete_retention_ms="1000")
+    steps = [1]
+
+    async def cleaned_meanwhile(work: Callable[[], Any]) -> Any:
+        done = work()
+        if steps:
+            steps.clear()
+            await delete_for_good(world, log)
+        return done
+
+    views = PartitionViews(cleaned_meanwhile, 1 << 20, world.clock)
+    await put(log, (b"a", b"1"), (b"b", b"1"))
+    await log.roll()
+    first = await views.count(log, Allowance())
+    assert (first.live_keys, first.bound) == (0, "2 offsets are not read yet, ask again")
+    assert (await views.count(log, Allowance())).live_keys == 2
+    assert len((await views.latest(log, 10, None, Allowance())).records) == 2
+
+
+async def delete_for_good(world: World, log: PartitionLog) -> None:
+    """Have a key's delete marker written, cleaned, and cleaned away."""
+    await put(log, (b"a", None))
+    await log.roll()
+    async with cleaning(world) as pool:
+        assert await pool.clean_filthiest()
+        world.clock.advance_ms(1001)
+        await put(log, (b"c", b"1"))
+        await log.roll()
+        assert await pool.clean_filthiest()
+
+
+@in_loop
+async def test_what_takes_as_long_as_there_are_keys_is_done_in_the_thread() -> None:
+    log, done = await opened(), 0
+
+    async def in_thread(work: Callable[[], Any]) -> Any:
+        nonlocal done
+        done += 1
+        return work()
+
+    views = PartitionViews(in_thread, 1 << 20, ManualClock())
+    await put(log, (b"a", b"1"), (b"b", b"1"))
+    await views.count(log, Allowance())
+    done = 0
+    assert (await views.count(log, Allowance())).live_keys == 2
+    assert done == 1, "counting"
+    assert len((await views.latest(log, 10, None, Allowance())).records) == 2
+    assert done == 3, "offsets, and the records at them"
+
+
+@in_loop
+async def test_the_records_of_an_answer_are_not_looked_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, asked = await opened(), views_of()
+    for number in range(4):
+        await put(log, (b"%d" % number, b"x"))
+    await asked.count(log, Allowance())
+    monkeypatch.setattr(view_reads, "READ_BYTES", 1)
+    monkeypatch.setattr("broker.partition.views.Allowance", lambda: Allowance(1))
+    found = await asked.latest(log, 10, None, Allowance())
+    assert [each.key for each in found.records] == [b"0"]
+    assert (found.is_whole, found.bound) == (False, "there are more than 1 keys")
 
 
 @in_loop
