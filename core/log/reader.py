@@ -201,14 +201,19 @@ class LogReader:
         self._given_back.extendleft(reversed(entries))
 
     async def close(self) -> None:
-        """End what is on its way; who still reads or waits gets ReadCancelled. Idempotent."""
+        """End what is on its way; who still reads or waits gets ReadCancelled. Idempotent.
+
+        Cancel: it is closed, only the waiting ends.
+        """
         self._is_closed = True
         self._log.on_tail_moved()
-        await self._tasks.close()
-        for cursor in (self._cursor, self._following):
-            if cursor is not None:
-                cursor.let_go()
-        self._log.shared.leave(self._place)
+        try:
+            await self._tasks.close()
+        finally:
+            for cursor in (self._cursor, self._following):
+                if cursor is not None:
+                    cursor.let_go()
+            self._log.shared.leave(self._place)
 
     def _check_open(self) -> None:
         if self._is_closed:

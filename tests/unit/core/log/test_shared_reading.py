@@ -190,6 +190,25 @@ def test_the_entries_of_long_polls_are_for_all_readers(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+def test_a_reader_whose_close_is_cancelled_keeps_nothing_for_itself(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await written(world, 10)
+        log = await world.log(client_id="other", read_ahead_entries=2)
+        reader = await log.open_reader(INITIAL)
+        assert await txids(reader, 1) == [0]  # more is on its way
+        closing = asyncio.create_task(reader.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+        closing.cancel()
+        with suppress(asyncio.CancelledError):
+            await closing
+        await settle()
+        assert used(log) == 0
+        assert log._reading.shared._places == []
+
+    run_world(tmp_path, story)
+
+
 @pytest.mark.parametrize("ends", ["cancel", "close"])
 def test_a_reader_that_ends_takes_nothing_from_those_who_wait_for_its_read(
     tmp_path: Path, ends: str
