@@ -104,8 +104,9 @@ class KeySummary:
         self.first_offset, self.latest_offset = OFFSET_MAX, ABSENT
         slots = len(self._buffer)
         if keys_max is not None:
-            wanted = int(keys_max / self._load_factor) + 1
-            slots = min(slots, _prime_at_most(wanted + _PRIME_GAP_MAX))
+            wanted = int(keys_max / self._load_factor) + 1 + _PRIME_GAP_MAX
+            if wanted < slots:
+                slots = _prime_at_most(wanted)
         self._table = self._buffer[:slots]
 
     def put(self, digests: Words, offsets: Offsets) -> int:
