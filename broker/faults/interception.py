@@ -94,11 +94,13 @@ class Interception:
     def _metadata(self, handler: Handler, ctx: RequestContext, request: Any) -> Any:
         """Answer Metadata, which always has brokers: without them a client is lost."""
         failing: list[FailNext] = []
+        everything = request.topics is None or (not request.topics and ctx.header.api_version == 0)
         for fault in self._table.of(METADATA.name, FailNext):
             order = fault.order
             assert isinstance(order, FailNext)
             of_topic = msgspec.structs.replace(order, partition=None)
-            if request.topics is None or _split(of_topic, request, _names(ctx)).part is not None:
+            is_named = request.topics and _split(of_topic, request, _names(ctx)).part is not None
+            if everything or is_named:  # else there is no place for the error
                 _hit(fault)
                 failing.append(order)
         if not failing:

@@ -7,13 +7,23 @@ such message.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from protocol.errors import ErrorCode
 from protocol.ids import Buffer
 from protocol.kafka import hot_fetch, hot_produce, wire
 from protocol.kafka.api import Api
-from protocol.kafka.apis import FETCH, PRODUCE
+from protocol.kafka.apis import API_VERSIONS, FETCH, PRODUCE
+from protocol.kafka.messages.api_versions import ApiVersionsResponse
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+
+
+def _for_any_client(_version: int, response: ApiVersionsResponse) -> list[Buffer] | None:
+    """Encode an ApiVersions that is refused for its version as v0, as clients expect (KIP-511)."""
+    if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
+        return None
+    return wire.encode(response, 0, flexible=False)
+
 
 # What the hand-tuned codecs decline (None), the construct does.
 _HOT_DECODE: Final[Mapping[int, Callable[[int, memoryview], Any]]] = {
@@ -23,6 +33,7 @@ _HOT_DECODE: Final[Mapping[int, Callable[[int, memoryview], Any]]] = {
 _HOT_ENCODE: Final[Mapping[int, Callable[[int, Any], list[Buffer] | None]]] = {
     PRODUCE.key: hot_produce.encode_response,
     FETCH.key: hot_fetch.encode_response,
+    API_VERSIONS.key: _for_any_client,
 }
 
 

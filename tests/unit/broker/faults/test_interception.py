@@ -9,7 +9,8 @@ from broker.faults.interception import Interception
 from broker.faults.orders import DelayAnswers, DropNext, FailNext
 from broker.faults.table import FaultTable
 from protocol.errors import ErrorCode
-from protocol.kafka.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from protocol.kafka.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from protocol.kafka.messages.api_versions import ApiVersionsRequest
 from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -232,6 +233,36 @@ async def test_metadata_says_the_error_and_makes_no_topic() -> None:
         assert [each.hits for each in at.table] == [1, 1]
         everything: Any = await at.client.ask(METADATA, 5, MetadataRequest(topics=None))
         assert [p.error_code for p in everything.topics[0].partitions] == [0, 0]
+
+
+@in_loop
+async def test_a_metadata_request_without_topics_uses_up_no_fault() -> None:
+    async with faulty() as at:
+        fault = at.table.add(FailNext("Metadata", "LEADER_NOT_AVAILABLE"))
+        of_topic = at.table.add(FailNext("Metadata", "TOPIC_AUTHORIZATION_FAILED", topic="t"))
+        nothing = MetadataRequest(topics=[])
+        assert not (await at.client.ask(METADATA, 5, nothing)).topics
+        assert (fault.hits, of_topic.hits) == (0, 0)
+        at.table.undo(lambda each: each is of_topic)
+        (t,) = (await at.client.ask(METADATA, 0, nothing)).topics  # in v0 it asks for all
+        assert (t.name, t.error_code) == ("t", ErrorCode.LEADER_NOT_AVAILABLE)
+        of_topic = at.table.add(FailNext("Metadata", "TOPIC_AUTHORIZATION_FAILED", topic="t"))
+        (t,) = (await at.client.ask(METADATA, 0, nothing)).topics
+        assert t.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (fault.hits, of_topic.hits) == (1, 1)
+
+
+@in_loop
+async def test_an_unsupported_version_of_api_versions_is_said_in_the_first_one() -> None:
+    async with faulty() as at:
+        at.table.add(FailNext("ApiVersions", "UNSUPPORTED_VERSION"))
+        at.table.add(FailNext("ApiVersions", "INVALID_REQUEST"))
+        hello = ApiVersionsRequest(client_software_name="c", client_software_version="1")
+        at.client.send(API_VERSIONS, 3, hello)
+        response = (await at.client.receive(API_VERSIONS, 0))[1]
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        for code in (ErrorCode.INVALID_REQUEST, ErrorCode.NONE):
+            assert (await at.client.ask(API_VERSIONS, 3, hello)).error_code == code
 
 
 @in_loop
