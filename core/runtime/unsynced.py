@@ -26,6 +26,7 @@ class Unsynced:
         """`fd`: open for reading; a copy of it is kept, whatever happens to the file's name."""
         self._fd = os.dup(fd)
         self._layers: list[_Layer] = []
+        self._forgotten = 0
         self._saved_bytes = 0
 
     def before_write(self, position: Position, size: int) -> None:
@@ -42,16 +43,18 @@ class Unsynced:
             self._save(layer, size, layer.size - size)
 
     def seal(self) -> int:
-        """Begin a sync; return how many layers it covers."""
+        """Begin a sync; return how many layers, of all there ever were, are synced after it."""
         for layer in self._layers:
             layer.is_sealed = True
-        return len(self._layers)
+        return self._forgotten + len(self._layers)
 
     def forget(self, covered: int) -> bool:
-        """Forget what a sync covered; return whether nothing is left."""
-        for layer in self._layers[:covered]:
+        """Forget what a sync covered, less what another one has; return whether nothing is left."""
+        gone = max(0, covered - self._forgotten)
+        for layer in self._layers[:gone]:
             self._saved_bytes -= sum(len(data) for _, data in layer.saved)
-        del self._layers[:covered]
+        del self._layers[:gone]
+        self._forgotten += gone
         return not self._layers
 
     def undo(self) -> None:

@@ -154,6 +154,32 @@ def test_what_is_written_while_a_sync_runs_is_not_covered_by_it(
     files.close(fd)
 
 
+def test_the_last_of_two_syncs_covers_only_what_was_there_when_it_began(
+    files: BreakableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fd = files.open(tmp_path / "f", OPEN)
+    files.sync_directory(tmp_path)
+    files.write_at(fd, [b"1234"], 0)
+    real = os.fdatasync
+
+    def sync_another_time(fd: int) -> None:
+        monkeypatch.setattr(os, "fdatasync", sync_and_write)
+        files.write_at(fd, [b"5"], 4)
+        files.sync(fd)
+        real(fd)
+
+    def sync_and_write(fd: int) -> None:
+        real(fd)
+        files.write_at(fd, [b"x"], 1)
+
+    monkeypatch.setattr(os, "fdatasync", sync_another_time)
+    files.sync(fd)
+    assert (tmp_path / "f").read_bytes() == b"1x345"
+    files.undo_unsynced()
+    assert (tmp_path / "f").read_bytes() == b"12345"
+    files.close(fd)
+
+
 def test_a_sync_that_fails_covers_nothing(
     files: BreakableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
