@@ -16,7 +16,9 @@ PORT_MAX: Final = 65_535
 EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 """Hosts that mean all addresses of the machine; nobody can connect to them from elsewhere."""
 
-_LISTENER = re.compile(r"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Fa-f:.%]*)\]|([^:/\[\]]*)):([0-9]{1,5})")
+_LABEL: Final = r"[^:/\[\]\s.]"
+_HOST: Final = rf"(?:{_LABEL}{{1,63}}\.)*{_LABEL}{{0,63}}"  # what can be looked up at all
+_LISTENER = re.compile(rf"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Fa-f:.%]*)\]|({_HOST})):([0-9]{{1,5}})")
 _SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 

@@ -45,6 +45,8 @@ def test_names_are_upper_case_as_in_kafka() -> None:
         (("A://h",), (), "", "is not NAME://HOST:PORT"),
         (("A://h:65536",), (), "", "is not NAME://HOST:PORT"),
         (("A://::1:7",), (), "", "is not NAME://HOST:PORT"),
+        (("A://a..b:7",), (), "", "is not NAME://HOST:PORT"),
+        (("A://h:1",), (f"A://{'h' * 64}:7",), "", "is not NAME://HOST:PORT"),
         (("SASL_SSL://h:1",), (), "", "only plaintext"),
         (("A://h:1", "a://h:2"), (), "", "two listeners are named A"),
         (("A://h:1", "B://h:1"), (), "", "an address of its own"),
