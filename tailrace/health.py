@@ -12,13 +12,15 @@ from tailrace.testing.metadata import answers
 
 DEFAULT: Final = "127.0.0.1:9092"
 TIMEOUT_S: Final = 3.0
+PORT_MAX: Final = 65_535
 
 
 def main(arguments: Sequence[str]) -> int:
     """Ask, say what came of it, and return the exit status."""
     address = arguments[0] if arguments else DEFAULT
     host, _, port = address.rpartition(":")
-    if len(arguments) > 1 or not port.isdecimal():
+    is_port = port.isdecimal() and len(port) <= len(str(PORT_MAX)) and int(port) <= PORT_MAX
+    if len(arguments) > 1 or not is_port:
         sys.stderr.write(f"error: {' '.join(arguments)!r} is no HOST:PORT\n  try: {DEFAULT}\n")
         return 2
     if answers(host.strip("[]") or "127.0.0.1", int(port), TIMEOUT_S):

@@ -30,7 +30,7 @@ def names_a_broker(response: bytes) -> bool:
 
 
 def answers(host: str, port: int, timeout_s: float) -> bool:
-    """Ask once; False if nobody listens, hangs up, or has not answered in time.
+    """Ask once; False if nobody listens, hangs up, has not answered in time, or can be named so.
 
     Unit: seconds, for connecting and for each read.
     """
@@ -40,5 +40,5 @@ def answers(host: str, port: int, timeout_s: float) -> bool:
             with connection.makefile("rb") as stream:
                 (size,) = struct.unpack(">i", stream.read(4) or bytes(4))
                 return 0 < size <= _RESPONSE_BYTES_MAX and names_a_broker(stream.read(size))
-    except (OSError, struct.error):
+    except (OSError, UnicodeError, struct.error):  # UnicodeError: a host that is no name
         return False

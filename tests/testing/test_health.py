@@ -26,8 +26,14 @@ def test_it_tells_who_does_not() -> None:
     assert "does not answer" in done.stderr
 
 
+def test_a_host_that_cannot_be_is_one_that_does_not_answer() -> None:
+    for host in ("x" * 64, "a..b"):
+        done = health(f"{host}:9092")
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+
+
 def test_what_is_no_address_is_refused() -> None:
-    for wrong in (("nonsense",), ("h:x",), ("h:1", "h:2")):
+    for wrong in (("nonsense",), ("h:x",), ("h:65536",), ("h:1", "h:2")):
         done = health(*wrong)
         assert done.returncode == 2
         assert "127.0.0.1:9092" in done.stderr
