@@ -249,6 +249,38 @@ async def test_a_key_whose_marker_goes_while_the_log_is_read_is_not_live() -> No
     assert len((await views.latest(log, 10, None, Allowance())).records) == 2
 
 
+@in_loop
+async def test_a_view_is_as_old_as_the_last_question_that_read_all_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(view_reads, "READ_BYTES", 1)
+    world = make_world()
+    log = await compacted(world, min_cleanable_dirty_ratio="0", delete_retention_ms="1000")
+    views = PartitionViews(inline, 1 << 20, world.clock)
+    await put(log, (b"a", b"1"), (b"b", b"1"))
+    await log.roll()
+    assert (await views.count(log, Allowance())).live_keys == 2
+    async with cleaning(world) as pool:
+        for number in range(3):  # asked often enough, it is never read twice
+            await put(log, (b"new", b"%d" % number))
+            await log.roll()
+            assert await pool.clean_filthiest()
+            world.clock.advance_ms(600)
+            asked = Allowance()
+            assert len((await views.latest(log, 10, None, asked)).records) == 3
+            assert 0 < asked.read_bytes < 100
+        await put(log, (b"a", None))
+        await log.roll()
+        assert await pool.clean_filthiest()
+        world.clock.advance_ms(600)
+        assert (await views.count(log, Allowance(0))).unread_offsets > 0
+        world.clock.advance_ms(600)
+        await put(log, (b"c", b"1"))
+        await log.roll()
+        assert await pool.clean_filthiest()
+    assert (await views.count(log, Allowance())).live_keys == 3, "a is not among them"
+
+
 async def delete_for_good(world: World, log: PartitionLog) -> None:
     """Have a key's delete marker written, cleaned, and cleaned away."""
     await put(log, (b"a", None))

@@ -74,6 +74,21 @@ def test_records_of_one_length_and_of_three_that_only_add_up(
     assert columns.at.tolist() == [0, *columns.end.tolist()[:-1]]
 
 
+def test_a_value_that_looks_like_the_next_records_length_is_none() -> None:
+    """Three records that add up, of lengths with one low byte; where the third would begin if all
+    were of one length, the second's value has that byte."""
+    low = build_batch([Record(0, 9, key=b"k", value=bytes(500))])[HEADER_SIZE]
+    records = [
+        Record(at, 9, key=b"k", value=bytes([low]) * size)
+        for at, size in enumerate((500, 564, 436))
+    ]
+    batch = build_batch(records)
+    columns = read_columns([batch], read_headers([batch]))
+    assert [columns.data[at] for at in columns.at.tolist()] == [low] * 3
+    assert columns.at.tolist() == [0, *columns.end.tolist()[:-1]]
+    assert columns.offset.tolist() == [0, 1, 2]
+
+
 @given(st.lists(BATCH, min_size=1, max_size=3), st.data())
 def test_bytes_that_lie_are_told_or_read(block: list, data: st.DataObject) -> None:  # type: ignore[type-arg]
     batches = [bytearray(batch) for batch in build(block)]
