@@ -11,7 +11,13 @@ from broker.faults.table import FaultTable
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 from protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -50,7 +56,9 @@ async def faulty() -> AsyncIterator[Faulty]:
         yield Faulty(served, await served.client())
 
 
-def fetch_of(*partitions: int, session: tuple[int, int] = (0, -1), offset: int = 0) -> FetchRequest:
+def fetch_of(
+    *partitions: int, session: tuple[int, int] = (0, -1), offset: int = 0, max_wait_ms: int = 10_000
+) -> FetchRequest:
     asked = [
         FetchPartition(partition=each, fetch_offset=offset, partition_max_bytes=1 << 20)
         for each in partitions
@@ -58,7 +66,7 @@ def fetch_of(*partitions: int, session: tuple[int, int] = (0, -1), offset: int =
     return FetchRequest(
         session_id=session[0],
         session_epoch=session[1],
-        max_wait_ms=10_000,
+        max_wait_ms=max_wait_ms,
         min_bytes=1,
         max_bytes=1 << 20,
         topics=[FetchTopic(topic="t", partitions=asked)] if asked else (),
@@ -176,6 +184,25 @@ async def test_a_late_answer_whose_client_is_gone_is_forgotten() -> None:
 
 
 @in_loop
+async def test_a_fault_that_is_undone_leaves_what_another_holds_back() -> None:
+    async with faulty() as at:
+        held = at.table.add(DelayAnswers("Produce", 600_000))
+        other = at.table.add(DelayAnswers("Metadata", 600_000))
+        at.client.send(PRODUCE, V, produce_of(0))
+        another = await at.served.client()
+        another.send(METADATA, 1, MetadataRequest(topics=[]))
+        await until(lambda: held.hits == other.hits == 1)
+        await until(lambda: at.end_of(0) == 1)
+        await turns(20)
+        answer = asyncio.ensure_future(at.client.receive_frame())
+        at.interception.release(other.id)
+        await another.receive(METADATA, 1)
+        assert not answer.done()
+        at.interception.release(held.id)
+        await answer
+
+
+@in_loop
 async def test_a_deadline_counts_from_the_end_of_a_delay() -> None:
     async with faulty() as at:
         delay = at.table.add(DelayAnswers("Produce", 200))
@@ -201,6 +228,17 @@ async def test_a_fetch_of_a_session_fails_for_a_partition_that_it_does_not_name(
         again = await at.client.ask(FETCH, 11, fetch_of(0, 1, session=(0, 0)))
         assert seen(again) == {0: (0, True), 1: (0, True)}
         assert again.session_id
+
+
+@in_loop
+async def test_a_fetch_of_a_session_fails_for_no_partition_that_it_forgets() -> None:
+    async with faulty() as at:
+        first = await at.client.ask(FETCH, 11, fetch_of(0, 1, session=(0, 0), max_wait_ms=0))
+        fault = at.table.add(FailNext("Fetch", LEADER.name, topic="t", partition=1))
+        forgets = fetch_of(session=(first.session_id, 1), max_wait_ms=0)
+        forgets.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[1])]
+        second = await at.client.ask(FETCH, 11, forgets)
+        assert (second.session_id, seen(second), fault.hits) == (first.session_id, {}, 0)
 
 
 @in_loop
