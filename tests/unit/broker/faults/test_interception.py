@@ -197,6 +197,7 @@ async def test_a_fault_that_is_undone_leaves_what_another_holds_back() -> None:
         answer = asyncio.ensure_future(at.client.receive_frame())
         at.interception.release(other.id)
         await another.receive(METADATA, 1)
+        await turns(50)
         assert not answer.done()
         at.interception.release(held.id)
         await answer
