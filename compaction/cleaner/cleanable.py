@@ -67,7 +67,7 @@ class StoredBatches(NamedTuple):
     lssn: int
     ledger_id: LedgerId
     batches: Sequence[Buffer]
-    """Each one whole record batch. Valid until the next ones are asked for."""
+    """Each one whole record batch. They never change, however long somebody holds them."""
     entries: Sequence[int]
     """The ledger entry that each batch lies in, for messages about bad ones."""
 

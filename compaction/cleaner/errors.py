@@ -1,10 +1,14 @@
 """What ends a pass. Pure."""
 
+from typing_extensions import override
+
 from protocol.ids import Offset
 
 
 class CorruptBatch(Exception):
     """A stored batch that cannot be read: the log is not to be cleaned until somebody looks."""
+
+    is_expected = True  # of a child process: its caller gets it as it was raised
 
     def __init__(self, index: int, offset: Offset, reason: str) -> None:
         """`index`: among the batches that were given; `offset`: what its header says is first."""
@@ -12,6 +16,10 @@ class CorruptBatch(Exception):
         self.index = index
         self.offset = offset
         self.reason = reason
+
+    @override
+    def __reduce__(self) -> tuple[type["CorruptBatch"], tuple[int, Offset, str]]:
+        return CorruptBatch, (self.index, self.offset, self.reason)
 
 
 class CleanAborted(Exception):

@@ -4,20 +4,19 @@ The I/O around `building` and `filtering`, which decide. Each segment is swapped
 is written, so that the space needed is one segment's. One in which nothing changes is not written:
 new ledgers are begun at the first change, and what came before it is read again. Kafka puts small
 segments together; here each stays, as Java's readers die on a hole in the sequence numbers.
-Blocks are worked on where the caller says, as they take milliseconds each.
+Blocks are computed where the caller says, as they take milliseconds each; meanwhile the next one is
+read and the one before is written.
 
 If it fails or is given up, segments that were swapped in stay so; that is what an earlier end of
 the pass would have left, and the next one goes over all of it again.
 Source: Cleaner.doClean (reference Kafka 9.4).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from compaction.cleaner.building import SummaryBuilder
 from compaction.cleaner.cleanable import (
     CleanableLog,
     CleanableSegment,
@@ -26,12 +25,15 @@ from compaction.cleaner.cleanable import (
     StoredBatches,
 )
 from compaction.cleaner.errors import CleanAborted, CorruptBatch
-from compaction.cleaner.filtering import FilterRules, SegmentFilter
-from compaction.cleaner.key_summary import KeySummary
-from compaction.cleaner.outcome import KeptBatch, PassOutcome, SegmentOutcome
-from compaction.cleaner.run import Run
+from compaction.cleaner.outcome import PassOutcome, SegmentOutcome
+from compaction.cleaner.run import Compute
+from compaction.cleaner.walks import Stays, Walks
 from core.errors import CorruptData, LogTruncated
 from protocol.ids import Buffer, Offset
+from protocol.records.batch import read_header
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 T = TypeVar("T")
 
@@ -60,7 +62,6 @@ class PassProgress:
 class PassMeans:
     """What a pass works with."""
 
-    run: Run
     throttle: Callable[[int], Awaitable[None]]
     """Waits until that many more bytes may be read or written."""
     now_ms: Callable[[], int]
@@ -70,7 +71,7 @@ class PassMeans:
 
 async def one_pass(
     log: CleanableLog,
-    summary: KeySummary,
+    compute: Compute,
     dirty: Dirty,
     means: PassMeans,
     progress: PassProgress | None = None,
@@ -78,13 +79,14 @@ async def one_pass(
     """Clean a log as far as the summary reaches; `next_dirty` is the checkpoint to note.
 
     Errors: CorruptData with offset, ledger and entry; CleanAborted; CoreError. Cancel: as a crash,
-    new ledgers of the segment in work are deleted. Cost: all segments up to its end are read once,
+    new ledgers of the segment in work are deleted. After either `compute` may be busy still.
+    Memory: three blocks. Cost: all segments up to its end are read once,
     those of the head twice.
     """
     segments = [each for each in await log.segments() if not each.in_progress]
     segments = [each for each in segments if each.next_offset <= dirty.first_uncleanable]
     segments = [each for each in segments if each.next_offset > log.log_start_offset]
-    work = _Pass(log, summary, dirty, means, progress or PassProgress())
+    work = _Pass(log, compute, dirty, means, progress or PassProgress())
     head = [each for each in segments if each.next_offset > dirty.first_dirty]
     size = sum(each.size_bytes for each in (*head, *segments))
     work.progress.bytes_total, work.progress.segments_total = size, len(segments)
@@ -97,12 +99,12 @@ class _Pass:
     def __init__(
         self,
         log: CleanableLog,
-        summary: KeySummary,
+        compute: Compute,
         dirty: Dirty,
         means: PassMeans,
         progress: PassProgress,
     ) -> None:
-        self._log, self._summary, self._means = log, summary, means
+        self._log, self._compute, self._means = log, compute, means
         self.progress = progress
         self.outcome = PassOutcome(dirty.first_dirty, dirty.first_dirty)
 
@@ -112,22 +114,21 @@ class _Pass:
         last = head[-1].next_offset - 1 if head else first
         aborted = await self._log.aborted_between(first, last) if head else ()
         keys_max = sum(each.next_offset - max(each.base_offset, first) for each in head)
-        builder = SummaryBuilder(self._summary, first, aborted, keys_max)
+        await self._compute(Walks.begin, first, aborted, keys_max)
         for segment in head:
-            if not await self._build_segment(builder, segment):
+            if not await self._build_segment(segment):
                 self.outcome.is_partial = True
                 break
-            builder.end_segment(segment.next_offset)
-        outcome = self.outcome
-        outcome.next_dirty = self._summary.latest_offset + 1
-        outcome.keys, outcome.utilization = len(self._summary), self._summary.utilization
-        outcome.records_indexed, outcome.bytes_indexed = builder.records, builder.bytes_read
+            await self._compute(Walks.end_head_segment, segment.next_offset)
+        built, outcome = await self._compute(Walks.built), self.outcome
+        outcome.next_dirty, outcome.keys = built.next_dirty, built.keys
+        outcome.utilization = built.utilization
+        outcome.records_indexed, outcome.bytes_indexed = built.records, built.bytes_read
 
-    async def _build_segment(self, builder: SummaryBuilder, segment: CleanableSegment) -> bool:
-        async with aclosing(self._log.read(segment.lssn)) as parts:
-            async for part in parts:
-                await self._read(part)
-                if not await self._work(part, partial(builder.add, part.batches)):
+    async def _build_segment(self, segment: CleanableSegment) -> bool:
+        async with aclosing(self._each(segment, Walks.add)) as blocks:
+            async for _, has_room in blocks:
+                if not has_room:
                     return False
         return True
 
@@ -136,33 +137,29 @@ class _Pass:
         covered = [each for each in segments if each.base_offset < self.outcome.next_dirty]
         if not covered:
             return
-        rules = FilterRules(
-            summary=self._summary,
-            delete_retention_ms=self._log.settings.delete_retention_ms,
-            batch_bytes_max=self._log.settings.batch_bytes_max,
-            last_sequences=self._log.last_sequences(),
-        )
         last = covered[-1].next_offset - 1
         aborted = await self._log.aborted_between(covered[0].base_offset, last)
-        cleaner = SegmentFilter(rules, aborted)
+        await self._compute(
+            Walks.begin_filter,
+            self._log.settings.delete_retention_ms,
+            self._log.settings.batch_bytes_max,
+            self._log.last_sequences(),
+            aborted,
+        )
         for segment in covered:
-            cleaner.begin_segment(self._means.now_ms())
-            self.outcome.segments[segment.lssn] = await self._filter_segment(cleaner, segment)
+            await self._compute(Walks.begin_segment, self._means.now_ms())
+            self.outcome.segments[segment.lssn] = await self._filter_segment(segment)
             self.progress.segments_done += 1
 
-    async def _filter_segment(
-        self, cleaner: SegmentFilter, segment: CleanableSegment
-    ) -> SegmentOutcome:
+    async def _filter_segment(self, segment: CleanableSegment) -> SegmentOutcome:
         writer = _SegmentWriter(self._log, segment, self._means.throttle, self.progress)
         before = self.progress.bytes_read
         try:
-            async with aclosing(self._log.read(segment.lssn)) as parts:
-                async for part in parts:
-                    await self._read(part)
-                    kept = await self._work(part, partial(cleaner.filter, part.batches))
-                    await writer.take(part.batches, kept)
+            async with aclosing(self._each(segment, Walks.filter)) as blocks:
+                async for part, stays in blocks:
+                    await writer.take(part.batches, stays)
             self._check_whole(segment, self.progress.bytes_read - before)
-            outcome = cleaner.end_segment(segment.next_offset)
+            outcome = await self._compute(Walks.end_segment, segment.next_offset)
             self._check()
             await writer.finish(outcome)
         finally:
@@ -192,9 +189,33 @@ class _Pass:
             raise CleanAborted(f"{self._log.name}: its owner, its policy or the topic went")
         self._means.check()
 
-    async def _work(self, part: StoredBatches, work: Callable[[], T]) -> T:
+    async def _each(
+        self, segment: CleanableSegment, step: Callable[[Walks, Sequence[Buffer]], T]
+    ) -> AsyncGenerator[tuple[StoredBatches, T], None]:
+        """Yield a segment's blocks with what the step makes of them, in order.
+
+        One is computed while its next is read and the one before is used.
+        """
+        ahead: list[tuple[StoredBatches, Future[T]]] = []
         try:
-            return await self._means.run(work)
+            async with aclosing(self._log.read(segment.lssn)) as parts:
+                async for part in parts:
+                    await self._read(part)
+                    ahead.append((part, self._compute(step, part.batches)))
+                    if len(ahead) > 1:
+                        done, result = ahead[0]
+                        yield done, await self._told(done, result)
+                        del ahead[0]
+            for done, result in ahead:
+                yield done, await self._told(done, result)
+        finally:
+            for _, result in ahead:
+                if not result.cancel() and not result.cancelled():
+                    result.exception()  # nobody is to hear of it any more
+
+    async def _told(self, part: StoredBatches, result: "Future[T]") -> T:
+        try:
+            return await result
         except CorruptBatch as error:
             raise CorruptData(
                 f"{self._log.name}: segment {part.lssn}, ledger {part.ledger_id}, entry "
@@ -218,17 +239,18 @@ class _SegmentWriter:
         self._verbatim = 0  # batches that came so far, none of them changed
         self._changed_from = segment.base_offset  # behind the last of them
 
-    async def take(self, source: Sequence[Buffer], kept: Sequence[KeptBatch]) -> None:
+    async def take(self, source: Sequence[Buffer], stays: Sequence[Stays]) -> None:
         """Take what stays of a block."""
         if self._rewrite is None:
-            if len(kept) == len(source) and not any(each.is_changed for each in kept):
+            if list(stays) == list(range(len(source))):
                 self._verbatim += len(source)
-                if kept:
-                    self._changed_from = kept[-1].header.last_offset + 1
+                if source:
+                    self._changed_from = read_header(source[-1]).last_offset + 1
                 return
             self._rewrite = await self._log.rewrite([self._lssn])
             await self._copy(self._rewrite)
-        await self._append(self._rewrite, [each.data for each in kept])
+        left = [source[each] if isinstance(each, int) else each for each in stays]
+        await self._append(self._rewrite, left)
 
     async def finish(self, outcome: SegmentOutcome) -> None:
         """Complete the segment and swap it in, if anything of it changed."""

@@ -6,10 +6,9 @@ from typing import Any
 
 from compaction.cleaner.cleanable import CleanableLog, CleanCheckpoint
 from compaction.cleaner.errors import CleanAborted
-from compaction.cleaner.key_summary import KeySummary
 from compaction.cleaner.looking import look_at
 from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, one_pass
-from compaction.cleaner.run import Run
+from compaction.cleaner.run import Compute
 from core.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -22,14 +21,15 @@ class Pass:
         self,
         log: CleanableLog,
         clock: Clock,
-        summary: KeySummary,
-        means: tuple[Run, Callable[[int], Awaitable[None]], Callable[[], bool]],
+        compute: Compute,
+        throttle: Callable[[int], Awaitable[None]],
+        is_stopped: Callable[[], bool],
     ) -> None:
-        """Prepare it. `means`: where CPU work runs, the throttle, whether somebody asks to stop."""
+        """Prepare it. `is_stopped`: whether somebody asks to end it."""
         self._log = log
         self._clock = clock
-        self._summary = summary
-        self._run, self._throttle, self._is_stopped = means
+        self._compute = compute
+        self._throttle, self._is_stopped = throttle, is_stopped
         self._began_s = clock.monotonic_s()
         self._progress = PassProgress()
         self.utilization = 0.0
@@ -71,11 +71,9 @@ class Pass:
         """
         log = self._log
         look = await look_at(log, self._clock.now_ms())
-        means = PassMeans(
-            run=self._run, throttle=self._throttle, now_ms=self._clock.now_ms, check=self._check
-        )
+        means = PassMeans(throttle=self._throttle, now_ms=self._clock.now_ms, check=self._check)
         dirty = Dirty(look.first_dirty, look.first_uncleanable)
-        outcome = await one_pass(log, self._summary, dirty, means, self._progress)
+        outcome = await one_pass(log, self._compute, dirty, means, self._progress)
         self.utilization = outcome.utilization
         before = sum(each.bytes_in for each in outcome.segments.values() if each.is_changed)
         done = await log.checkpoint()

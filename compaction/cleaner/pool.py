@@ -2,8 +2,8 @@
 
 Invariants: a log has one worker at a time; a log whose pass fails is uncleanable, with the reason,
 until somebody asks for it (`run`), and the others go on; a pass that is given up (ownership, topic,
-policy, pause) changes nothing but groups that it had swapped in before. CPU work runs in threads of
-its own, so that the loop serves clients meanwhile.
+policy, pause) changes nothing but groups that it had swapped in before. CPU work runs in processes
+of its own, so that this one serves clients meanwhile.
 Source: LogCleaner, LogCleanerManager (reference Kafka 9.3 - 9.6).
 """
 
@@ -11,33 +11,24 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any
 
 from compaction.cleaner.choosing import Look
 from compaction.cleaner.cleanable import CleanableLog
-from compaction.cleaner.config import THREADS_MAX, CleanerConfig
+from compaction.cleaner.computers import Computer, Computers, ProcessComputer, StartComputer
+from compaction.cleaner.config import CleanerConfig
 from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.looking import look_at
 from compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
+from compaction.cleaner.passes import Pass
 from compaction.cleaner.states import ALL, LogStates, Uncleanable
-from compaction.cleaner.summaries import Summaries
 from compaction.cleaner.throttle import Throttle
 from core.errors import CoreError, LogTruncated, OwnershipLost
 from core.runtime.clock import Clock
-from core.runtime.job_pool import JobPool
-from core.runtime.switching import quick_switches
 from core.runtime.tasks import Tasks
-
-if TYPE_CHECKING:  # they load numpy, which a start need not wait for
-    from compaction.cleaner.key_summary import KeySummary
-    from compaction.cleaner.passes import Pass
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-BLOCK_TIMEOUT_S = 600.0
-"""For the CPU work of one block, of a megabyte or so."""
-CLOSE_S = 5.0
 RETRY_MS = 60_000
 """After a failure that may pass by itself, a log is left alone for so long."""
 
@@ -50,6 +41,7 @@ class CleanerPool:
         logs: Callable[[], AsyncIterator[CleanableLog]],
         clock: Clock,
         config: CleanerConfig,
+        start_computer: StartComputer = ProcessComputer,
     ) -> None:
         """Take `logs`: all compacted logs that this process owns, anew each time."""
         self.metrics = CleanerMetrics()
@@ -60,8 +52,7 @@ class CleanerPool:
         self._config = config
         self._throttle = Throttle(lambda: self._config.io_bytes_per_second)
         self._tasks = Tasks("cleaner", self._on_dead)
-        self._jobs = JobPool("cleaner", THREADS_MAX)
-        self._summaries = Summaries(self._in_thread)
+        self._computers = Computers(start_computer, clock)
         self._workers: set[int] = set()
         self._passes: dict[str, Pass] = {}
         self._retry_at_ms: dict[str, int] = {}
@@ -90,12 +81,12 @@ class CleanerPool:
     async def close(self) -> None:
         """Give up what is being cleaned and end. Idempotent. Errors: none."""
         await self._tasks.close()
-        await self._jobs.close(CLOSE_S)
+        await self._computers.drop()
 
     async def _work(self, number: int) -> None:
         while number < self._config.threads and self._config.enable:
             if not await self.clean_filthiest():
-                self._summaries.drop()
+                await self._computers.drop_idle()
                 self._wake.clear()
                 try:
                     async with asyncio.timeout(self._config.backoff_ms / 1000):
@@ -220,11 +211,13 @@ class CleanerPool:
 
     async def _clean(self, log: CleanableLog) -> None:
         look, config = self._looks[log.name], self._config
+        computer: Computer | None = None
         try:
-            with quick_switches():
-                summary = await self._summaries.take(config)
-                work = self._begin(log, summary)
-                await work.run()
+            computer = await self._computers.take(config)
+            is_stopped = partial(self.states.is_paused, log.name)
+            work = Pass(log, self._clock, computer, self._throttle.spend, is_stopped)
+            self._passes[log.name] = work
+            await work.run()
         except CleanAborted as error:
             self.metrics.given_up_total += 1
             logger.info("clean given up log=%s reason=%s", log.name, error)
@@ -234,16 +227,12 @@ class CleanerPool:
             logger.exception("clean failed log=%s", log.name)
             self._set_aside(look, f"internal error {error!r}; see the broker's log")
         else:
-            self._summaries.give_back(summary, config)
+            await self._computers.give_back(computer, config)
+            computer = None
             self._note(work)
-
-    def _begin(self, log: CleanableLog, summary: "KeySummary") -> "Pass":
-        from compaction.cleaner.passes import Pass
-
-        is_stopped = partial(self.states.is_paused, log.name)
-        means = self._in_thread, self._throttle.spend, is_stopped
-        work = self._passes[log.name] = Pass(log, self._clock, summary, means)
-        return work
+        finally:
+            if computer is not None:  # it may be at work still, for a pass that is over
+                await computer.close()
 
     def _failed(self, log: CleanableLog, look: Look, error: CoreError) -> None:
         now_ms = self._clock.now_ms()
@@ -273,22 +262,3 @@ class CleanerPool:
         metrics.max_buffer_utilization_percent = 100 * work.utilization
         metrics.max_clean_time_secs = work.seconds
         metrics.cleaner_recopy_percent = 100 * work.written_bytes / max(work.read_bytes, 1)
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        found = await self._jobs.call(partial(_caught, work), BLOCK_TIMEOUT_S)
-        if isinstance(found, _Raised):
-            raise found.error
-        return found
-
-
-class _Raised(NamedTuple):
-    """What a block's work raised: the thread that ran it must not die of it."""
-
-    error: Exception
-
-
-def _caught(work: Callable[[], T]) -> T | _Raised:
-    try:
-        return work()
-    except Exception as error:  # noqa: BLE001 - raised again on the loop, with its traceback
-        return _Raised(error)

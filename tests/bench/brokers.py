@@ -8,15 +8,17 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
 from tests.java.jars import jars
 
 TAILRACE_COMMAND = str(Path(sys.executable).with_name("tailrace"))
+T = TypeVar("T")
 _READY_S = 60.0
 _KAFKA_PROPERTIES = """\
 process.roles=broker,controller
@@ -65,13 +67,23 @@ class Running:
     """What it prints; None: there are several."""
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds that its processes have used, user and system."""
-        times = [process.cpu_times() for process in self.processes]
-        return sum(found.user + found.system for found in times)
+        """Return the CPU seconds that its processes and their children have used."""
+        times = self._of_all(lambda process: process.cpu_times())
+        return sum(
+            found.user + found.system + found.children_user + found.children_system
+            for found in times
+        )
 
     def rss_mb(self) -> float:
-        """Return the resident memory of all its processes. Unit: MB."""
-        return sum(process.memory_info().rss for process in self.processes) / 1e6
+        """Return the resident memory of all its processes and their children. Unit: MB."""
+        return sum(found.rss for found in self._of_all(lambda each: each.memory_info())) / 1e6
+
+    def _of_all(self, look: Callable[[psutil.Process], T]) -> list[T]:
+        found = [look(process) for process in self.processes]
+        for child in [each for process in self.processes for each in process.children()]:
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ended, and is its parent's
+                found.append(look(child))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

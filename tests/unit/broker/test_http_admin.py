@@ -20,6 +20,7 @@ from core.runtime.metrics import Metrics
 from protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop
+from tests.unit.compaction.cleaner.computing import InlineComputer
 
 
 class Port:
@@ -50,7 +51,7 @@ async def serving() -> AsyncIterator[Port]:
     world = make_world()
     broker = world.broker
     logs = CleanablePartitions(broker.partitions, broker.topics)
-    pool = CleanerPool(logs.round, world.clock, CleanerConfig())
+    pool = CleanerPool(logs.round, world.clock, CleanerConfig(), InlineComputer)
     handlers = BrokerHttp(broker, pool, Metrics())
     server = HttpServer("127.0.0.1", 0, handlers.routes())
     await server.start()

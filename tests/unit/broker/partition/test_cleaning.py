@@ -18,6 +18,7 @@ from protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import FakeLog, World, make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.key_oracle import read_held
+from tests.unit.compaction.cleaner.computing import InlineComputer
 
 CONFIG = CleanerConfig(dedupe_buffer_bytes=24 * 101)
 Table = dict[bytes, bytes | None]
@@ -26,7 +27,7 @@ Table = dict[bytes, bytes | None]
 @asynccontextmanager
 async def cleaning(world: World) -> AsyncIterator[CleanerPool]:
     logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
-    pool = CleanerPool(logs.round, world.clock, CONFIG)
+    pool = CleanerPool(logs.round, world.clock, CONFIG, InlineComputer)
     try:
         yield pool
     finally:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
 
 import pytest
 
@@ -16,15 +15,15 @@ from compaction.cleaner.cleanable import (
     StoredBatches,
 )
 from compaction.cleaner.errors import CleanAborted
-from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
+from compaction.cleaner.key_summary import LOAD_FACTOR, SLOT_BYTES
 from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, one_pass
 from compaction.cleaner.outcome import PassOutcome
 from core.errors import CorruptData, LogTruncated, Unavailable
 from protocol.ids import Buffer, LedgerId
 from protocol.records.batch import read_header
+from tests.unit.compaction.cleaner.computing import InlineComputer
 from tests.unit.compaction.cleaner.support import FakeLog, keys, last_values
 
-T = TypeVar("T")
 BLOCKS = (2, 3, 1)
 """Batches read at a time, in turn: what is read again need not come in the same parts."""
 
@@ -122,14 +121,10 @@ class MemoryRewrite:
         self.log.unfinished -= 1
 
 
-async def inline(work: Callable[[], T]) -> T:
-    return work()
-
-
 def means(throttle: Callable[[int], Awaitable[None]] | None = None) -> PassMeans:
     async def free(_size: int) -> None: ...
 
-    return PassMeans(run=inline, throttle=throttle or free, now_ms=lambda: 5_000)
+    return PassMeans(throttle=throttle or free, now_ms=lambda: 5_000)
 
 
 def clean(
@@ -137,8 +132,8 @@ def clean(
     progress: PassProgress | None = None,
 ) -> PassOutcome:  # fmt: skip
     dirty = Dirty(log.log.first_dirty, log.log.bases[log.log.cleanable_segments()])
-    summary = KeySummary(slots * SLOT_BYTES)
-    return asyncio.run(one_pass(log, summary, dirty, with_means or means(), progress))
+    compute = InlineComputer(slots * SLOT_BYTES, LOAD_FACTOR)
+    return asyncio.run(one_pass(log, compute, dirty, with_means or means(), progress))
 
 
 def filled() -> FakeLog:
@@ -258,7 +253,7 @@ def test_nothing_dirty_still_looks_after_horizons() -> None:
     log.log.append((b"c", b"1"))
     log.log.first_dirty = clean(log).next_dirty
     assert keys(log.log) == [b"a", b"b", b"c"]
-    late = PassMeans(run=inline, throttle=means().throttle, now_ms=lambda: 5_010)
+    late = PassMeans(throttle=means().throttle, now_ms=lambda: 5_010)
     clean(log, with_means=late)
     assert keys(log.log) == [b"b", b"c"]
 

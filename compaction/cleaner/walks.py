@@ -1,0 +1,105 @@
+"""What a pass computes, block by block: both walks over one log, then those over the next.
+
+It lives where computing is done, as a rule in another process: what goes in and comes out are plain
+values, and a batch that stays as it is comes back as its place alone. Pure. What computes brings
+numpy, so it is loaded there, by the first pass, and not where a pass is only driven.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from compaction.cleaner.cleanable import AbortedRange, LastSequence
+from compaction.cleaner.outcome import SegmentOutcome
+from protocol.ids import Buffer, Offset
+
+if TYPE_CHECKING:
+    from compaction.cleaner.building import SummaryBuilder
+    from compaction.cleaner.filtering import SegmentFilter
+
+Stays: TypeAlias = Buffer | int
+"""A new batch, or the place of one that stays as it is among those that were given."""
+
+
+class Built(NamedTuple):
+    """What the first walk found."""
+
+    next_dirty: Offset
+    keys: int
+    utilization: float
+    records: int
+    bytes_read: int
+
+
+class Walks:
+    """The walks of one worker: `begin`, `add`..., `built`, `begin_filter`, `filter`..."""
+
+    def __init__(self, size_bytes: int, load_factor: float) -> None:
+        """Take a key summary of that size. Errors: ValueError."""
+        from compaction.cleaner.key_summary import KeySummary
+
+        self._summary = KeySummary(size_bytes, load_factor)
+        self._builder: SummaryBuilder
+        self._filter: SegmentFilter
+        self._is_full = False
+
+    def begin(self, first_dirty: Offset, aborted: Sequence[AbortedRange], keys_max: int) -> None:
+        """Begin a pass: forget the one before. Shape: as SummaryBuilder."""
+        from compaction.cleaner.building import SummaryBuilder
+
+        self._builder = SummaryBuilder(self._summary, first_dirty, aborted, keys_max)
+        self._is_full = False
+
+    def add(self, batches: Sequence[Buffer]) -> bool:
+        """Take a block of the head; False once the summary is full. Errors: CorruptBatch.
+
+        A block that was on its way by then is not taken: the pass ends before it.
+        """
+        if not self._is_full:
+            self._is_full = not self._builder.add(batches)
+        return not self._is_full
+
+    def end_head_segment(self, next_offset: Offset) -> None:
+        """Go on to the head's next segment."""
+        self._builder.end_segment(next_offset)
+
+    def built(self) -> Built:
+        """End the first walk."""
+        summary, builder = self._summary, self._builder
+        return Built(
+            summary.latest_offset + 1, len(summary), summary.utilization,
+            builder.records, builder.bytes_read,
+        )  # fmt: skip
+
+    def begin_filter(
+        self,
+        delete_retention_ms: int,
+        batch_bytes_max: int,
+        last_sequences: Mapping[int, LastSequence],
+        aborted: Sequence[AbortedRange],
+    ) -> None:
+        """Begin the second walk. Shape: as FilterRules, SegmentFilter."""
+        from compaction.cleaner.filtering import FilterRules, SegmentFilter
+
+        rules = FilterRules(
+            summary=self._summary,
+            delete_retention_ms=delete_retention_ms,
+            batch_bytes_max=batch_bytes_max,
+            last_sequences=last_sequences,
+        )
+        self._filter = SegmentFilter(rules, aborted)
+
+    def begin_segment(self, now_ms: int) -> None:
+        """Go on to the next segment."""
+        self._filter.begin_segment(now_ms)
+
+    def filter(self, batches: Sequence[Buffer]) -> list[Stays]:
+        """Return what stays of a block, in order. Errors: CorruptBatch."""
+        places = {id(batch): place for place, batch in enumerate(batches)}
+        return [
+            each.data if each.is_changed else places[id(each.data)]
+            for each in self._filter.filter(batches)
+        ]
+
+    def end_segment(self, next_offset: Offset) -> SegmentOutcome:
+        """Return what became of the segment."""
+        return self._filter.end_segment(next_offset)
