@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from broker.cluster.names import stream_name
 from core.errors import LogExists, LogNotFound, OwnershipAcquireFailed
+from core.log.log import CheckMay
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +28,11 @@ class TopicStreams(Protocol):
     async def create_log(self, name: str, overrides: Mapping[str, str]) -> object:
         """Create a stream that is opened with these settings. Errors: LogExists."""
 
-    async def delete_log(self, name: str) -> object:
-        """Delete a stream. Errors: LogNotFound, OwnershipAcquireFailed."""
+    async def delete_log(self, name: str, check_may: CheckMay, /) -> object:
+        """Delete a stream, if `check_may` lets it, which is asked while nobody else can delete it.
+
+        Errors: LogNotFound, OwnershipAcquireFailed.
+        """
 
 
 async def create_streams(
@@ -41,12 +45,15 @@ async def create_streams(
     await _for_each(topic, partitions, partial(_create, streams, settings))
 
 
-async def delete_streams(streams: TopicStreams, topic: str, partitions: range) -> None:
+async def delete_streams(
+    streams: TopicStreams, topic: str, partitions: range, check_may: CheckMay
+) -> None:
     """Delete the streams of these partitions, those that are there.
 
+    `check_may`: raises LogNotFound once the streams of that name are another topic's.
     Errors: OwnershipAcquireFailed when another broker keeps one; CoreError.
     """
-    await _for_each(topic, partitions, partial(_delete, streams))
+    await _for_each(topic, partitions, partial(_delete, streams, check_may))
 
 
 async def _for_each(topic: str, partitions: range, act: Callable[[str], Awaitable[None]]) -> None:
@@ -66,10 +73,10 @@ async def _create(streams: TopicStreams, settings: Mapping[str, str], stream: st
         logger.info("stream was there already stream=%s", stream)
 
 
-async def _delete(streams: TopicStreams, stream: str) -> None:
+async def _delete(streams: TopicStreams, check_may: CheckMay, stream: str) -> None:
     for pause_s in (*OWNER_PAUSES_S, None):
         try:
-            await streams.delete_log(stream)
+            await streams.delete_log(stream, check_may)
         except LogNotFound:
             logger.info("stream was gone already stream=%s", stream)
         except OwnershipAcquireFailed:

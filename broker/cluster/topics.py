@@ -33,7 +33,14 @@ from broker.cluster.topic_codec import (
 )
 from broker.cluster.topic_streams import TopicStreams, create_streams, delete_streams
 from broker.errors import KafkaError
-from core.errors import BadVersion, MetadataConflict, NodeExists, NoNode, OwnershipLost
+from core.errors import (
+    BadVersion,
+    LogNotFound,
+    MetadataConflict,
+    NodeExists,
+    NoNode,
+    OwnershipLost,
+)
 from core.metadata.node_reads import read_nodes
 from core.metadata.store import MetadataStore, Node
 from core.runtime.clock import Clock
@@ -393,18 +400,28 @@ class TopicRegistry:
     async def _remove(self, name: str) -> None:
         await self._withdraw(name)
         partitions = range(self._records[name].stored.partitions)
-        await delete_streams(self._streams, name, partitions)
+
+        async def check_may() -> None:
+            if await self._node_of_record(name) is None:
+                raise LogNotFound(f"topic {name} was deleted by another broker")
+
+        await delete_streams(self._streams, name, partitions, check_may)
         await self._delete_node(name)
         del self._records[name]
 
-    async def _delete_node(self, name: str) -> None:
-        """Delete a topic's node, unless another broker did: then the name may be a new topic's."""
-        path = self._paths.topic(name)
-        node = await self._store.exists(path)
+    async def _node_of_record(self, name: str) -> Node | None:
+        """Return a topic's node, unless another broker deleted it: the name may have a new one."""
+        node = await self._store.exists(self._paths.topic(name))
         if node is None or decode_topic(name, node.data) != self._records[name].stored:
+            return None
+        return node
+
+    async def _delete_node(self, name: str) -> None:
+        node = await self._node_of_record(name)
+        if node is None:
             return
         try:
-            await self._store.delete(path, node.version)
+            await self._store.delete(self._paths.topic(name), node.version)
         except (NoNode, BadVersion):
             logger.info("topic was deleted by another broker topic=%s", name)
 

@@ -6,8 +6,8 @@ from the owner's own steps while this process writes it, else from the metadata 
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 from core.errors import BadVersion, ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
 from core.log.allocation import delete_leftover
@@ -49,6 +49,9 @@ from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
+
+CheckMay: TypeAlias = Callable[[], Awaitable[None]]
+"""Looks whether a log may be deleted. Errors: LogNotFound when it is not the log that is meant."""
 
 _TRUNCATE_ATTEMPTS: Final = 3
 
@@ -463,11 +466,12 @@ class Log:
             self._upkeep = None
         await self._reading.close()
 
-    async def delete(self) -> None:
+    async def delete(self, check_may: CheckMay | None = None) -> None:
         """Delete the log with all its ledgers; the writer of this process is given up.
 
-        Errors: OwnershipLost: another process has it, or this one is opening it; CoreError: what is
-        left can be deleted again.
+        `check_may` is called once nobody else can delete it. Errors: what it raises; OwnershipLost:
+        another process has it, or this one is opening it; CoreError: what is left can be deleted
+        again.
         """
         await self.close()
         if self._ownership is not None:
@@ -475,6 +479,8 @@ class Log:
         self._ownership = ownership = self._new_claim()  # so nobody here opens it meanwhile
         try:
             await ownership.acquire(self._config.lock_timeout_s * 1000)
+            if check_may is not None:
+                await check_may()
             await self.upkeep.trimmer.drop_purged_and_cold()
             for segment in await read_segments(self._store, self._paths):
                 await self._ledgers.delete_ledger(segment.ledger_id)

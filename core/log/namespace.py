@@ -16,7 +16,7 @@ from core.log.cold.store import ColdStore
 from core.log.config import LogConfig
 from core.log.context import LogContext, LogMetrics, NamespaceLimits
 from core.log.entry_cache import EntryCache
-from core.log.log import Log
+from core.log.log import CheckMay, Log
 from core.log.log_list_watch import LogListListener, LogListWatch
 from core.log.names import check_log_name, is_reserved
 from core.log.overrides import with_overrides
@@ -198,16 +198,17 @@ class LogNamespace:
         await move_stream(self._store, source, target)
         await self._forget(check_log_name(old))
 
-    async def delete_log(self, name: str) -> None:
+    async def delete_log(self, name: str, check_may: CheckMay | None = None) -> None:
         """Delete a log with its ledgers; a writer of this process is given up.
 
-        A crash in between leaves a shorter log, which can be deleted again.
+        A crash in between leaves a shorter log, which can be deleted again. `check_may` is called
+        while nobody else can delete it: for one that others may delete too, and make anew.
         Errors: LogNotFound; OwnershipLost when another process has it.
         """
         log = await self.open_log(name)
         try:
-            await log.delete()
-        except OwnershipAcquireFailed:
+            await log.delete(check_may)
+        except (OwnershipAcquireFailed, LogNotFound):
             await self._forget(log.name)  # its owner may delete it, and make another of that name
             raise
         await self._forget(log.name)

@@ -10,6 +10,7 @@ from typing import Any
 from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import Topic, TopicRegistry
 from core.errors import InvalidQuorums, LogExists, LogNotFound
+from core.log.log import CheckMay
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
 
@@ -72,7 +73,8 @@ class Streams:
         self.check_settings(overrides)
         await self.fuse.through(lambda: self._create(name))
 
-    async def delete_log(self, name: str) -> None:
+    async def delete_log(self, name: str, check_may: CheckMay) -> None:
+        await check_may()
         await self.fuse.through(lambda: self._delete(name))
 
     async def _create(self, name: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from broker.cluster.settings import TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
 from core.errors import OwnershipAcquireFailed
+from core.log.log import CheckMay
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
 from protocol.errors import ErrorCode
@@ -184,7 +185,7 @@ def test_who_finishes_a_deletion_late_leaves_the_new_topic_of_that_name(tmp_path
         blocked, go_on = asyncio.Event(), asyncio.Event()
         exists = at.store.exists
 
-        async def slowly(streams: object, topic: str, partitions: range) -> None:
+        async def slowly(*_: object) -> None:
             blocked.set()
             await go_on.wait()
 
@@ -266,17 +267,44 @@ def test_a_stream_is_deleted_once_its_owner_heard_of_it(tmp_path: Path) -> None:
         delete = at.mine._streams.delete_log
         asked = 0
 
-        async def owned(name: str) -> object:
+        async def owned(name: str, check_may: CheckMay) -> object:
             nonlocal asked
             asked += 1
             if asked < 3:
                 raise OwnershipAcquireFailed(name, current_owner="1;2;there:9092")
-            return await delete(name)
+            return await delete(name, check_may)
 
         at.mine._streams.delete_log = owned  # type: ignore[method-assign]
         await at.mine.delete("orders")
         assert asked == 3
         assert await at.store.exists(ClusterPaths().topic("orders")) is None
+
+    run_deaf(tmp_path, story)
+
+
+def test_a_slow_deletion_spares_a_topic_that_was_made_again(tmp_path: Path) -> None:
+    """Another broker finished it meanwhile, for who wanted the name: as auto-creation does."""
+
+    async def story(at: Pair) -> None:
+        await at.mine.create("orders", 3)
+        delete = at.mine._streams.delete_log
+        held, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(name: str, check_may: CheckMay) -> object:
+            if name == "orders-2" and not held.is_set():  # its owner has not heard yet
+                held.set()
+                await go_on.wait()
+            return await delete(name, check_may)
+
+        at.mine._streams.delete_log = slowly  # type: ignore[method-assign]
+        deleting = asyncio.create_task(at.mine.delete("orders"))
+        await held.wait()
+        again = await at.theirs.create("orders", 3)
+        go_on.set()
+        await deleting
+        assert cast("Streams", at.mine._streams).names == {f"orders-{at}" for at in range(3)}
+        await at.mine.note("orders")
+        assert at.mine.get("orders") == again
 
     run_deaf(tmp_path, story)
 
@@ -289,7 +317,7 @@ def test_a_deletion_that_an_owner_elsewhere_holds_up_stops_no_start(
     async def story(at: Pair) -> None:
         await at.mine.create("orders", 1)
 
-        async def owned(name: str) -> object:
+        async def owned(name: str, _check_may: CheckMay) -> object:
             raise OwnershipAcquireFailed(name, current_owner="1;2;there:9092")
 
         at.mine._streams.delete_log = owned  # type: ignore[method-assign]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import MetadataConflict, OwnershipLost
+from core.errors import LogNotFound, MetadataConflict, OwnershipLost
 from tests.unit.core.log.test_allocator_pool import POOLED
 from tests.unit.core.log.world import (
     Listener,
@@ -36,6 +36,31 @@ def test_the_ledger_of_a_dead_owners_next_segment_goes_with_the_log(tmp_path: Pa
         assert len(await world.ledger_ids()) == 2
         await world.namespace().delete_log("s")
         assert await world.ledger_ids() == set()
+
+    run_world(tmp_path, story)
+
+
+def test_who_deletes_is_asked_whether_it_may_when_nobody_else_can(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        writer = await (await world.log()).open_writer(Listener())
+        await write(writer, 1)
+        await writer.close()
+        mine, others = world.namespace(), world.namespace(client_id="other")
+        lock = "/distributedlog/tailrace/s/<default>/lock"
+        asked: list[int] = []
+
+        async def check_may() -> None:
+            asked.append(len(await world.store.children(lock)))
+            with pytest.raises(OwnershipLost):
+                await others.delete_log("s")
+            raise LogNotFound("it is another log by now")
+
+        with pytest.raises(LogNotFound, match="another log"):
+            await mine.delete_log("s", check_may)
+        assert asked == [1]
+        assert await world.store.children(lock) == []
+        log = await mine.open_log("s", {"bkcEnsembleSize": "1"})  # not the one that it looked at
+        assert await txids_of(log) == [1]
 
     run_world(tmp_path, story)
 
