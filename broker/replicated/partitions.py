@@ -48,6 +48,9 @@ class Topics(Protocol):
     async def catch_up(self) -> None:
         """Know all topics that there are by now. Errors: CoreError."""
 
+    async def note(self, name: str) -> None:
+        """Know what one topic is by now. Errors: CoreError."""
+
 
 class InternalTopic(NamedTuple):
     """How the topic is made, if it is not there."""
@@ -154,9 +157,14 @@ class Partitions(Generic[M]):
     # All of them
 
     def tell(self, event: Quiet[M]) -> None:
-        """Give an event to each state that is loaded."""
+        """Give an event to each state that is loaded.
+
+        One whose log died since it was asked last is read again instead: another broker may have
+        had it, and decided what has to be brought about.
+        """
         for runner in self._runners:
-            runner.tell(event)
+            if runner.machine is not None and runner.check() is ErrorCode.NONE:
+                runner.tell(event)
 
     async def all_loaded(self) -> bool:
         """Return whether all partitions of this broker serve; waits a while for their loads."""

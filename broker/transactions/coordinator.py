@@ -23,7 +23,7 @@ from broker.transactions.config import TransactionConfig
 from broker.transactions.decisions import Producer
 from broker.transactions.describing import ListFilter, described, listed, not_described
 from broker.transactions.marker_places import OffsetGroups, OthersPartitions, OwnPartitions
-from broker.transactions.markers import MarkerWriter
+from broker.transactions.markers import MarkerUser, MarkerWriter
 from broker.transactions.metrics import TransactionMetrics
 from broker.transactions.records import read_record
 from broker.transactions.shard import TransactionShard
@@ -77,8 +77,7 @@ class TransactionCoordinator:
             OwnPartitions(parts.partitions, parts.groups),
             OthersPartitions(parts.peers),
             parts.routes,
-            self._on_written,
-            self._on_fenced,
+            MarkerUser(self._on_written, self._on_fenced, parts.topics.note),
             self.metrics,
         )
         service = Service(

@@ -3,23 +3,25 @@
 A partition's own broker writes it: this one, or another that is asked. Bounds: so many markers are
 in flight to each broker at once, the rest waits in order of arrival; what fails is written again
 after a pause that doubles, or once partitions have moved, for as long as it takes. A partition that
-is gone counts as written. Markers do no harm twice, so a coordinator that loads again asks again.
+is gone counts as written, once its topic's node says so: what this broker knows may be old. Markers
+do no harm twice, so a coordinator that loads again asks again.
 Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple
 
 from broker.peers.routes import Routes
 from broker.transactions.marker_places import OthersPartitions, OwnPartitions
 from broker.transactions.metrics import TransactionMetrics
 from broker.transactions.peer_requests import MarkerAt
 from broker.transactions.values import Marker, Markers
+from core.errors import CoreError
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -34,10 +36,15 @@ RETRY_S_MAX = 5.0
 """Pause before what failed is written again; it doubles from the one to the other."""
 
 
-OnWritten: TypeAlias = Callable[[Markers], None]
+class MarkerUser(NamedTuple):
+    """What the writer of markers asks of the coordinator."""
 
-OnFenced: TypeAlias = Callable[[Markers], bool]
-"""Says whether the markers are still this broker's to write."""
+    on_written: Callable[[Markers], None]
+    """Hears that all are there."""
+    on_fenced: Callable[[Markers], bool]
+    """Hears that another coordinator seems to have the id; says whether it is still this one's."""
+    look: Callable[[str], Awaitable[None]]
+    """Has this broker know what a topic is by now. Errors: CoreError."""
 
 
 @dataclass(slots=True)
@@ -52,6 +59,10 @@ class _Job:
     is_fenced: bool = False
     """A partition knew a newer coordinator when they were written last."""
     pause_s: float = RETRY_S_MIN
+    unknown: set[str] = field(default_factory=set)
+    """Topics that have not all of the partitions, as far as this broker knows."""
+    looked_at: set[str] = field(default_factory=set)
+    """Topics that were read since: what they have not is gone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,16 +84,13 @@ class MarkerWriter:
         own: OwnPartitions,
         others: OthersPartitions,
         routes: Routes,
-        on_written: OnWritten,
-        on_fenced: OnFenced,
+        user: MarkerUser,
         metrics: TransactionMetrics,
     ) -> None:
-        """`on_written`: all are there. `on_fenced`: another coordinator seems to have the id."""
         self._own = own
         self._others = others
         self._routes = routes
-        self._on_written = on_written
-        self._on_fenced = on_fenced
+        self._user = user
         self._metrics = metrics
         self._tasks = Tasks("markers")
         self._jobs: dict[str, _Job] = {}
@@ -186,46 +194,61 @@ class MarkerWriter:
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED and not job.is_fenced:
             job.is_fenced = True
             logger.warning("marker_fenced id=%s at=%s", job.markers.transactional_id, partition)
-            if not self._on_fenced(job.markers):
+            if not self._user.on_fenced(job.markers):
                 self._drop(job.markers.transactional_id)
                 return
-        if code in _WRITTEN:
-            if code is ErrorCode.INVALID_PRODUCER_EPOCH:
-                logger.warning("marker_late id=%s at=%s", job.markers.transactional_id, partition)
-            self._metrics.markers_total += code is ErrorCode.NONE
-            self._metrics.markers_waiting -= 1
-            job.missing.discard(partition)
+        is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if code in _WRITTEN or (is_unknown and partition.topic in job.looked_at):
+            self._take_for_written(job, partition, code)
         else:
-            self._metrics.marker_failures_total += 1
-            logger.info(
-                "marker_failed id=%s at=%s error=%s",
-                job.markers.transactional_id,
-                partition,
-                code.name,
-            )
+            self._take_for_failed(job, partition, code)
         if job.in_flight == 0:
             if job.missing:
                 self._tasks.start(self._retry(job), "retry")
             else:
                 self._finish(job)
 
+    def _take_for_written(self, job: _Job, partition: TopicPartition, code: ErrorCode) -> None:
+        if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            logger.warning("marker_late id=%s at=%s", job.markers.transactional_id, partition)
+        self._metrics.markers_total += code is ErrorCode.NONE
+        self._metrics.markers_waiting -= 1
+        job.missing.discard(partition)
+
+    def _take_for_failed(self, job: _Job, partition: TopicPartition, code: ErrorCode) -> None:
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            job.unknown.add(partition.topic)
+        self._metrics.marker_failures_total += 1
+        name = job.markers.transactional_id
+        logger.info("marker_failed id=%s at=%s error=%s", name, partition, code.name)
+
     def _finish(self, job: _Job) -> None:
         self._drop(job.markers.transactional_id)
-        self._on_written(job.markers)
+        self._user.on_written(job.markers)
 
     async def _retry(self, job: _Job) -> None:
-        pause_s, job.pause_s = job.pause_s, min(job.pause_s * 2, RETRY_S_MAX)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._moved.wait()
+        if not await self._has_looked(job):
+            pause_s, job.pause_s = job.pause_s, min(job.pause_s * 2, RETRY_S_MAX)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._moved.wait()
         if self._is_current(job):
             self._start(job)
 
+    async def _has_looked(self, job: _Job) -> bool:
+        """Look at topics that seem to be gone; return whether any was read: once for each."""
+        unknown, job.unknown = job.unknown, set()
+        before = len(job.looked_at)
+        for topic in sorted(unknown):
+            try:
+                await self._user.look(topic)
+            except CoreError as error:
+                logger.warning("markers_topic_unread topic=%s error=%r", topic, error)
+            else:
+                job.looked_at.add(topic)
+        return len(job.looked_at) > before
 
-_WRITTEN = (
-    ErrorCode.NONE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-)
-"""Nothing of the transaction is left open there: its marker is, the partition is gone, or a marker
-with a newer epoch has ended it before (Kafka leaves the id busy for ever in that case)."""
+
+_WRITTEN = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""Nothing of the transaction is left open there: its marker is there, or one with a newer epoch has
+ended it before (Kafka leaves the id busy for ever in that case)."""

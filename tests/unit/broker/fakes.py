@@ -496,6 +496,9 @@ class FakeTopics:
     async def catch_up(self) -> None:
         await asyncio.sleep(0)
 
+    async def note(self, _name: str) -> None:
+        await asyncio.sleep(0)
+
     def replace(self, name: str) -> Topic:
         """Put another topic in the place of one at once, as another broker may have done."""
         topic = self._topics.pop(name)

@@ -11,9 +11,10 @@ from broker.peers.errors import PeerTimeout
 from broker.transactions import markers as module
 from broker.transactions.decisions import Producer
 from broker.transactions.marker_places import OthersPartitions, OwnPartitions
-from broker.transactions.markers import MarkerWriter
+from broker.transactions.markers import MarkerUser, MarkerWriter
 from broker.transactions.metrics import TransactionMetrics
 from broker.transactions.values import Markers
+from core.errors import CoreError, Unavailable
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
 from protocol.kafka.messages.write_txn_markers import (
@@ -52,6 +53,8 @@ class World:
         self.written: list[Markers] = []
         self.fenced: list[Markers] = []
         self.is_owner = False
+        self.looked: list[str] = []
+        self.unread: list[CoreError] = []
         self.metrics = TransactionMetrics()
         logs: Any = self
         self.routes = FakeRoutes()
@@ -60,10 +63,14 @@ class World:
             OwnPartitions(logs, logs),
             OthersPartitions(self.peers),
             self.routes,
-            self.written.append,
-            self.on_fenced,
+            MarkerUser(self.written.append, self.on_fenced, self.look),
             self.metrics,
         )
+
+    async def look(self, topic: str) -> None:
+        self.looked.append(topic)
+        if self.unread:
+            raise self.unread.pop()
 
     def on_fenced(self, markers: Markers) -> bool:
         self.fenced.append(markers)
@@ -118,18 +125,45 @@ async def test_a_transaction_without_partitions_is_ended_at_once() -> None:
     assert world.written == [markers()]
 
 
-@pytest.mark.parametrize("code", [E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_PRODUCER_EPOCH])
-def test_where_nothing_is_open_any_more_no_marker_is_missed(code: E) -> None:
-    @in_loop
-    async def body() -> None:
-        world = World()
-        world.writer.write(markers(0), 5)
-        world.at(0).answer(code)
-        await turns()
-        assert world.written == [markers(0)]
-        assert (world.metrics.markers_total, world.metrics.markers_waiting) == (0, 0)
+@in_loop
+async def test_where_nothing_is_open_any_more_no_marker_is_missed() -> None:
+    world = World()
+    world.writer.write(markers(0), 5)
+    world.at(0).answer(E.INVALID_PRODUCER_EPOCH)
+    await turns()
+    assert world.written == [markers(0)]
+    assert (world.metrics.markers_total, world.metrics.markers_waiting) == (0, 0)
 
-    body()
+
+@in_loop
+async def test_a_partition_is_gone_once_its_topic_says_so() -> None:
+    world = World()
+    world.unread = [Unavailable("not now")]
+    world.refused[TopicPartition("t", 1)] = E.UNKNOWN_TOPIC_OR_PARTITION
+    world.writer.write(markers(0, 1), 5)
+    world.at(0).answer()
+    await until(lambda: world.written == [markers(0, 1)])
+    assert world.looked == ["t", "t"]
+    assert (world.metrics.markers_total, world.metrics.markers_waiting) == (1, 0)
+    await world.writer.close()
+
+
+@in_loop
+async def test_a_partition_that_this_broker_had_not_heard_of_gets_its_marker() -> None:
+    """Another broker made it; the one that took it into the transaction is gone by now."""
+    world = World()
+    at = TopicPartition("t", 7)
+    world.refused[at] = E.UNKNOWN_TOPIC_OR_PARTITION
+    world.routes.give(None, at)
+    world.writer.write(markers(7), 5)
+    assert world.written == []
+    world.refused.clear()  # it is known by the look
+    world.routes.give(2, at)
+    await until(lambda: bool(world.peers.sent))
+    (sent,) = world.peers.sent
+    sent.answer.set_result(said(sent, E.NONE))
+    await until(lambda: world.written == [markers(7)])
+    await world.writer.close()
 
 
 @in_loop
@@ -241,8 +275,10 @@ async def test_many_partitions_that_answer_at_once_are_one_step() -> None:
     wanted = markers(*range(2_000))
     world.refused = dict.fromkeys(wanted.partitions, E.UNKNOWN_TOPIC_OR_PARTITION)
     world.writer.write(wanted, 5)
-    assert world.written == [wanted]
+    await until(lambda: world.written == [wanted])
+    assert world.looked == ["t"]
     assert world.metrics.markers_waiting == 0
+    await world.writer.close()
 
 
 # Partitions of other brokers
@@ -394,6 +430,6 @@ async def test_nobody_to_ask_is_found_out_here() -> None:
     world.routes.give(None, *at(0, 1))
     world.refused = dict.fromkeys(at(0, 1), E.UNKNOWN_TOPIC_OR_PARTITION)
     world.writer.write(markers(0, 1), 5)
-    assert world.written == [markers(0, 1)]
+    await until(lambda: world.written == [markers(0, 1)])
     assert world.peers.sent == []
     await world.writer.close()

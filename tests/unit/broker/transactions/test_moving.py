@@ -3,9 +3,13 @@
 import asyncio
 
 from broker.replicated.partitioning import partition_for
+from broker.replicated.record_log import to_batch
 from broker.transactions.coordinator import TRANSACTIONS_TOPIC
 from broker.transactions.decisions import Producer
 from broker.transactions.describing import ListFilter
+from broker.transactions.metadata import NO_PRODUCER_ID, TransactionState
+from broker.transactions.records import transaction_record
+from core.errors import OwnershipLost
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
 from tests.unit.broker.loops import in_loop, turns, until
@@ -130,3 +134,22 @@ async def test_no_two_coordinators_write_markers_under_one_epoch() -> None:
             await world.restart()  # before any marker is answered: nothing more is written
         epochs = [each.request.markers[0].coordinator_epoch for each in world.peers.sent]
         assert epochs == sorted(set(epochs))
+
+
+@in_loop
+async def test_what_another_broker_decided_is_brought_about_although_nobody_asks() -> None:
+    """This one was paused meanwhile; it lost its log, and no change of owners tells it of that."""
+    async with running_transactions() as world:
+        assert await world.add(await world.producer()) is E.NONE
+        runner = world.coordinator._partitions.runner(ID)
+        assert runner is not None
+        assert runner.machine is not None
+        open_now = runner.machine.transactions[ID].current
+        decided = open_now.prepare(TransactionState.PREPARE_COMMIT, 0, NO_PRODUCER_ID, 0)
+        own = world.world.broker.partitions.get(HOME)
+        assert own is not None
+        _ = await own.append(to_batch([transaction_record(decided)], 0))
+        world.writer.fail(OwnershipLost("another broker had it"))
+        world.coordinator.abort_timed_out()  # as it does every ten seconds
+        await until(lambda: len(world.batches()) == 1)
+        await until(lambda: world.state == "CompleteCommit")
