@@ -41,7 +41,9 @@ class Routes:
         self._topics = topics
         self._listeners: list[Callable[[], None]] = []
         self._owners: dict[str, tuple[Topic, LiveBrokers, tuple[int, ...]]] = {}
-        """What was computed, and of what."""
+        """What was computed, and of what: perhaps of a topic that has changed since."""
+        self._told: dict[str, Topic] = {}
+        """Topics as whoever listens knows them."""
         self._registrations: _Registrations | None = None
         topics.listen(self)
 
@@ -109,14 +111,16 @@ class Routes:
             await self._registrations.close()
 
     def on_topic_changed(self, topic: Topic) -> None:
-        """Find the owners anew, if somebody asked for them before."""
-        known = self._owners.get(topic.name)
-        if known is not None and known[2] != self.owners(topic):
+        """Tell who listens if partitions may have other owners now."""
+        former = self._told.get(topic.name)
+        self._told[topic.name] = topic
+        if former is not None and _placing(former) != _placing(topic):
             self._tell()
 
     async def on_topic_deleting(self, topic: Topic) -> None:
         """Forget a topic's owners."""
         self._owners.pop(topic.name, None)
+        self._told.pop(topic.name, None)
 
     def use(self, live: LiveBrokers) -> None:
         """Go on with other live brokers, and tell who listens if that is news."""
@@ -128,6 +132,10 @@ class Routes:
     def _tell(self) -> None:
         for callback in self._listeners:
             callback()
+
+
+def _placing(topic: Topic) -> tuple[object, ...]:
+    return topic.topic_id, topic.partition_count, topic.assignments
 
 
 class _Registrations:

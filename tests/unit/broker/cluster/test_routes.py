@@ -151,6 +151,24 @@ async def test_owners_follow_brokers_and_topics(tmp_path: Path) -> None:
         assert routes.owner("t", 0) is None
 
 
+@in_loop
+async def test_a_move_is_told_although_somebody_asks_of_the_topic_as_it_was(tmp_path: Path) -> None:
+    """As a Metadata request does that waited: it is described as it was found."""
+    async with cluster(tmp_path, 2) as made:
+        made.topics.add("t", 1)
+        made.topics.assign("t", {0: (1,)})
+        before = made.topics.get("t")
+        assert before is not None
+        assert made.routes.is_mine("t", 0)
+        made.topics.assign("t", {0: (2,)})
+        assert not made.routes.is_mine("t", 0)
+        assert made.routes.owners(before) == (1,)
+        made.told = 0
+        made.topics.assign("t", {0: (1,)})
+        assert made.told == 1
+        assert made.routes.is_mine("t", 0)
+
+
 def test_live_brokers_are_read_from_registrations_of_kafka_too() -> None:
     text = (
         b'{"features":{},"listener_security_protocol_map":{"A":"PLAINTEXT"},"endpoints":'
