@@ -17,6 +17,14 @@ class Move(NamedTuple):
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+    holder: int
+    """Who has the partition until it is done."""
+
+    @property
+    def former(self) -> tuple[int, ...]:
+        """The brokers that leave the partition where it is."""
+        others = (each for each in self.replicas if each != self.holder)
+        return self.removing or (self.holder, *others)
 
 
 def lock_name(node_id: int, address: object) -> str:
@@ -39,5 +47,5 @@ def move_of(owner: int, replicas: Sequence[int], holder: int | None) -> Move | N
     if holder is None or holder == owner:
         return None
     if holder in replicas:
-        return Move(tuple(replicas), (owner,), ())
-    return Move((*replicas, holder), tuple(replicas), (holder,))
+        return Move(tuple(replicas), (owner,), (), holder)
+    return Move((*replicas, holder), tuple(replicas), (holder,), holder)

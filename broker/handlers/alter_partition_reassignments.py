@@ -103,7 +103,7 @@ async def _former(ctx: RequestContext, partition: TopicPartition) -> Sequence[in
     move = (await moves(ctx, [partition])).get(partition)
     if move is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    return move.removing or move.replicas
+    return move.former
 
 
 def _result(index: int, error: KafkaError | CoreError | None) -> ReassignablePartitionResponse:

@@ -20,9 +20,9 @@ def test_others_are_no_brokers(name: str) -> None:
     [
         ((2,), None, None),
         ((2,), 2, None),
-        ((2,), 1, Move((2, 1), (2,), (1,))),
-        ((2, 1), 1, Move((2, 1), (2,), ())),
-        ((2, 3), 1, Move((2, 3, 1), (2, 3), (1,))),
+        ((2,), 1, Move((2, 1), (2,), (1,), 1)),
+        ((2, 1), 1, Move((2, 1), (2,), (), 1)),
+        ((2, 3), 1, Move((2, 3, 1), (2, 3), (1,), 1)),
     ],
 )
 def test_a_move_lasts_until_its_former_owner_lets_go(

@@ -106,6 +106,23 @@ def test_a_reassignment_that_is_under_way_can_be_ended(tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_move_among_the_brokers_of_a_partition_can_be_ended_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with admin(tmp_path) as to:
+            to.let_live(1, 2, 3)
+            await to.topics.create("orders", 1)
+            await reassign(to, {0: [2, 1, 3]})
+            to.holders["orders", 0] = 1
+            assert await reassign(to, {0: None}) == [NONE]
+            topic = to.topics.get("orders")
+            assert topic is not None
+            assert topic.assignments == {0: (1, 2, 3)}
+            assert to.routes.owner("orders", 0) == 1
+            assert await under_way(to) == []
+
+    run(story)
+
+
 def test_reassignments_are_checked_one_by_one(tmp_path: Path) -> None:
     async def story() -> None:
         async with admin(tmp_path) as to:
