@@ -1,8 +1,9 @@
 """One ephemeral node that a process wants to have: made, found made, or waited for.
 
 A node of another session is the trace of a process that was killed, or a sign of one that lives
-under the same name. Who can tell which removes a trace at once; who cannot waits one session
-timeout, after which a trace is gone. Source: BookKeeper ZKRegistrationManager.
+under the same name. Who can tell which puts its own node in the place of a trace, so that nobody
+sees it gone; who cannot waits one session timeout, after which a trace is gone.
+Source: BookKeeper ZKRegistrationManager.
 """
 
 import asyncio
@@ -10,7 +11,14 @@ import logging
 from collections.abc import Callable
 
 from core.errors import BadVersion, NodeExists, NoNode, Unavailable
-from core.metadata.store import MetadataStore, Node, SessionEvent, WatchEvent
+from core.metadata.store import (
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    SessionEvent,
+    WatchEvent,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -99,14 +107,21 @@ class EphemeralNode:
                 await self._store.set(self.path, self._data)
             return True
         if self._is_trace(node.data):
-            await self._delete(node)
-            return False
+            return await self._has_replaced(node)
         session = node.ephemeral_owner & (1 << 64) - 1
         logger.info(
             "name_waited_for path=%s session=0x%x ms_max=%d", self.path, session, stale_wait_ms
         )
         await changed.wait()
         return False
+
+    async def _has_replaced(self, node: Node) -> bool:
+        new = Create(self.path, self._data, ephemeral=True)
+        try:
+            await self._store.multi([Delete(self.path, node.version), new])
+        except (NoNode, BadVersion):
+            return False  # its session ended meanwhile, and perhaps another one's node is there
+        return True
 
     async def _delete(self, node: Node) -> None:
         try:

@@ -170,7 +170,9 @@ class SqliteStore:
         """Do all or nothing; return each op's new version. Errors: the first failing op's."""
         ops = tuple(ops)
         check_ops(ops)
-        return await self._submit_write(lambda tree: tree.multi(ops, self._clock.now_ms()))
+        return await self._submit_write(
+            lambda tree: tree.multi(ops, self._clock.now_ms(), tree.session_id)
+        )
 
     async def sync(self) -> None:
         """Do nothing but wait for what was asked before: one process owns the file."""

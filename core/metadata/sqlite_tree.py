@@ -147,8 +147,11 @@ class SqliteTree:
         self._count_child(parent, created=0)
         self.changes += (Change(path, WatchEvent.DELETED), Change(parent, WatchEvent.CHILDREN))
 
-    def multi(self, ops: Sequence[Op], now_ms: int) -> list[int]:
-        """Do all or nothing. Errors: the first failing op's, naming the op."""
+    def multi(self, ops: Sequence[Op], now_ms: int, owner: int) -> list[int]:
+        """Do all or nothing. Errors: the first failing op's, naming the op.
+
+        `owner`: the session that ephemeral nodes get.
+        """
         for op in ops:
             split_path(op.path)
         self._db.execute("SAVEPOINT multi")
@@ -156,7 +159,7 @@ class SqliteTree:
         versions: list[int] = []
         try:
             for op in ops:
-                versions.append(self._apply(op, now_ms))  # noqa: PERF401 - its length names the op
+                versions.append(self._apply(op, now_ms, owner))  # noqa: PERF401 - its length names the op
         except MetadataConflict as error:
             self._db.execute("ROLLBACK TO multi")
             self._db.execute("RELEASE multi")
@@ -176,9 +179,10 @@ class SqliteTree:
             self.delete(f"{parent.rstrip('/')}/{name}", ANY_VERSION)
         self.changes.clear()
 
-    def _apply(self, op: Op, now_ms: int) -> int:
+    def _apply(self, op: Op, now_ms: int, session_id: int) -> int:
         if isinstance(op, Create):
-            self.create(op.path, op.data, now_ms, owner=0, sequential=False)
+            owner = session_id if op.ephemeral else 0
+            self.create(op.path, op.data, now_ms, owner=owner, sequential=False)
             return 0
         if isinstance(op, SetData):
             return self.set(op.path, op.data, op.version, now_ms)

@@ -52,10 +52,11 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a persistent node in a `multi`. Errors: NodeExists, NoNode (parent)."""
+    """Create a node in a `multi`. Errors: NodeExists, NoNode (parent)."""
 
     path: str
     data: bytes = b""
+    ephemeral: bool = False
 
 
 @dataclass(frozen=True, slots=True)

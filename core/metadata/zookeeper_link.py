@@ -228,7 +228,7 @@ class ZookeeperLink:
 
 
 _ADD: Final[dict[type[Any], Callable[[Any, Any], None]]] = {
-    Create: lambda transaction, op: transaction.create(op.path, op.data),
+    Create: lambda transaction, op: transaction.create(op.path, op.data, ephemeral=op.ephemeral),
     SetData: lambda transaction, op: transaction.set_data(op.path, op.data, op.version),
     Delete: lambda transaction, op: transaction.delete(op.path, op.version),
     Check: lambda transaction, op: transaction.check(op.path, op.version),

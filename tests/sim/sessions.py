@@ -105,8 +105,9 @@ class SimStore:
         ops = tuple(ops)
         check_ops(ops)
         where = ops[0].path if ops else ""
+        session_id = self.session_id
         return await self._call(  # type: ignore[no-any-return]
-            "multi", where, lambda tree: tree.multi(ops, self._now_ms()), write=True
+            "multi", where, lambda tree: tree.multi(ops, self._now_ms(), session_id), write=True
         )
 
     async def sync(self) -> None:

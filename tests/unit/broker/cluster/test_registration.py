@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -112,6 +113,32 @@ def test_a_former_life_at_the_same_address_is_not_waited_for(zookeeper: ZooKeepe
             async with asyncio.timeout(30):
                 await now.register()
             assert await at.owner() == at.store.session_id
+            await now.close()
+
+    run(story)
+
+
+@pytest.mark.java
+def test_nobody_sees_a_broker_gone_that_starts_again(zookeeper: ZooKeeperServer) -> None:
+    """Else the others would begin to take over what is its own."""
+
+    async def story() -> None:
+        async with two_stores(zookeeper) as at:
+            await at.registration(at.other).register()
+            seen = []
+            multi, delete = at.store.multi, at.store.delete
+
+            async def watched(change: Any, *arguments: Any) -> Any:
+                done = await change(*arguments)
+                seen.append(await at.other.exists(PATH))
+                return done
+
+            at.store.multi = partial(watched, multi)  # type: ignore[method-assign]
+            at.store.delete = partial(watched, delete)  # type: ignore[method-assign]
+            now = at.registration(at.store)
+            await now.register()
+            assert seen
+            assert None not in seen
             await now.close()
 
     run(story)

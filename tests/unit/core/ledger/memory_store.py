@@ -95,7 +95,7 @@ class MemoryStore:
         await self._change(lambda tree: tree.delete(path, version))
 
     async def multi(self, ops: Sequence[Op]) -> list[int]:
-        return await self._change(lambda tree: tree.multi(ops, _NOW_MS))  # type: ignore[no-any-return]
+        return await self._change(lambda tree: tree.multi(ops, _NOW_MS, self.session_id))  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         self._connection.close()

@@ -228,6 +228,22 @@ class MetadataStoreContract:
 
         self.run(story)
 
+    def test_an_ephemeral_node_takes_the_place_of_another_at_once(self) -> None:
+        async def story(store: MetadataStore) -> None:
+            await store.create("/a", b"old")
+            await store.create("/kept")
+            new = Create("/a", b"new", ephemeral=True)
+            assert await store.multi([Delete("/a", 0), new, Create("/kept/b")]) == [-1, 0, 0]
+            node = await store.get("/a")
+            assert (node.data, node.version) == (b"new", 0)
+            assert node.ephemeral_owner == store.session_id
+            assert (await store.get("/kept/b")).ephemeral_owner == 0
+            with pytest.raises(BadVersion):
+                await store.multi([Delete("/a", 7), new])
+            assert (await store.get("/a")).data == b"new"
+
+        self.run(story)
+
     @pytest.mark.parametrize(
         ("last", "error"),
         [
