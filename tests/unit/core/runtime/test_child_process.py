@@ -1,0 +1,110 @@
+"""Another process that computes: what goes there and comes back, and when it ends."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.errors import Unavailable
+from core.runtime.child_process import LARGE_BYTES, ChildFailed, ChildProcess
+from protocol.ids import Buffer
+
+ENDED_S = 20
+SIZES = (0, 1, LARGE_BYTES - 1, LARGE_BYTES, 300_000)
+
+
+class Refused(Exception):
+    """What a caller expects."""
+
+    is_expected = True
+
+
+class Kept:
+    """A state: what it was made with, and what it was given."""
+
+    def __init__(self, first: str) -> None:
+        self.given: list[object] = [first]
+
+    def give(self, value: object) -> int:
+        self.given.append(value)
+        return len(self.given)
+
+    def all(self) -> list[object]:
+        return self.given
+
+    def echo(self, buffers: list[Buffer]) -> list[Buffer]:
+        return [bytes(each) if at % 2 else memoryview(each) for at, each in enumerate(buffers)]
+
+    def refuse(self) -> None:
+        raise Refused("not today")
+
+    def fail(self) -> None:
+        raise ZeroDivisionError("a bug")
+
+
+@contextmanager
+def running() -> Iterator[ChildProcess]:
+    child = ChildProcess(Kept, "first")
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_it_keeps_its_state_from_call_to_call() -> None:
+    with running() as child:
+        assert child.call(Kept.give, {"a": 1}) == 2
+        assert child.call(Kept.all) == ["first", {"a": 1}]
+        assert child.pid != psutil.Process().pid
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+def test_buffers_of_all_sizes_go_and_come(count: int) -> None:
+    """`count`: more than a system call takes at once."""
+    sizes = SIZES if count == 1 else (LARGE_BYTES, 7)
+    buffers = [memoryview(bytes([n % 251]) * size) for size in sizes for n in range(count)]
+    with running() as child:
+        for _ in range(2):  # the room of the first call is used again
+            assert list(map(bytes, child.call(Kept.echo, buffers))) == list(map(bytes, buffers))
+
+
+def test_what_a_call_raises() -> None:
+    with running() as child:
+        with pytest.raises(Refused, match="not today"):
+            child.call(Kept.refuse)
+        with pytest.raises(ChildFailed, match=r"in fail(.|\n)*a bug"):
+            child.call(Kept.fail)
+        assert child.call(Kept.all) == ["first"]
+
+
+def test_one_that_is_gone_is_told() -> None:
+    with running() as child:
+        child.kill()
+        with pytest.raises(Unavailable, match=f"process {child.pid}"):
+            child.call(Kept.all)
+
+
+def test_it_ends_when_its_parent_is_killed() -> None:
+    script = (
+        "import sys; from core.runtime.child_process import ChildProcess\n"
+        "child = ChildProcess(dict); child.call(len); print(child.pid, flush=True)\n"
+        "sys.stdin.read()"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        cwd=Path(__file__).resolve().parents[4],
+    )  # fmt: skip
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    with parent:
+        child = psutil.Process(int(parent.stdout.readline()))
+        assert child.ppid() == parent.pid
+        parent.kill()
+    _, alive = psutil.wait_procs([child], ENDED_S)
+    assert not alive
