@@ -48,5 +48,4 @@ class Project:
 
     def close(self) -> None:
         """Remove its containers, networks and volumes."""
-        self.run("kill")
-        self.run("down", "--volumes")
+        self.run("down", "--volumes", "--timeout", "0")

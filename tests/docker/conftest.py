@@ -28,9 +28,9 @@ class Built(NamedTuple):
     base: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def daemon() -> Iterator[None]:
-    """A daemon that `docker` uses."""
+    """A daemon that `docker` uses; one of our own ends with the tests of this folder."""
     os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"  # its image would have to be pulled
     if engine.answers():
         yield
@@ -46,13 +46,13 @@ def daemon() -> Iterator[None]:
     own.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def image(daemon: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     """Tailrace's image, of this tree."""
     try:
         base = images.build(tmp_path_factory.mktemp("context"))
-    except images.NoBase as nothing:
-        pytest.skip(str(nothing))
+    except (images.CannotBuild, engine.CannotStart) as refused:
+        pytest.skip(str(refused))
     yield Built(images.IMAGE, base)
     images.discard()
 

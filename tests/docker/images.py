@@ -1,27 +1,40 @@
 """The images of the container tests: a base with Python, and Tailrace on it.
 
-What is fetched from elsewhere lies in `.cache/docker` afterwards: the base's files, and the wheels.
+What is fetched from elsewhere is kept: the base by the daemon, the wheels in `.cache/docker`.
 """
 
+import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from tests.docker import probe
 from tests.docker.engine import CACHE, ROOT, docker
 
 OFFICIAL: Final = "python:3.11-slim"
 BASE: Final = "tailrace-test-base:bookworm"
 WHEELS_IMAGE: Final = "tailrace-test-wheels"
 IMAGE: Final = "tailrace-test:latest"
-PACKAGES: Final = "ca-certificates,python3,python3-venv"
+PACKAGES: Final = "python3,python3-venv"
 LOCKS: Final = ("requirements/image.lock", "requirements/image-build.lock")
 
 
-class NoBase(Exception):
-    """There is no image with Python, and none can be made here."""
+DEBOOTSTRAP: Final = f"""
+mount -t tmpfs base "$1"
+debootstrap --variant=minbase --include={PACKAGES} bookworm "$1"
+cd "$1"
+tar --create --file "$2" --exclude './proc/*' --exclude './sys/*' --exclude './var/cache/apt/*' \\
+  --exclude './var/lib/apt/lists/*' --exclude './usr/share/doc/*' --exclude './usr/share/locale/*' .
+"""
+FETCH_WITHIN_S: Final = 300
+
+
+class CannotBuild(Exception):
+    """No image can be made here: there is no base with Python, or no wheels."""
 
 
 def is_there(image: str) -> bool:
@@ -38,30 +51,29 @@ def size_of(image: str) -> int:
 def base_image() -> str:
     """Return the Dockerfile's default base if it can be had, else Debian's Python.
 
-    Errors: NoBase, with what would help.
+    Errors: CannotBuild, with what would help.
     """
     for image in (OFFICIAL, BASE):
         if is_there(image):
             return image
-    archive = CACHE / "base-bookworm.tar.gz"
-    if not archive.exists():
-        if shutil.which("debootstrap") is None:
-            pulled = subprocess.run(["docker", "pull", OFFICIAL], capture_output=True, check=False)
-            if pulled.returncode == 0:
-                return OFFICIAL
-            raise NoBase(f"a base image: {OFFICIAL} cannot be pulled, nor is debootstrap here")
-        _debootstrap(archive)
-    docker("import", str(archive), BASE)
-    return BASE
+    if os.geteuid() == 0 and shutil.which("debootstrap"):
+        _debootstrap()
+        return BASE
+    _try("a base image", "docker", "pull", "--quiet", OFFICIAL)
+    return OFFICIAL
 
 
 def build(context: Path) -> str:
     """Build Tailrace's image as the README says, from wheels that are here, and return its base.
 
     The stage that installs the locked wheels is kept between runs; the rest is left to `discard`.
+    Errors: CannotBuild if base or wheels cannot be had, or containers do not work here.
     """
-    base = base_image()
-    _fill(context)
+    with ThreadPoolExecutor(1) as beside:
+        wheels = beside.submit(_wheels)
+        base = base_image()
+        probe.check(base, context.parent / f"{context.name}-probe")
+        _fill(context, wheels.result())
     options = ["--build-arg", f"BASE={base}", "--build-arg", "PIP_NO_INDEX=1"]
     command = ["build", "--file", f"{context}/docker/Dockerfile", *options]
     docker(*command, "--target", "wheels", "--tag", WHEELS_IMAGE, str(context))
@@ -75,21 +87,22 @@ def discard() -> None:
     docker("image", "prune", "--force", "--filter", "label=io.tailrace.stage=build")
 
 
-def _debootstrap(archive: Path) -> None:
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    folder, unfinished = archive.with_name("base"), archive.with_suffix(".part")
-    shutil.rmtree(folder, ignore_errors=True)
-    command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NoBase(f"a base image: debootstrap failed: {done.stdout[-500:]}{done.stderr[-500:]}")
-    without = [f"--exclude=./{each}/*" for each in ("var/cache/apt", "var/lib/apt/lists", "proc")]
-    _run("tar", "--create", "--gzip", *without, "--file", str(unfinished), "-C", str(folder), ".")
-    unfinished.rename(archive)
-    shutil.rmtree(folder)
+def _debootstrap() -> None:
+    """Make a Debian with Python in memory and import it.
+
+    In namespaces of its own, so that no mount and no process outlives it, however it ends.
+    """
+    folder = CACHE / "base"
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder.with_suffix(".tar")
+    alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork"]
+    alone += ["--kill-child", "sh", "-euc", DEBOOTSTRAP, "sh", str(folder), str(archive)]
+    _try("a base image", *alone)
+    docker("import", str(archive), BASE)
+    archive.unlink()
 
 
-def _fill(context: Path) -> None:
+def _fill(context: Path, wheels: Path) -> None:
     """Copy what the Dockerfile may see, and the wheels."""
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     patterns = [line.removeprefix("!") for line in lines if line.startswith("!")]
@@ -103,7 +116,7 @@ def _fill(context: Path) -> None:
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(source, target)
-    shutil.copytree(_wheels(), context / "wheels")
+    shutil.copytree(wheels, context / "wheels")
 
 
 def _wheels() -> Path:
@@ -117,11 +130,18 @@ def _wheels() -> Path:
         unfinished = CACHE / "wheels.part"
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
         pip += ["--only-binary", ":all:", "--require-hashes", "--dest", str(unfinished)]
-        _run(*pip, *(f"--requirement={each}" for each in locks))
+        _try("wheels", *pip, *(f"--requirement={each}" for each in locks))
         unfinished.rename(wheels)
     return wheels
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+def _try(what: str, *command: str) -> None:
+    """Get `what` by a command that may not work here. Errors: CannotBuild with what it said."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=FETCH_WITHIN_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotBuild(f"{what}: {command[0]} takes over {FETCH_WITHIN_S} s") from None
+    if done.returncode != 0:
+        raise CannotBuild(f"{what}: {done.stdout[-500:]}{done.stderr[-500:]}")
