@@ -28,6 +28,8 @@ PORT: Final = 9092
 """Of the listener for clients on the host; mapped to a port of the host."""
 NETWORK_PORT: Final = 19092
 """Of the listener for clients in containers of the same network."""
+_LISTENERS: Final = "TAILRACE_LISTENERS"
+_ADVERTISED: Final = "TAILRACE_ADVERTISED_LISTENERS"
 _ATTEMPTS_MAX: Final = 10
 _POLL_S: Final = 0.05
 _ANSWER_S: Final = 1.0
@@ -41,7 +43,8 @@ class TailraceContainer(DockerContainer):
     >>> kafka.start().get_bootstrap_server()        # for clients on the host
     >>> kafka.get_network_bootstrap_server()        # "kafka:19092", for clients in the network
 
-    The mapped port is a free one, unless `with_bind_ports(9092, PORT)` says which.
+    The mapped port is a free one, unless `with_bind_ports(9092, PORT)` says which. Whoever sets
+    `listeners` or `advertised.listeners` has them as they are, and is told nothing by this class.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class TailraceContainer(DockerContainer):
         """`start_timeout_s`: how long a start may take; other words go to DockerContainer."""
         super().__init__(image, **kwargs)  # type: ignore[arg-type]  # its own, as they come
         self.start_timeout_s = start_timeout_s
+        self._told: str | None = None
         self.with_setting("group.initial.rebalance.delay.ms", 0)
 
     def with_setting(self, name: str, value: object) -> Self:
@@ -108,6 +112,8 @@ class TailraceContainer(DockerContainer):
 
     def _tell_clients(self) -> None:
         """Say before the start where clients on the host connect: later it would be too late."""
+        if _LISTENERS in self.env or self.env.get(_ADVERTISED) != self._told:
+            return  # the user says it
         client = self.get_docker_client()
         mode = client.get_connection_mode()
         if mode is ConnectionMode.bridge_ip:
@@ -118,7 +124,8 @@ class TailraceContainer(DockerContainer):
             told = f"HOST://{_gateway(config)}:{self._mapped_port()}"
         else:
             told = f"HOST://{client.host()}:{self._mapped_port()}"
-        self.with_env("TAILRACE_ADVERTISED_LISTENERS", told)
+        self._told = told
+        self.with_env(_ADVERTISED, told)
 
     def _wait_until_it_answers(self, timeout: float | None) -> None:
         limit_s = self.start_timeout_s if timeout is None else timeout

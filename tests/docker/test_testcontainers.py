@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 from tailrace.testcontainers import TailraceContainer
 from tests.docker.clients import from_a_container, from_the_host
@@ -84,6 +85,13 @@ def test_a_port_that_was_asked_for_is_kept_and_refused_when_taken(
     with pytest.raises(Exception, match="port is already allocated"):
         second.start()
     second.stop()
+
+
+def test_listeners_of_a_user_are_left_as_they_are(kafka: TailraceContainer) -> None:
+    kafka.with_setting("advertised.listeners", "HOST://told.test:7").start()
+    admin = AdminClient({"bootstrap.servers": kafka.get_bootstrap_server(), "log_level": 0})
+    (broker,) = admin.list_topics(timeout=60).brokers.values()
+    assert (broker.host, broker.port) == ("told.test", 7)
 
 
 def test_a_broker_that_ends_says_why(kafka: TailraceContainer) -> None:
