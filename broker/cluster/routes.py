@@ -14,7 +14,7 @@ from broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_broker
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.registration import decode_broker
 from broker.cluster.routing import Replicas, owners_of, replicas_of
-from broker.cluster.topics import Topic, TopicListener
+from broker.cluster.topic import Topic, TopicListener
 from broker.listeners import Endpoint
 from core.errors import CorruptData
 from core.metadata.store import MetadataStore

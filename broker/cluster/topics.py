@@ -9,39 +9,31 @@ and `start()`, or the next request for that name, finishes it.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Any
 
 import msgspec
 
 from broker.cluster.admin import check_new_partitions
 from broker.cluster.alterations import Changes
 from broker.cluster.config_def import InvalidConfig
-from broker.cluster.names import INTERNAL_TOPICS, collision_key, name_fault
+from broker.cluster.names import collision_key, name_fault
 from broker.cluster.paths import ClusterPaths
-from broker.cluster.quorums import Quorums, check_quorums, check_same_quorums, quorums_of
-from broker.cluster.settings import TopicDefaults, TopicSettings, alter, check_overrides
+from broker.cluster.quorums import check_quorums, check_same_quorums, quorums_of
+from broker.cluster.settings import TopicDefaults, alter, check_overrides
+from broker.cluster.shown_topics import ShownTopics
+from broker.cluster.topic import Topic
 from broker.cluster.topic_codec import (
     StoredTopic,
-    decode_assignments,
     decode_topic,
     encode_assignments,
-    encode_topic,
     id_bytes,
     id_text,
 )
+from broker.cluster.topic_nodes import TopicNodes
 from broker.cluster.topic_streams import TopicStreams, create_streams, delete_streams
 from broker.errors import KafkaError
-from core.errors import (
-    BadVersion,
-    LogNotFound,
-    MetadataConflict,
-    NodeExists,
-    NoNode,
-    OwnershipLost,
-)
-from core.metadata.node_reads import read_nodes
+from core.errors import BadVersion, LogNotFound, MetadataConflict, NodeExists, OwnershipLost
 from core.metadata.store import MetadataStore, Node
 from core.runtime.clock import Clock
 from protocol.errors import ErrorCode
@@ -49,44 +41,7 @@ from protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as everybody sees it; replaced, never changed."""
-
-    name: str
-    topic_id: bytes
-    """16 bytes."""
-    partition_count: int
-    configs: Mapping[str, str]
-    """Overrides, in canonical text."""
-    settings: TopicSettings
-    replication_factor: int
-    quorums: Quorums
-    """How the ledgers of its logs are made."""
-    internal: bool
-    created_ms: int
-    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Preference lists of brokers, by partition; see `routing`."""
-
-
-class TopicListener(Protocol):
-    """Who wants to know what becomes of topics."""
-
-    def on_topic_changed(self, topic: Topic) -> None:
-        """Hear of a topic that was created, or has new partitions or settings."""
-
-    async def on_topic_deleting(self, topic: Topic) -> None:
-        """Close the partitions of a topic that left `get()`, before their streams go."""
-
-
-class _Record(NamedTuple):
-    """A node as this process last saw it."""
-
-    stored: StoredTopic
-    version: int
-
-
-class TopicRegistry:
+class TopicRegistry(ShownTopics):
     """Reads are plain look-ups; changes happen one after the other (they are rare).
 
     A lock, not an owner task: a change is a few metadata writes that may stop anywhere, because
@@ -104,59 +59,22 @@ class TopicRegistry:
         random: Random,
         paths: ClusterPaths | None = None,
     ) -> None:
-        self.defaults = defaults
-        self._store = store
-        self._paths = paths or ClusterPaths()
+        super().__init__(defaults)
+        self._nodes = TopicNodes(store, paths or ClusterPaths())
         self._streams = streams
         self._clock = clock
         self._random = random
-        self._listeners: list[TopicListener] = []
-        self._records: dict[str, _Record] = {}
-        self._topics: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
-        self._colliding: dict[str, set[str]] = {}
-        """Names by their form in metrics; of more than one only where two brokers raced."""
         self._changing = asyncio.Lock()
-
-    def listen(self, listener: TopicListener) -> None:
-        """Tell `listener` about every later change."""
-        self._listeners.append(listener)
-
-    def use_defaults(self, defaults: TopicDefaults) -> None:
-        """Have topics follow other defaults of the broker, and tell who listens."""
-        self.defaults = defaults
-        for name, former in list(self._topics.items()):
-            topic = self._publish(name)
-            if topic.settings != former.settings:
-                self._tell(topic)
 
     async def start(self) -> None:
         """Load all topics and finish what a crash left half done. Errors: CorruptData."""
         async with self._changing:
-            try:
-                await self._store.create(self._paths.topics, parents=True)
-            except NodeExists:
-                logger.debug("topics are there path=%s", self._paths.topics)
-            names = await self._store.children(self._paths.topics)
-            nodes = await read_nodes(self._store, [self._paths.topic(name) for name in names])
-            for name, node in zip(names, nodes, strict=True):
+            for name, node in await self._nodes.read_all():
                 await self._adopt(name, node)
                 try:
                     await self._finish(name)
                 except (MetadataConflict, OwnershipLost) as error:  # another broker is at it
                     logger.warning("topic left half done topic=%s error=%r", name, error)
-
-    def get(self, name: str) -> Topic | None:
-        """Return a topic that can be used."""
-        return self._topics.get(name)
-
-    def by_id(self, topic_id: bytes) -> Topic | None:
-        """Return a topic by its 16 bytes."""
-        return self._by_id.get(topic_id)
-
-    def all(self) -> list[Topic]:
-        """Return all topics that can be used, by name."""
-        return [self._topics[name] for name in sorted(self._topics)]
 
     def check_create(
         self, name: str, configs: Mapping[str, str | None], replication_factor: int | None = None
@@ -202,11 +120,10 @@ class TopicRegistry:
                 assignments=encode_assignments(assignments or {}),
             )
             try:
-                await self._store.create(self._paths.topic(name), encode_topic(stored))
+                await self._nodes.create(name, stored)
             except NodeExists:
                 message = f"Topic '{name}' already exists."
                 raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, message) from None
-            self._records[name] = _Record(stored, 0)
             await self._finish(name)
             logger.info(
                 "topic created topic=%s id=%s partitions=%d", name, stored.topic_id, partitions
@@ -220,15 +137,15 @@ class TopicRegistry:
         """
         async with self._changing:
             await self._settle(name)
-            if name not in self._records:
+            known = self._nodes.known(name)
+            if known is None:
                 raise _unknown()
             if topic_id is not None and self._topics[name].topic_id != topic_id:
                 message = "This server does not host this topic ID."
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, message)
-            stored = msgspec.structs.replace(self._records[name].stored, state="deleting")
-            await self._update(name, stored)
+            await self._change(name, state="deleting")
             await self._finish(name)
-            logger.info("topic deleted topic=%s id=%s", name, stored.topic_id)
+            logger.info("topic deleted topic=%s id=%s", name, known.topic_id)
 
     def check_add_partitions(self, name: str, count: int) -> Topic:
         """Return the topic that may grow to `count` partitions. Errors: KafkaError."""
@@ -254,12 +171,8 @@ class TopicRegistry:
         async with self._changing:
             await self._settle(name)
             topic = self.check_add_partitions(name, count)
-            stored = msgspec.structs.replace(
-                self._records[name].stored,
-                partitions=count,
-                assignments=encode_assignments({**topic.assignments, **(assignments or {})}),
-            )
-            await self._update(name, stored)
+            assigned = encode_assignments({**topic.assignments, **(assignments or {})})
+            await self._change(name, partitions=count, assignments=assigned)
             await self._finish(name)
             logger.info("topic grown topic=%s partitions=%d", name, count)
             return self._topics[name]
@@ -275,10 +188,7 @@ class TopicRegistry:
             if topic is None or max(changes) >= topic.partition_count:
                 raise _unknown()
             assignments = encode_assignments({**topic.assignments, **changes})
-            stored = msgspec.structs.replace(self._records[name].stored, assignments=assignments)
-            await self._update(name, stored)
-            topic = self._publish(name)
-            self._tell(topic)
+            topic = self._show(name, await self._change(name, assignments=assignments))
             logger.info("topic assigned topic=%s brokers=%s", name, dict(changes))
             return topic
 
@@ -298,10 +208,7 @@ class TopicRegistry:
         async with self._changing:
             await self._settle(name)
             configs = self.check_alter(name, changes)
-            stored = msgspec.structs.replace(self._records[name].stored, configs=configs)
-            await self._update(name, stored)
-            topic = self._publish(name)
-            self._tell(topic)
+            topic = self._show(name, await self._change(name, configs=configs))
             logger.info("topic altered topic=%s configs=%s", name, configs)
             return topic
 
@@ -336,7 +243,7 @@ class TopicRegistry:
         Cost: the list of their names, and a read for each that came, went or is half done.
         """
         async with self._changing:
-            names = await self._store.children(self._paths.topics)
+            names = await self._nodes.names()
             for name in sorted(self._topics.keys() ^ set(names)):
                 await self._take(name)
 
@@ -347,44 +254,42 @@ class TopicRegistry:
 
     async def _take(self, name: str) -> None:
         """Read a topic's node, and show what it says: another broker may have changed it."""
-        node = None if name_fault(name) else await self._store.exists(self._paths.topic(name))
-        await self._adopt(name, node)
+        await self._adopt(name, await self._nodes.read(name))
 
     async def _adopt(self, name: str, node: Node | None) -> None:
         """Show what a topic's node says."""
-        known = self._records.get(name)
+        known = self._nodes.known(name)
         if node is None:
-            self._records.pop(name, None)
+            self._nodes.forget(name)
             await self._withdraw(name)
             return
         stored = decode_topic(name, node.data)
-        if known is not None and known.stored == stored:
-            self._records[name] = _Record(stored, node.version)
+        if stored == known:
+            self._nodes.keep(name, stored, node.version)
             return
-        if stored.state == "deleting" or (known and known.stored.topic_id != stored.topic_id):
+        if stored.state == "deleting" or (known and known.topic_id != stored.topic_id):
             await self._withdraw(name)
-        self._records[name] = _Record(stored, node.version)
+        self._nodes.keep(name, stored, node.version)
         if stored.state != "deleting" and stored.ready:
-            self._tell(self._publish(name))
+            self._show(name, stored)
 
     async def _finish(self, name: str) -> None:
         """Bring a topic to the state that its node announces, if it has one."""
-        record = self._records.get(name)
-        if record is None:
+        stored = self._nodes.known(name)
+        if stored is None:
             return
-        if record.stored.state == "deleting":
-            await self._remove(name)
-        elif record.stored.ready < record.stored.partitions:
-            await self._complete(name)
+        if stored.state == "deleting":
+            await self._remove(name, stored)
+        elif stored.ready < stored.partitions:
+            await self._complete(name, stored)
 
-    async def _complete(self, name: str) -> None:
-        stored = self._records[name].stored
+    async def _complete(self, name: str, stored: StoredTopic) -> None:
         missing = range(stored.ready, stored.partitions)
         settings = self.defaults.resolve(stored.configs)
         quorums = quorums_of(stored.replication_factor, settings)
         await create_streams(self._streams, name, missing, quorums.as_settings())
         try:
-            await self._update(name, msgspec.structs.replace(stored, ready=stored.partitions))
+            stored = await self._change(name, ready=stored.partitions)
         except BadVersion:
             await self._take(name)  # another broker that was asked for the name has finished it?
             found = self._topics.get(name)
@@ -395,91 +300,25 @@ class TopicRegistry:
             ):
                 raise
             return
-        self._tell(self._publish(name))
+        self._show(name, stored)
 
-    async def _remove(self, name: str) -> None:
+    async def _remove(self, name: str, stored: StoredTopic) -> None:
         await self._withdraw(name)
-        partitions = range(self._records[name].stored.partitions)
 
         async def check_may() -> None:
-            if await self._node_of_record(name) is None:
+            if await self._nodes.current(name) is None:
                 raise LogNotFound(f"topic {name} was deleted by another broker")
 
-        await delete_streams(self._streams, name, partitions, check_may)
-        await self._delete_node(name)
-        del self._records[name]
+        await delete_streams(self._streams, name, range(stored.partitions), check_may)
+        await self._nodes.delete(name)
 
-    async def _node_of_record(self, name: str) -> Node | None:
-        """Return a topic's node, unless another broker deleted it: the name may have a new one."""
-        node = await self._store.exists(self._paths.topic(name))
-        if node is None or decode_topic(name, node.data) != self._records[name].stored:
-            return None
-        return node
-
-    async def _delete_node(self, name: str) -> None:
-        node = await self._node_of_record(name)
-        if node is None:
-            return
-        try:
-            await self._store.delete(self._paths.topic(name), node.version)
-        except (NoNode, BadVersion):
-            logger.info("topic was deleted by another broker topic=%s", name)
-
-    async def _withdraw(self, name: str) -> None:
-        """Show a topic no more, and have its partitions closed."""
-        topic = self._topics.pop(name, None)
-        if topic is not None:
-            del self._by_id[topic.topic_id]
-            self._forget_key(name)
-            for listener in self._listeners:
-                await listener.on_topic_deleting(topic)
-
-    def _forget_key(self, name: str) -> None:
-        names = self._colliding[collision_key(name)]
-        names.remove(name)
-        if not names:
-            del self._colliding[collision_key(name)]
-
-    async def _update(self, name: str, stored: StoredTopic) -> None:
-        record = self._records[name]
-        version = await self._store.set(
-            self._paths.topic(name), encode_topic(stored), record.version
-        )
-        self._records[name] = _Record(stored, version)
-
-    def _publish(self, name: str) -> Topic:
-        stored = self._records[name].stored
-        settings = self._settings(name, stored.configs)
-        topic = Topic(
-            name=name,
-            topic_id=id_bytes(stored.topic_id, name),
-            partition_count=stored.ready,
-            configs=stored.configs,
-            settings=settings,
-            replication_factor=stored.replication_factor,
-            quorums=quorums_of(stored.replication_factor, settings),
-            internal=name in INTERNAL_TOPICS,
-            created_ms=stored.created_ms,
-            assignments=decode_assignments(stored),
-        )
-        self._topics[name] = topic
-        self._by_id[topic.topic_id] = topic
-        self._colliding.setdefault(collision_key(name), set()).add(name)
-        return topic
-
-    def _settings(self, name: str, configs: Mapping[str, str]) -> TopicSettings:
-        """Resolve stored overrides; one that another release wrote may mean nothing to this one."""
-        usable = {}
-        for key, value in configs.items():
-            try:
-                usable.update(check_overrides({key: value}, self.defaults))
-            except InvalidConfig as error:
-                logger.warning("topic config not in force topic=%s reason=%s", name, error)
-        return self.defaults.resolve(usable)
-
-    def _tell(self, topic: Topic) -> None:
-        for listener in self._listeners:
-            listener.on_topic_changed(topic)
+    async def _change(self, name: str, **changes: Any) -> StoredTopic:
+        """Change some of what a topic's node says, which this process has just read."""
+        known = self._nodes.known(name)
+        assert known is not None, name
+        stored = msgspec.structs.replace(known, **changes)
+        await self._nodes.change(name, stored)
+        return stored
 
     def _new_id(self) -> str:
         """Return a version 4 UUID; tools take an id with a leading dash for an option."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from broker.cluster.admin import AvailableBookies
 from broker.cluster.group_configs import GroupConfigs
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.consumer.protocol import ConsumerSettings
 from broker.coordinator.consumer.request_checks import check_request

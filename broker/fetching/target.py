@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.fetching.sessions import CachedPartition, PartitionKey
 from broker.partition.found import Found
 from broker.partition.partition_log import PartitionLog

@@ -12,7 +12,7 @@ Source: ReplicationControlManager.alterPartitionReassignments; a Kafka 4.3.1 of 
 from collections.abc import Sequence
 
 from broker.cluster.admin import check_assignment
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles

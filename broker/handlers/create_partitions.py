@@ -7,7 +7,7 @@ Not kept: `timeout_ms`; the partitions are there before the answer.
 from collections.abc import Sequence
 
 from broker.cluster.admin import check_new_assignments, repeated
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles

@@ -21,8 +21,8 @@ from broker.cluster.loggers import logger_levels
 from broker.cluster.names import name_fault
 from broker.cluster.resources import ResourceType, check_broker_name, resource_type
 from broker.cluster.settings import ConfigSource, SourcedValue
+from broker.cluster.topic import Topic
 from broker.cluster.topic_configs import topic_configs_shown
-from broker.cluster.topics import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError
 from broker.handlers import handles

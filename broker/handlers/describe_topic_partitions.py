@@ -5,7 +5,7 @@ Source: DescribeTopicPartitionsRequestHandler; KIP-966.
 
 from broker.cluster.names import name_fault
 from broker.cluster.operations import TOPIC_OPERATIONS
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.handlers import handles
 from broker.handlers._places import NO_LEADER, partition_places

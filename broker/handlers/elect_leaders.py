@@ -8,7 +8,7 @@ for all partitions, and tells only those whose leader changed: none.
 Source: ReplicationControlManager.electLeaders; a Kafka 4.3.1 of one node.
 """
 
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.handlers import handles
 from protocol.errors import ErrorCode

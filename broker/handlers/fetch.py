@@ -12,7 +12,8 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from broker.cluster.topics import Topic, TopicRegistry
+from broker.cluster.topic import Topic
+from broker.cluster.topics import TopicRegistry
 from broker.context import RequestContext
 from broker.fetching.collection import Collection, Limits
 from broker.fetching.session_cache import NO_SESSION, is_full

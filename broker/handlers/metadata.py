@@ -19,7 +19,7 @@ from broker.cluster.admin import UNSET, Asked, Nodes, Shape, check_ensemble, sha
 from broker.cluster.names import INTERNAL_TOPICS, name_fault
 from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.cluster.quorums import quorums_of
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles

@@ -13,7 +13,7 @@ Source: KafkaApis.handleProduceRequest; ProduceRequest.json; reference Kafka 3.5
 import asyncio
 from functools import partial
 
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.handlers import Deferred, handles
 from broker.handlers._produce_answers import (

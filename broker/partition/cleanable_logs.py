@@ -3,7 +3,8 @@
 import logging
 from collections.abc import AsyncIterator
 
-from broker.cluster.topics import Topic, TopicRegistry
+from broker.cluster.topic import Topic
+from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
 from broker.partition.cleanable import CleanablePartition
 from broker.partition.partition_log import PartitionLog

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from broker.cluster.names import stream_name
-from broker.cluster.topics import Topic, TopicRegistry
+from broker.cluster.topic import Topic
+from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError, error_code
 from broker.partition.config import PartitionConfig
 from broker.partition.notes import read_notes

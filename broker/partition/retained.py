@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.cluster.settings import AS_WHOLE, TopicSettings
-from broker.cluster.topics import Topic, TopicRegistry
+from broker.cluster.topic import Topic
+from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
 from broker.partition.config import PartitionConfig
 from broker.partition.offsets import Totals

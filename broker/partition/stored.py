@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from broker.cluster.assignments import broker_in_lock
 from broker.cluster.names import stream_name
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.partition.notes import read_notes
 from broker.partition.offsets import Totals
 from broker.partition.segment_state import decode_index

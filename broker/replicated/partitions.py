@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Generic, NamedTuple, Protocol
 
 from broker.cluster.admin import AvailableBookies
-from broker.cluster.topics import Topic, TopicListener
+from broker.cluster.topic import Topic, TopicListener
 from broker.errors import KafkaError
 from broker.replicated.machine import Answer, Event, M, Quiet, Service
 from broker.replicated.partitioning import partition_for

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from broker.cluster.admin import AvailableBookies
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_ids import ProducerIds
 from broker.peers.routes import ALONE, Routes, Sender

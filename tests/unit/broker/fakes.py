@@ -17,7 +17,7 @@ from broker.cluster.live_brokers import LiveBroker, LiveBrokers
 from broker.cluster.quorums import quorums_of
 from broker.cluster.routes import Routes
 from broker.cluster.settings import TopicDefaults
-from broker.cluster.topics import Topic
+from broker.cluster.topic import Topic
 from broker.config import BrokerConfig
 from broker.context import RequestContext
 from broker.errors import KafkaError

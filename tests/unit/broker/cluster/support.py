@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 from broker.cluster.settings import TopicDefaults
-from broker.cluster.topics import Topic, TopicRegistry
+from broker.cluster.topic import Topic
+from broker.cluster.topics import TopicRegistry
 from core.errors import InvalidQuorums, LogExists, LogNotFound
 from core.log.log import CheckMay
 from core.metadata.sqlite import SqliteStore
@@ -123,7 +124,7 @@ async def registry(
         await topics.start()
         if fuse is not None:
             streams.fuse = fuse
-            topics._store = FusedStore(store, fuse)  # type: ignore[assignment]
+            topics._nodes._store = FusedStore(store, fuse)  # type: ignore[assignment]
         yield topics
     finally:
         await store.close()

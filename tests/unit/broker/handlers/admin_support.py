@@ -114,7 +114,8 @@ async def admin(
     config = replace(config, topics=replace(config.topics, **topics))
     streams = Streams()
     async with registry(path, streams, given=dict(config.topics.defaults.given())) as topics_:
-        configs = DynamicConfigs(config, config.node_id, ConfigEntities(topics_._store), topics_)
+        entities = ConfigEntities(topics_._nodes._store)
+        configs = DynamicConfigs(config, config.node_id, entities, topics_)
         to = Admin(configs, topics_, streams, bookies)
         await configs.start()
         yield to
