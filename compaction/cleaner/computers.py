@@ -120,10 +120,9 @@ class Computers:
         await self._drop_before(math.inf)
 
     async def _drop_before(self, then_s: float) -> None:
-        old = [computer for computer, since_s in self._free if since_s <= then_s]
-        self._free = [each for each in self._free if each[1] > then_s]
-        for computer in old:
-            await computer.close()
+        while old := [each for each in self._free if each[1] <= then_s]:
+            self._free.remove(old[0])  # one by one: who is cancelled leaves the others to be found
+            await old[0][0].close()
 
 
 class _Outcome(NamedTuple):

@@ -94,6 +94,7 @@ class CleanerPool:
                 except TimeoutError:
                     continue
         self._workers.discard(number)
+        await self._computers.drop()  # whoever goes on takes a new one
 
     def _on_dead(self, _error: Exception) -> None:
         self.metrics.dead_thread_count += 1

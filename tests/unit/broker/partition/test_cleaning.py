@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from protocol.distributedlog.record import LogRecord
 from protocol.ids import TopicPartition
 from protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import FakeLog, World, make_world
-from tests.unit.broker.loops import in_loop
+from tests.unit.broker.loops import in_loop, until
 from tests.unit.broker.partition.key_oracle import read_held
 from tests.unit.compaction.cleaner.computing import InlineComputer
 
@@ -195,6 +196,27 @@ async def test_all_that_is_asked_for_is_cleaned_one_after_the_other() -> None:
         assert not await pool.clean_filthiest()
         assert [look.cleanable_bytes for look in await pool.plan()] == [0, 0]
         assert pool.status()["wanted"] == []
+
+
+@in_loop
+async def test_a_worker_that_ends_after_a_pass_leaves_no_process_behind() -> None:
+    computers: list[InlineComputer] = []
+
+    def start(size_bytes: int, load_factor: float) -> InlineComputer:
+        computers.append(InlineComputer(size_bytes, load_factor))
+        return computers[-1]
+
+    world = make_world()
+    await three(world)
+    logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
+    pool = CleanerPool(logs.round, world.clock, CONFIG, start)
+    off = replace(CONFIG, enable=False)
+    FailingSteps(world.log("t"), at=0, error=None, act=lambda: pool.use(off))
+    pool.start()
+    await until(lambda: len(pool._tasks) == 0)
+    assert pool.metrics.passes_total == 1
+    assert [each.is_closed for each in computers] == [True]
+    await pool.close()
 
 
 @in_loop
