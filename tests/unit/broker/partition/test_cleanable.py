@@ -83,6 +83,23 @@ async def test_a_rewritten_segment_covers_what_it_covered_and_knows_its_counts()
         assert each.log_end_offset == 10
 
 
+@in_loop
+async def test_what_is_rewritten_leaves_the_tail_as_it_goes() -> None:
+    _, log, cleanable = await compacted(5, 3, 4)
+    assert held(log, 0)
+    _, second = await batches_of(cleanable, 2)
+    rewrite = await cleanable.rewrite([2])
+    await rewrite.append(2, [second])
+    assert [held(log, offset) for offset in (0, 3, 5, 6)] == [False, False, True, True]
+    await rewrite.abort()
+    assert await next_base(log, 3) == 3  # read from where it lies
+
+
+def held(log: PartitionLog, offset: int) -> bool:
+    """Say whether the tail has the batch that begins at `offset`."""
+    return log.tail.read(offset, 1, at_least_one=True) is not None
+
+
 async def next_base(log: PartitionLog, offset: int) -> int:
     """Return the base offset of what a reader from `offset` gets first."""
     log.tail.clear()
