@@ -43,7 +43,8 @@ BATCH_BYTES_MAX = 1_000_000
 """Below both Kafka's default max.message.bytes and what one DistributedLog record holds."""
 
 RELOAD_DELAYS_S = (0.1, 0.5, 1.0, 5.0)
-"""How long to wait before each further attempt to load; the last one repeats."""
+"""How long to wait before each further attempt to load, one that failed or one whose
+machine wrote unasked what failed, as while no bookie has room; the last one repeats."""
 
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -68,6 +69,10 @@ _REFUSALS = frozenset(
 """What the log says of a producer that it knows better, or has no room for: nothing was written."""
 
 
+def _delay_s(attempt: int) -> float:
+    return RELOAD_DELAYS_S[min(attempt, len(RELOAD_DELAYS_S) - 1)]
+
+
 def _is_gone(error: CoreError | KafkaError) -> bool:
     code = error.code if isinstance(error, KafkaError) else error_code(error)
     return code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -85,6 +90,10 @@ class Runner(Generic[M]):
         self._log: RecordLog | None = None
         self._loading: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._failures = 0
+        """In a row, since a write was confirmed or somebody had asked for it."""
+        self._is_asked = False
+        """Whether somebody has asked for something since it was loaded."""
         self._when_loaded: dict[str, Quiet[M]] = {}
         self._tickets = count()
         self._waiting: dict[Ticket, Answer] = {}
@@ -105,6 +114,7 @@ class Runner(Generic[M]):
         if self.machine is None:
             answer.set_result(code)
             return answer
+        self._is_asked = True
         ticket = next(self._tickets)
         self._waiting[ticket] = answer
         self._service.metrics.requests_waiting += 1
@@ -216,6 +226,7 @@ class Runner(Generic[M]):
             return
         outcome = appended.result()
         if not isinstance(outcome, ErrorCode):
+            self._failures = 0
             self._confirm(machine, self._in_flight.popleft())
         elif writes[0].transaction is not None and outcome in _REFUSALS:
             self._take_back(machine, writes, outcome)
@@ -250,6 +261,7 @@ class Runner(Generic[M]):
         logger.warning(
             "%s_shard_failed partition=%s error=%s", self._service.name, self.tp, error.name
         )
+        self._failures = 1 if self._is_asked else self._failures + 1
         self.unload(_APPEND_ERRORS.get(error, ErrorCode.NOT_COORDINATOR))
         self.load_soon()
 
@@ -322,6 +334,10 @@ class Runner(Generic[M]):
 
     async def _load(self) -> None:
         try:
+            if self._failures > 1:  # what it writes when it is loaded is what fails
+                await asyncio.sleep(_delay_s(self._failures - 2))
+                if self._is_closed or not self.is_mine:
+                    return
             for attempt in count():
                 try:
                     await self._load_once()
@@ -334,7 +350,7 @@ class Runner(Generic[M]):
                     )
                     if self._is_closed or not self.is_mine or _is_gone(error):
                         return
-                    await asyncio.sleep(RELOAD_DELAYS_S[min(attempt, len(RELOAD_DELAYS_S) - 1)])
+                    await asyncio.sleep(_delay_s(attempt))
                 else:
                     return
         finally:
@@ -354,6 +370,7 @@ class Runner(Generic[M]):
         service.metrics.records_loaded_total += records
         service.metrics.shards_loaded += 1
         self._log, self.machine = log, machine
+        self._is_asked = False
         self.tell(lambda loaded, now: loaded.on_loaded(now))
         for event in self._when_loaded.values():
             self.tell(event)

@@ -3,9 +3,11 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from broker.coordinator.partitioning import partition_for_group
 from broker.replicated.runner import BATCH_BYTES_MAX
-from core.errors import BookieUnavailable, Unavailable
+from core.errors import BookieUnavailable, NotEnoughBookies, Unavailable
 from protocol.errors import ErrorCode
 from protocol.records.batch import read_header
 from protocol.records.record import iter_records
@@ -109,6 +111,26 @@ async def test_a_failed_append_sends_everybody_away_and_reads_again() -> None:
         assert groups.heartbeat(joined) is NONE
         assert groups.coordinator.describe(GROUP, 5).group_state == "Stable"
         assert groups.coordinator.metrics.shard_failures_total == 1
+
+
+@in_loop
+async def test_a_log_that_refuses_what_clients_write_is_read_all_the_time() -> None:
+    """As without room: each commit is refused, and what was committed is told at once."""
+    async with running_groups() as groups:
+        await groups.commit(1)
+
+        def refuse(*_: object) -> None:
+            raise NotEnoughBookies("all are full")
+
+        with pytest.MonkeyPatch.context() as full:
+            full.setattr(groups.writer, "append", refuse)
+            for failures in range(1, 6):
+                assert await groups.commit(2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert groups.coordinator.metrics.shard_failures_total == failures
+                await turns(20)
+                assert await groups.committed() == 1
+        assert codes(await groups.commit(3)) == [NONE]
+        assert await groups.committed() == 3
 
 
 @in_loop
