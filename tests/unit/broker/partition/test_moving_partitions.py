@@ -55,6 +55,18 @@ async def test_a_partition_is_let_go_once_what_is_in_flight_is_done() -> None:
 
 
 @in_loop
+async def test_a_partition_whose_log_failed_is_let_go_too() -> None:
+    """Nobody asks for it any more, and it has its place in the lock until it is closed."""
+    world, _, goes = await world_with_all_open()
+    writer = writer_of(world, goes)
+    writer.fail(LedgerFenced("a bookie said so"))
+    await turns()
+    assert not writer.is_closed
+    world.let_live(1, 2)
+    await until(lambda: writer.is_closed)
+
+
+@in_loop
 async def test_one_that_comes_back_while_it_is_let_go_is_opened_after_that() -> None:
     world, _, goes = await world_with_all_open()
     append, gate = in_flight(world, goes)
