@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+AHEAD = 3
+"""Blocks that are given to be computed before the oldest of them is waited for."""
+
 
 class Dirty(NamedTuple):
     """The part of a log that a pass is to clean; from `choosing`."""
@@ -80,7 +83,7 @@ async def one_pass(
 
     Errors: CorruptData with offset, ledger and entry; CleanAborted; CoreError. Cancel: as a crash,
     new ledgers of the segment in work are deleted. After either `compute` may be busy still.
-    Memory: three blocks. Cost: all segments up to its end are read once,
+    Memory: `AHEAD` blocks and two. Cost: all segments up to its end are read once,
     those of the head twice.
     """
     segments = [each for each in await log.segments() if not each.in_progress]
@@ -194,7 +197,7 @@ class _Pass:
     ) -> AsyncGenerator[tuple[StoredBatches, T], None]:
         """Yield a segment's blocks with what the step makes of them, in order.
 
-        One is computed while its next is read and the one before is used.
+        Some are computed while the next is read and the one before is used.
         """
         ahead: list[tuple[StoredBatches, Future[T]]] = []
         try:
@@ -202,7 +205,7 @@ class _Pass:
                 async for part in parts:
                     await self._read(part)
                     ahead.append((part, self._compute(step, part.batches)))
-                    if len(ahead) > 1:
+                    if len(ahead) > AHEAD:
                         done, result = ahead[0]
                         yield done, await self._told(done, result)
                         del ahead[0]
