@@ -31,7 +31,7 @@ class LongPolls:
         self._metrics = reads.metrics
         self._waiting_max = waiting_max
         self._answer = answer
-        self._waiting: set[_Waiter] = set()
+        self._waiting: dict[_Waiter, None] = {}  # answered in the order they came in
         self._loop = asyncio.get_running_loop()
 
     def read(self, state: LedgerState | None, request: ReadRequest, reply: Reply) -> None:
@@ -57,14 +57,14 @@ class LongPolls:
     def _wait(self, state: LedgerState, request: ReadRequest, reply: Reply) -> None:
         waiter = _Waiter(state, functools.partial(self._evaluate, state, request, reply))
         waiter.ended = functools.partial(self._forget, waiter)
-        self._waiting.add(waiter)
+        self._waiting[waiter] = None
         self._metrics.long_polls = len(self._waiting)
         state.waiters.append(waiter.wake)
         wait_s = min(max(request.timeout_ms or 0, 0), WAIT_MS_MAX) / 1000
         waiter.timer = self._loop.call_later(wait_s, waiter.wake)
 
     def _forget(self, waiter: "_Waiter") -> None:
-        self._waiting.discard(waiter)
+        self._waiting.pop(waiter, None)
         self._metrics.long_polls = len(self._waiting)
 
     def _evaluate(self, state: LedgerState, request: ReadRequest, reply: Reply) -> None:

@@ -47,7 +47,7 @@ class BookieConnection:
     """One client's connection."""
 
     def __init__(
-        self, bookie: Bookie, budget: Budget, connections: "set[BookieConnection]"
+        self, bookie: Bookie, budget: Budget, connections: "dict[BookieConnection, None]"
     ) -> None:
         self._bookie = bookie
         self._budget = budget
@@ -68,7 +68,7 @@ class BookieConnection:
     def on_open(self, channel: FrameChannel) -> None:
         """Take the channel."""
         self._channel = channel
-        self._connections.add(self)
+        self._connections[self] = None
 
     def on_frame(self, frame: memoryview) -> None:
         """Submit one request. Errors: ProtocolError ends the connection."""
@@ -97,7 +97,7 @@ class BookieConnection:
         """Forget the channel; answers that still come are dropped."""
         self._channel = None
         self._answers = []
-        self._connections.discard(self)
+        self._connections.pop(self, None)
 
     def _decode(self, frame: memoryview) -> tuple[int | Origin, Request]:
         """Return a request and what its answer goes by: transaction id, or v2's origin."""
@@ -162,7 +162,7 @@ class BookieServer:
         self._config = config
         self._budget = Budget("bookie_request_bytes", config.pending_bytes_max * MIB)
         self._receive = ReceiveBuffer()
-        self._connections: set[BookieConnection] = set()
+        self._connections: dict[BookieConnection, None] = {}  # they end in the order they came in
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.port = config.port

@@ -57,7 +57,7 @@ class Client:
     def __init__(self) -> None:
         self.bookie, self.channel = Bookie(), Channel()
         self._budget = Budget("requests", 1 << 20)
-        self.connection = BookieConnection(self.bookie, self._budget, set())  # type: ignore[arg-type]
+        self.connection = BookieConnection(self.bookie, self._budget, {})  # type: ignore[arg-type]
         self.connection.on_open(self.channel)  # type: ignore[arg-type]
         for _ in range(10):
             self.read(1)
