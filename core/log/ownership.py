@@ -3,7 +3,10 @@
 The lock keeps healthy processes from fighting; it proves nothing. What makes a second writer
 harmless is fencing and the versions of the metadata (reference DistributedLog 6.4), so a lost
 session does not stop an owner: it asks for its place again in the background, and only the answer
-that somebody else has it by now, or that one's fence, ends it.
+that somebody else has it by now, or had it meanwhile, or that one's fence, ends it. Who had it may
+have added records: an owner that went on as if nothing had happened would not know of them, and
+who writes nothing meets no fence. The numbers of members tell: nobody came in between if they are
+successive.
 
     acquire --> HELD --session over--> asking again --> HELD
                                             +---------> refused: `on_refused`, once and for all
@@ -14,7 +17,7 @@ Source: reference DistributedLog 6.1, 6.2, 6.3; ZKSessionLock, ZKDistributedLock
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
@@ -107,6 +110,10 @@ class Ownership:
         self._tasks = Tasks("log.lock")
         self._removals = Tasks("log.lock.removals")
         self._member: str | None = None
+        self._sequence: int | None = None
+        """Of the member that we made last."""
+        self._is_interrupted = False
+        """Whether somebody may have come between two members of ours."""
         self._session_id = 0
         """The session that our member belongs to, or did when it went."""
         self._is_claimed = False
@@ -187,6 +194,7 @@ class Ownership:
                         raise OwnershipLost(
                             f"{self._path}: our place in line went with its session"
                         )
+                    self._note_others(mine, members)
                     before = [m for m in members if m.sequence < mine.sequence]
                     if not before or self._is_ours(before[0]):
                         return
@@ -196,6 +204,14 @@ class Ownership:
                     await self._await_gone(before[-1])
         except TimeoutError:
             raise self._refusal(owner) from None
+
+    def _note_others(self, mine: LockMember, members: Sequence[LockMember]) -> None:
+        """Find out whether all members between our former one and this are ours: sent twice."""
+        former, self._sequence = self._sequence, mine.sequence
+        if former is not None:
+            between = [m for m in members if former < m.sequence < mine.sequence]
+            ours = sum(self._is_ours(each) for each in between)
+            self._is_interrupted |= mine.sequence > former + 1 + ours
 
     def _refusal(self, owner: str) -> OwnershipAcquireFailed:
         return OwnershipAcquireFailed(f"{self._path} is owned by {owner}", current_owner=owner)
@@ -275,6 +291,7 @@ class Ownership:
             try:
                 async with asyncio.timeout(self._reacquire_timeout_s):
                     await self._claim(0)
+                    await self._check_not_interrupted()
             except OwnershipAcquireFailed as error:
                 self._refuse(error)
                 return
@@ -285,6 +302,16 @@ class Ownership:
                 await asyncio.sleep(pause_s)
             else:
                 logger.info("lock_reacquired path=%s", self._path)
+
+    async def _check_not_interrupted(self) -> None:
+        """Give up a place that somebody may have had. Errors: OwnershipAcquireFailed."""
+        member = self._member
+        if self._is_interrupted and member is not None:
+            self._member = None
+            await self._remove(member)
+            raise OwnershipAcquireFailed(
+                f"{self._path} may have been owned by somebody else meanwhile", current_owner=""
+            )
 
     def _refuse(self, error: OwnershipAcquireFailed) -> None:
         logger.warning("lock_refused path=%s owner=%s", self._path, error.current_owner)

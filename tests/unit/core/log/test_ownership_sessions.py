@@ -12,7 +12,7 @@ from core.errors import CoreError, OwnershipAcquireFailed, OwnershipLost, Unavai
 from core.log.ownership import Ownership, member_prefix
 from core.metadata.layout import LogPaths
 from core.metadata.ledger_tree import initialize_layout
-from core.metadata.store import SessionEvent
+from core.metadata.store import SessionEvent, Watch
 from core.metadata.zookeeper import ZookeeperStore
 from protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.world import Listener, World, txids_of, write
@@ -172,6 +172,51 @@ def test_owner_whose_place_was_taken_is_refused(zookeeper: ZooKeeperServer, tmp_
             await write(again, 2)
             await again.close()
             assert await txids_of(log) == [1, 2]
+            await world.store.close()
+
+    run(story)
+
+
+def test_an_owner_hears_of_who_came_and_went_while_it_was_away(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """It would show readers too little, and who writes nothing meets no fence."""
+
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            world = World(tmp_path)
+            await initialize_layout(at.one, instance_id="test")
+            namespace = world.namespace(at.one, client_id="one")
+            await namespace.create_log("s")
+            listener = Listener()
+            log = await namespace.open_log("s")
+            writer = await log.open_writer(listener)
+            await write(writer, 1)
+            lock = LogPaths("/distributedlog/tailrace", "s").lock
+            children, back = at.one.children, asyncio.Event()
+
+            async def late(path: str, watch: Watch | None = None) -> list[str]:
+                if path == lock:
+                    await back.wait()
+                return await children(path, watch)
+
+            at.one.children = late  # type: ignore[method-assign]
+            await expire(zookeeper, at.one)
+            other = world.namespace(at.other, client_id="two")
+            taken = await (await other.open_log("s")).open_writer(Listener())
+            await write(taken, 2)
+            await taken.close()
+            back.set()
+            while not listener.errors:
+                await at.other.sync()
+            (error,) = listener.errors
+            assert isinstance(error, OwnershipAcquireFailed)
+            assert "meanwhile" in str(error)
+            assert await at.other.children(lock) == []
+            again = await log.open_writer(Listener())
+            await write(again, 3)
+            await again.close()
+            assert await txids_of(log) == [1, 2, 3]
             await world.store.close()
 
     run(story)
