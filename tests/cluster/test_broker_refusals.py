@@ -96,7 +96,7 @@ def test_an_address_in_use(zookeeper: ZooKeeperServer) -> None:
         *("--listen", zookeeper.hosts),
     )
     assert done.returncode == Exit.FAILED
-    assert f"check that {zookeeper.hosts} is free" in done.stderr.decode()
+    assert f"check that PLAINTEXT://{zookeeper.hosts} is free" in done.stderr.decode()
 
 
 async def bind(zookeeper: ZooKeeperServer, namespace: str, ledgers: str) -> None:
