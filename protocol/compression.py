@@ -39,8 +39,8 @@ _GZIP_WINDOW = 31  # zlib's way to say "with a gzip header and trailer"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES = 32 * 1024
-_LZ4_GUESS = 8  # a frame of a higher ratio is read twice
-_LZ4_ROOM_MIN = 64 * 1024
+_LZ4_GUESS = 8  # a frame of a higher ratio is read in several parts
+_LZ4_ROOM_MIN, _LZ4_ROOM_MAX = 64 * 1024, 8 * 1024 * 1024
 _ZSTD_GUESS = 16  # first guess of the ratio; room that stays unused costs no memory
 
 
@@ -158,12 +158,8 @@ def _decompress_lz4(data: Buffer, bytes_max: int) -> bytes:
     rest: Buffer = data
     try:
         for _ in range(STREAMS_MAX):
-            frame, part = _lz4_frame(rest, bytes_max - size + 1)
-            parts.append(part)
-            size += len(part)
-            _check_size(size, bytes_max)
-            if not frame.eof:
-                raise BadValue("lz4: the frame is cut")
+            frame = lz4.frame.LZ4FrameDecompressor()
+            size = _read_lz4_frame(frame, rest, parts, size, bytes_max)
             rest = frame.unused_data
             if not rest:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -172,19 +168,30 @@ def _decompress_lz4(data: Buffer, bytes_max: int) -> bytes:
     raise BadValue(f"lz4: more than {STREAMS_MAX} frames")
 
 
-def _lz4_frame(data: Buffer, bytes_max: int) -> tuple[lz4.frame.LZ4FrameDecompressor, bytes]:
-    """Decompress one frame into room that most fit, else into all that is allowed.
+def _read_lz4_frame(
+    frame: lz4.frame.LZ4FrameDecompressor,
+    data: Buffer,
+    parts: list[bytes],
+    size: int,
+    bytes_max: int,
+) -> int:
+    """Append what comes out of one frame to `parts`, of `size` bytes; return their size then.
 
-    The library takes the room from the system at once: 64 MiB cost 7 us a call, four times what a
-    batch of 16 KB takes (2026-11-21).
+    The first part has room for what most frames hold, each later one as much as all before it: the
+    library takes a part's room from the system at once and copies what came out, and 64 MiB cost
+    7 us a call, four times what a batch of 16 KB takes (2026-11-21).
     """
     room = max(_LZ4_ROOM_MIN, _LZ4_GUESS * len(data))
-    frame = lz4.frame.LZ4FrameDecompressor()
-    part: bytes = frame.decompress(data, max_length=min(room, bytes_max))
-    if not frame.eof and room < bytes_max:
-        frame = lz4.frame.LZ4FrameDecompressor()
-        part = frame.decompress(data, max_length=bytes_max)
-    return frame, part
+    while True:
+        room = min(room, _LZ4_ROOM_MAX, bytes_max - size + 1)
+        parts.append(frame.decompress(data, max_length=room))
+        size += len(parts[-1])
+        _check_size(size, bytes_max)
+        if frame.eof:
+            return size
+        if len(parts[-1]) < room:
+            raise BadValue("lz4: the frame is cut")
+        data, room = b"", size
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:

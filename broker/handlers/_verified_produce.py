@@ -136,7 +136,7 @@ class VerifiedProduce:
         try:
             header = self._check(self._ctx, log, part.records)
         except InvalidBatch as error:
-            settle(part.outcome, error)
+            settle(part.outcome, error.with_traceback(None))  # whose frames would hold the records
             return None
         if not _is_transactional(header) or log.has_open_transaction(
             header.producer_id, header.producer_epoch

@@ -148,7 +148,7 @@ def _append_when_open(
         try:
             header = _checked(ctx, log, records, in_transaction=False)
         except InvalidBatch as error:
-            settle(future, error)
+            settle(future, error.with_traceback(None))  # whose frames would hold `records`
             return
         follow(log.append(records, header), future)
 

@@ -199,13 +199,17 @@ def _needs_walk(max_timestamp: int, rules: ProduceRules, now_ms: int) -> bool:
 
 
 def _payload(buf: Buffer, header: BatchHeader) -> Buffer:
-    """Decompress. What is too much gets the error on which producers split a batch."""
+    """Decompress. What is too much gets the error on which producers split a batch.
+
+    The decompressor's error ends here: its frames hold all that had come out, 64 MiB at most.
+    """
     try:
         return decompress(header.codec, memoryview(buf)[HEADER_SIZE:])
     except BadLength as error:
-        raise InvalidBatch(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+        code, reason = ErrorCode.MESSAGE_TOO_LARGE, str(error)
     except DecodeError as error:
-        raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        code, reason = ErrorCode.CORRUPT_MESSAGE, str(error)
+    raise InvalidBatch(code, reason)
 
 
 def _check_records(payload: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int) -> None:
