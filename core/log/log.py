@@ -4,35 +4,27 @@ Invariant: a log has one `Log` in a process (its namespace sees to that), which 
 from the owner's own steps while this process writes it, else from the metadata and its watch.
 """
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from core.errors import BadVersion, ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
+from core.errors import BadVersion
 from core.log.allocation import delete_leftover
 from core.log.context import LogContext
 from core.log.known_segments import KnownSegments
 from core.log.log_reading import LogReading
-from core.log.owner import LogListener, NoState, SegmentState
+from core.log.log_writing import LogWriting
+from core.log.owner import LogListener, SegmentState
 from core.log.ownership import Ownership
-from core.log.prepared import PreparedAllocator
 from core.log.read_lock import LockedReader, open_locked_reader, read_lock_path
 from core.log.reader import LogReader
 from core.log.recovery import (
-    find_state,
     read_index,
     read_snapshot,
-    recover_segments,
-    restore_state,
 )
 from core.log.resume import Place
 from core.log.rewrite import RewritePlace, SegmentRewrite
-from core.log.segment_chain import SegmentChain
 from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import (
-    Listing,
-    SegmentNodes,
     delete_segment_node,
     read_segments,
 )
@@ -45,10 +37,7 @@ from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
-
-logger = logging.getLogger(__name__)
 
 CheckMay: TypeAlias = Callable[[], Awaitable[None]]
 """Looks whether a log may be deleted. Errors: LogNotFound when it is not the log that is meant."""
@@ -68,10 +57,8 @@ class Log:
         self._config = context.config
         self._known = KnownSegments(context.store, paths, self.on_tail_moved)
         self._data_version: int | None = None
-        self._writer: LogWriter | None = None
-        self._ownership: Ownership | None = None
-        self._segment_writers: dict[int, SegmentWriter] = {}
-        self._reading = LogReading(self, self._open_ledger, context)
+        self._writing = LogWriting(self, self._known, paths, context)
+        self._reading = LogReading(self, self.open_ledger, context)
         self._upkeep: LogUpkeep | None = None
 
     @property
@@ -90,7 +77,7 @@ class Log:
     @property
     def writer(self) -> LogWriter | None:
         """The writer of this process, if it has the log."""
-        return self._writer
+        return self._writing.writer
 
     # ------------------------------------------------------------------ application metadata
 
@@ -123,149 +110,11 @@ class Log:
         EndOfStream; BookieUnavailable, NotEnoughBookies (try again); CorruptData.
         Cancel: the log is given up.
         """
-        if self._writer is not None and self._writer.error is not None:
-            await self._writer.abort()
-        if self._ownership is not None:
-            raise OwnershipLost(f"this process writes, opens or deletes {self.name} already")
-        if self._config.cold_storage and self._context.cold is None:
-            raise ColdStorageDisabled(
-                f"{self.name}: log.cold.storage.enable needs cold.storage.url"
-            )
-        self._ownership = ownership = self._new_claim(self._on_refused)
-        try:
-            await self._acquire(ownership)
-            self._writer = await self._take_over(listener, state)
-            ownership.check_not_refused()
-        except BaseException:
-            await self._give_up(ownership)
-            raise
-        return self._writer
-
-    async def _acquire(self, ownership: Ownership) -> None:
-        clock = self._context.clock
-        began_s = clock.monotonic_s()
-        await ownership.acquire(self._config.lock_timeout_s * 1000)
-        self._context.metrics.lock_wait_ms = round(1000 * (clock.monotonic_s() - began_s))
-
-    async def _give_up(self, ownership: Ownership) -> None:
-        """End an opening that failed."""
-        writer, self._ownership = self._writer, None
-        self._known.let_go()
-        try:
-            if writer is not None:
-                await writer.abort()
-        finally:
-            await ownership.release()
-
-    async def _take_over(self, listener: LogListener, state: SegmentState | None) -> LogWriter:
-        clock, metrics = self._context.clock, self._context.metrics
-        began_s = clock.monotonic_s()
-        nodes = SegmentNodes(self._store, self._paths)
-        listing = await nodes.load()
-        allocator = PreparedAllocator(self._context.allocator(nodes.allocation))
-        try:
-            segments = await self._recover(listing.segments, nodes, allocator)
-            await self._become_owner(listing._replace(segments=segments), state)
-            chain = SegmentChain(self, nodes, state or NoState(), self._context, allocator)
-        except CoreError:
-            await allocator.give_back()
-            raise
-        except BaseException:
-            allocator.abandon()
-            raise
-        last_txid = max(segments.last_txid, nodes.max_txid if segments else segments.last_txid)
-        metrics.writers += 1
-        metrics.take_over_ms = round(1000 * (clock.monotonic_s() - began_s))
-        self._upkeep_if_wanted()
-        return LogWriter(self, chain, listener, self._context, last_txid=last_txid)
-
-    async def _recover(
-        self, known: SegmentList, nodes: SegmentNodes, allocator: PreparedAllocator
-    ) -> SegmentList:
-        """Recover what is in progress, and make the next segment's ledger meanwhile.
-
-        Only then: a log that nobody wrote when its owner died may not be written now. Its own
-        allocator's only.
-        """
-        if not any(segment.in_progress for segment in known):
-            return known
-        recovered: SegmentList | CoreError
-        try:
-            async with asyncio.TaskGroup() as group:
-                if self._context.pool is None:  # whose allocators are few, for those who write
-                    group.create_task(allocator.prepare())
-                try:
-                    recovered = await recover_segments(known, nodes, self._context)
-                except CoreError as error:
-                    recovered = error  # once the ledger is made, or it could not be given back
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        if isinstance(recovered, CoreError):
-            raise recovered
-        return recovered
-
-    async def _become_owner(self, recovered: Listing, state: SegmentState | None) -> None:
-        segments, is_whole, guard = recovered
-        if segments.last_txid == END_OF_STREAM_TXID:
-            raise EndOfStream(f"{self.name} was sealed")
-        was_read = bool(self.segments)
-        self._reading.views.clear()
-        self._known.take(segments, is_whole=is_whole, guard=guard)
-        if was_read:  # by readers that may be anywhere
-            await self._known.load_older()
-        if state is not None:
-            await self._restore(state)
-
-    async def _restore(self, state: SegmentState) -> None:
-        found = await find_state(self.segments, self._open_ledger)
-        if found is None and not self._known.is_whole:
-            await self._known.load_older()
-            found = await find_state(self.segments, self._open_ledger)
-        await restore_state(found, self.segments, self._open_ledger, state, self._context)
-
-    def _new_claim(self, on_refused: Callable[[OwnershipLost], None] | None = None) -> Ownership:
-        config = self._config
-        return Ownership(
-            self._store,
-            self._paths.lock,
-            config.client_id,
-            on_refused,
-            config.lock_reacquire_timeout_s,
-            is_exclusive=config.client_id_is_exclusive,
-        )
-
-    def _on_refused(self, error: OwnershipLost) -> None:
-        if self._writer is not None:
-            self._writer.fail(error)
-
-    async def on_writer_gone(self, writer: LogWriter) -> None:
-        """Give up the ownership (WriterHome)."""
-        if self._writer is not writer:
-            return
-        self._writer = None
-        self._known.let_go()
-        self._context.metrics.writers -= 1
-        self._segment_writers.clear()
-        self._reading.views.clear()
-        self.on_tail_moved()
-        ownership, self._ownership = self._ownership, None
-        if ownership is not None:
-            await ownership.release()
-
-    def segment_started(self, segment: SegmentWriter) -> None:
-        """Take a segment that our writer started into the list (SegmentBook)."""
-        self._segment_writers[segment.metadata.lssn] = segment
-        self._known.put(segment.metadata)
-
-    def segment_completed(self, metadata: SegmentMetadata) -> None:
-        """Take a segment that our writer completed into the list (SegmentBook)."""
-        self._segment_writers.pop(metadata.lssn, None)
-        self._known.put(metadata)
-        self._upkeep_if_wanted()
+        return await self._writing.open(listener, state)
 
     def writer_of(self, lssn: int) -> SegmentWriter | None:
         """Return who in this process writes a segment (WriterLookup)."""
-        return self._segment_writers.get(lssn)
+        return self._writing.writer_of(lssn)
 
     # ------------------------------------------------------------------ reading
 
@@ -347,15 +196,20 @@ class Log:
         """Open a segment for reading. Errors: LogTruncated, LedgerNotFound."""
         return await self._reading.view(lssn)
 
-    async def _open_ledger(self, segment: SegmentMetadata) -> SegmentLedger:
+    async def open_ledger(self, segment: SegmentMetadata) -> SegmentLedger:
+        """Open what a segment lies in (WritingHome). Errors: LedgerNotFound, BookieUnavailable."""
         return await open_segment(segment, self._paths, self._context)
+
+    def forget_views(self) -> None:
+        """Open every segment anew before it is read (WritingHome)."""
+        self._reading.views.clear()
 
     # ------------------------------------------------------------------ the list of segments
 
     @property
     def is_owned_here(self) -> bool:
         """Whether this process writes the log (ReadingHome)."""
-        return self._writer is not None
+        return self._writing.writer is not None
 
     @property
     def tail_version(self) -> int:
@@ -386,9 +240,14 @@ class Log:
             self._upkeep = LogUpkeep(self, self._paths, self._context)
         return self._upkeep
 
+    def upkeep_if_wanted(self) -> None:
+        """Look after what the log's own settings say of its length (WritingHome)."""
+        if self._config.cold_storage or self._config.retention_hours:
+            self.upkeep.ask()
+
     async def truncate(self, dlsn: DLSN) -> None:
         """Give up every record before `dlsn` in completed segments. Errors: as the trimmer's."""
-        self._check_lock()
+        self._writing.check_lock()
         await self.upkeep.trimmer.truncate(dlsn)
 
     async def truncate_before(
@@ -402,7 +261,7 @@ class Log:
         for left in range(_TRUNCATE_ATTEMPTS - 1, -1, -1):
             place = await self.find(txid)
             check_may()
-            self._check_lock()
+            self._writing.check_lock()
             try:
                 if place is not None:
                     await self.upkeep.trimmer.truncate(*place)
@@ -412,16 +271,12 @@ class Log:
             else:
                 return
 
-    def _upkeep_if_wanted(self) -> None:
-        if self._config.cold_storage or self._config.retention_hours:
-            self.upkeep.ask()
-
     async def purge_segments(self, before_lssn: int) -> list[SegmentMetadata]:
         """End the completed segments below `before_lssn`, but the last one; return them.
 
         Readers inside may go on for `log.segment.delete.delay.ms`, then they get LogTruncated.
         """
-        self._check_lock()
+        self._writing.check_lock()
         return await self.upkeep.trimmer.purge(before_lssn)
 
     async def rewrite(self, lssns: Sequence[int]) -> SegmentRewrite:
@@ -429,16 +284,8 @@ class Log:
 
         Errors: as `RewritePlace.begin`.
         """
-        place = RewritePlace(self, self._paths, self._context, self._check_lock)
+        place = RewritePlace(self, self._paths, self._context, self._writing.check_lock)
         return await place.begin(lssns)
-
-    def _check_lock(self) -> None:
-        """Refuse an owner without its lock: no fence protects completed segments from two owners.
-
-        Errors: OwnershipLost.
-        """
-        if self._ownership is not None:
-            self._ownership.check_ownership()
 
     def segments_rewritten(self, segments: Sequence[SegmentMetadata]) -> None:
         """Take over what completed segments say now (SegmentHome)."""
@@ -459,8 +306,7 @@ class Log:
 
     async def close(self) -> None:
         """Give up the writer, if there is one, without completing anything. Idempotent."""
-        if self._writer is not None:
-            await self._writer.abort()
+        await self._writing.close()
         if self._upkeep is not None:
             await self._upkeep.close()
             self._upkeep = None
@@ -474,11 +320,7 @@ class Log:
         again.
         """
         await self.close()
-        if self._ownership is not None:
-            raise OwnershipLost(f"{self.name} is being opened in this process")
-        self._ownership = ownership = self._new_claim()  # so nobody here opens it meanwhile
-        try:
-            await ownership.acquire(self._config.lock_timeout_s * 1000)
+        async with self._writing.kept_from_all():
             if check_may is not None:
                 await check_may()
             await self.upkeep.trimmer.drop_purged_and_cold()
@@ -488,6 +330,3 @@ class Log:
             await delete_leftover(self._store, self._paths.allocation, self._ledgers)
             self._reading.views.clear()
             self._known.clear()
-        finally:
-            self._ownership = None
-            await ownership.release()

@@ -298,7 +298,7 @@ def test_owner_without_its_lock_truncates_nothing(
             lock = LogPaths("/distributedlog/tailrace", "s").lock
             while not await at.one.children(lock):
                 await at.one.sync()
-            while log._ownership is None or not log._ownership.is_held:
+            while (claim := log._writing._ownership) is None or not claim.is_held:
                 await at.one.sync()
             await log.truncate(DLSN(1, 0, 1))
             assert await txids_of(log) == [2, 3]
