@@ -42,7 +42,8 @@ def bookie(
         typer.Option(
             "--listen",
             metavar="HOST:PORT",
-            help="Where to listen; also its id, unless bookieId is set. By default 127.0.0.1:3181.",
+            help="Where to listen; also its id, unless bookieId is set.",
+            show_default="127.0.0.1:3181",
         ),
     ] = None,
     advertise: Annotated[

@@ -8,7 +8,15 @@ import typer
 from broker.broker_process_config import BrokerProcessConfig
 from broker.cli.endpoints import listener_options
 from broker.cli.faults import fault_control
-from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig, TestFaults
+from broker.cli.options import (
+    Advertise,
+    Assignments,
+    ConfigFile,
+    ConfigJson,
+    Listen,
+    ShowConfig,
+    TestFaults,
+)
 from broker.cli.settings import load_settings_of, show_settings
 from core.runtime.config import Assignment
 
@@ -37,23 +45,8 @@ def broker(
             help="distributedlog://HOST:PORT/messaging/NAME: where topics and their logs lie.",
         ),
     ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            "--listen",
-            metavar="HOST:PORT",
-            help="Where to listen; port 0 picks a free one. Several: as the setting `listeners`. "
-            "By default 127.0.0.1:9092.",
-        ),
-    ] = None,
-    advertise: Annotated[
-        str | None,
-        typer.Option(
-            "--advertise",
-            metavar="HOST:PORT",
-            help="Where clients are told to connect. By default where it listens.",
-        ),
-    ] = None,
+    listen: Listen = None,
+    advertise: Advertise = None,
     test_faults: TestFaults = None,
     config: ConfigFile = None,
     assignments: Assignments = None,

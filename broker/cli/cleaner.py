@@ -8,11 +8,11 @@ from broker.cli.admin_http import ADMIN, Admin, ask
 from broker.cli.options import Json
 from broker.cli.output import Column, show_json, show_rows
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Logs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TOPIC-PARTITION]...", help="By default all of the broker."),
+    typer.Argument(metavar="[TOPIC-PARTITION]...", show_default="all of the broker"),
 ]
 
 

@@ -12,7 +12,7 @@ from broker.cli.output import note, show_json
 from core.metadata.cluster import ClusterInfo, find_cluster, init_cluster, nuke_cluster
 from core.metadata.store import MetadataStore
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")]
 

@@ -15,7 +15,7 @@ from core.log.config import LogConfig
 from core.log.open_namespace import OpenNamespace
 from core.metadata.layout import LogPaths
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ ColdOptions = Annotated[
         help="As in cold.storage.options.",
     ),
 ]
-Logs = Annotated[list[str] | None, typer.Argument(metavar="[LOG]...", help="By default all.")]
+Logs = Annotated[list[str] | None, typer.Argument(metavar="[LOG]...", show_default="all")]
 
 
 @app.callback()

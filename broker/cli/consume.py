@@ -22,7 +22,9 @@ def consume(
     ] = None,
     offset: Annotated[
         str | None,
-        typer.Option("--offset", "-o", help=f"Where to start: {OFFSET_HELP}. [default: start]"),
+        typer.Option(
+            "--offset", "-o", help=f"Where to start: {OFFSET_HELP}.", show_default="start"
+        ),
     ] = None,
     until: Annotated[
         str | None, typer.Option("--until", help="Where to stop: the same words.")
@@ -34,7 +36,7 @@ def consume(
         bool, typer.Option("--exit", "-e", help="Stop at the end of every partition.")
     ] = False,
     format_: Annotated[
-        str | None, typer.Option("--format", "-f", help=r"See below. [default: %s\n]")
+        str | None, typer.Option("--format", "-f", help="See below.", show_default=r"%s\n")
     ] = None,
     key_delimiter: Annotated[
         str | None, typer.Option("--key-delimiter", "-K", help="Print keys, and this behind them.")

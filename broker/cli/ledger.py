@@ -19,7 +19,7 @@ from protocol.ids import LedgerId
 if TYPE_CHECKING:
     from core.ledger.reader import LedgerReader
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Id = Annotated[int, typer.Argument(metavar="LEDGER", min=0)]
 
@@ -96,7 +96,8 @@ def read(
     metadata: Metadata,
     first: Annotated[int, typer.Option("--from", metavar="ENTRY", min=0)] = 0,
     last: Annotated[
-        int | None, typer.Option("--to", metavar="ENTRY", min=0, help="Inclusive. [default: LAC]")
+        int | None,
+        typer.Option("--to", metavar="ENTRY", min=0, help="Inclusive.", show_default="LAC"),
     ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Write the payloads to stdout as they are.")

@@ -4,7 +4,6 @@ Two ways to say where: --namespace for the logs of a cluster, whatever wrote the
 a standalone broker, read only.
 """
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,19 +13,13 @@ from broker.cli.cluster_access import LedgersOfNamespace
 from broker.cli.errors import CliError, Exit
 from broker.cli.log_stored import Wanted, dump_stored, show_stored
 from broker.cli.log_streams import count, create, dump_stream, list_logs, show_stream
-from broker.cli.options import Json
+from broker.cli.options import Json, StandaloneConfigFile, StandaloneData
 from broker.cli.position_spec import parse_dlsn
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Log = Annotated[
     str, typer.Argument(metavar="LOG", help="A log's name; without --namespace TOPIC/PARTITION.")
-]
-Data = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="[default: ./tailrace-data]")
-]
-Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE.toml", help="As given to start.")
 ]
 MaybeNamespace = Annotated[
     str | None,
@@ -50,8 +43,8 @@ def show(
     log: Log,
     namespace: MaybeNamespace = None,
     metadata: LedgersOfNamespace = None,
-    data: Data = None,
-    config: Config = None,
+    data: StandaloneData = None,
+    config: StandaloneConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """List the segments: state, ledger, positions, records, completion.
@@ -70,8 +63,8 @@ def dump(
     log: Log,
     namespace: MaybeNamespace = None,
     metadata: LedgersOfNamespace = None,
-    data: Data = None,
-    config: Config = None,
+    data: StandaloneData = None,
+    config: StandaloneConfigFile = None,
     start: Annotated[
         int,
         typer.Option("--from", metavar="OFFSET", min=0, help="First offset, or txid, of interest."),

@@ -40,6 +40,14 @@ class ReaderGone(Exception):
     """Whoever read our output has enough of it."""
 
 
+def _join_lines(command: Any) -> None:
+    """Let help fill its lines: behind the first paragraph Typer keeps those of the docstring."""
+    parts = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(part.split()) for part in parts)
+    for child in getattr(command, "commands", {}).values():
+        _join_lines(child)
+
+
 class LazyGroup(TyperGroup):
     """A group that imports a sub-command's module when that sub-command is named."""
 
@@ -54,6 +62,7 @@ class LazyGroup(TyperGroup):
             return None
         command = typer.main.get_command(importlib.import_module(module).app)
         command.name = cmd_name
+        _join_lines(command)
         return command
 
     def invoke(self, ctx: Any) -> Any:  # type: ignore[explicit-override]

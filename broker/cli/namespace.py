@@ -15,7 +15,7 @@ from core.metadata.namespace_binding import BKDLConfig
 from core.metadata.store import MetadataStore
 from core.metadata.uri import NamespaceUri, parse_uri
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

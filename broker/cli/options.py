@@ -1,4 +1,8 @@
-"""Options that several commands share, with one spelling and one help text."""
+"""Options that several commands share, with one spelling and one help text.
+
+A default that is not the parameter's own is given as `show_default`: rich takes a `[default: ...]`
+of a help text for markup and leaves it out.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -33,14 +37,47 @@ Timeout = Annotated[
 ]
 TIMEOUT_S = 30.0
 
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where to listen; port 0 picks a free one. Several: as the setting `listeners`.",
+        show_default="127.0.0.1:9092",
+    ),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="Where clients are told to connect.",
+        show_default="where it listens",
+    ),
+]
+
 TestFaults = Annotated[
     str | None,
     typer.Option(
         "--test-faults",
         metavar="HOST:PORT",
         help="For tests: a port, on a loopback address, where they break this broker on purpose. "
-        "It prints `faults: http=HOST:PORT`. By default there is none.",
+        "It prints `faults: http=HOST:PORT`.",
+        show_default="none",
     ),
+]
+
+StandaloneData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Where everything of a standalone broker lies.",
+        show_default="./tailrace-data",
+    ),
+]
+StandaloneConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE.toml", help="As given to start.")
 ]
 
 ConfigFile = Annotated[

@@ -21,7 +21,11 @@ _BOOTSTRAP = typer.Option(
 )
 _MASTER = typer.Option("local[*]", "--master", help="Spark master.")
 _JARS = typer.Option(
-    None, "--jars", metavar="DIR", help="Where the connector jars are, or go. [default: a cache]"
+    None,
+    "--jars",
+    metavar="DIR",
+    help="Where the connector jars are, or go.",
+    show_default="a cache",
 )
 _OPTION = typer.Option(
     [], "--option", metavar="KEY=VALUE", help="An option of Spark's Kafka source or sink."

@@ -28,7 +28,7 @@ def produce(
         typer.Option("--key-delimiter", "-K", help="Split key and value of a line here."),
     ] = None,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", "-D", help=r"What ends a record. [default: \n]")
+        str, typer.Option("--delimiter", "-D", help="What ends a record.")
     ] = r"\n",
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
     headers: Annotated[
@@ -39,7 +39,7 @@ def produce(
         int, typer.Option("--partition", "-p", min=-1, help="-1: by key, else at random.")
     ] = -1,
     timestamp_ms: Annotated[
-        int, typer.Option("--timestamp", "-T", help="Of every record, in ms. [default: now]")
+        int, typer.Option("--timestamp", "-T", help="Of every record, in ms.", show_default="now")
     ] = 0,
     null: Annotated[
         bool, typer.Option("--null", "-Z", help="Send empty keys and values as null.")

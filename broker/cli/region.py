@@ -27,7 +27,7 @@ from core.metadata.region_rules import (
 from core.metadata.store import MetadataStore
 from protocol.ids import BookieId
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Region = Annotated[str, typer.Argument(metavar="REGION")]
 Rules = Annotated[

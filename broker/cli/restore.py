@@ -30,7 +30,7 @@ def restore(
         None, "--parquet", metavar="DIR", help="Into DIR/partition=N/latest.parquet."
     ),
     partitions: str | None = typer.Option(
-        None, "--partitions", metavar="N,N", help="Only these. [default: all]"
+        None, "--partitions", metavar="N,N", help="Only these.", show_default="all"
     ),
     verify: bool = typer.Option(
         False, "--verify", help="Fold the log again, by another client, and compare the hashes."

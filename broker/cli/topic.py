@@ -14,7 +14,7 @@ from broker.cli.topic_contents import latest, stats
 if TYPE_CHECKING:
     from broker.cli.topics_admin import TopicsAdmin
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...")]
 SomeNames = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]")]

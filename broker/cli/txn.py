@@ -13,7 +13,7 @@ from core.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from broker.cli.txns_admin import TransactionsAdmin
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 MINUTES_MIN = 15
 """transaction.max.timeout.ms: what is open for longer should have been aborted by now."""

@@ -1,11 +1,10 @@
 """`tailrace where`: from an offset to the bytes on disk, and back from a DLSN."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli.options import Json
+from broker.cli.options import Json, StandaloneConfigFile, StandaloneData
 from broker.cli.output import show_json
 from broker.cli.position_spec import POSITION_HELP, parse_position
 from broker.cli.settings import data_option, load_settings
@@ -19,12 +18,8 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def where(
     position: Annotated[str, typer.Argument(metavar="POSITION", help=POSITION_HELP)],
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="[default: ./tailrace-data]")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE.toml", help="As given to start.")
-    ] = None,
+    data: StandaloneData = None,
+    config: StandaloneConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Show where a record lies: DLSN, ledger, entry, slot, bookies, file and position.

@@ -1,10 +1,14 @@
 """The command: what loads when, and how it ends."""
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from broker.cli.errors import CliError, Exit
 from broker.cli.main import COMMANDS, app
@@ -24,11 +28,8 @@ def tailrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-def test_start_loads_nothing_that_only_others_need() -> None:
-    code = (
-        "import sys, broker.cli.main, broker.cli.start;"
-        "print([m for m in ('rich', 'confluent_kafka', 'pyspark', 'tomllib') if m in sys.modules])"
-    )
+def printed_by(code: str) -> str:
+    """Return what Python code prints in a process that has loaded nothing yet."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=HOUSE,
@@ -37,7 +38,15 @@ def test_start_loads_nothing_that_only_others_need() -> None:
         timeout=60,
         check=True,
     )
-    assert done.stdout.strip() == "[]"
+    return done.stdout.strip()
+
+
+def test_start_loads_nothing_that_only_others_need() -> None:
+    code = (
+        "import sys, broker.cli.main, broker.cli.start;"
+        "print([m for m in ('rich', 'confluent_kafka', 'pyspark', 'tomllib') if m in sys.modules])"
+    )
+    assert printed_by(code) == "[]"
 
 
 def test_a_bookie_loads_no_logs_and_no_broker() -> None:
@@ -45,15 +54,7 @@ def test_a_bookie_loads_no_logs_and_no_broker() -> None:
         "import sys, broker.cli.main, broker.cli.bookie, broker.bookie_process;"
         "print([m for m in ('rich', 'core.log.log', 'broker.config') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=HOUSE,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout.strip() == "[]"
+    assert printed_by(code) == "[]"
 
 
 def test_reading_options_loads_no_validation_library() -> None:
@@ -62,15 +63,7 @@ def test_reading_options_loads_no_validation_library() -> None:
         "try: cli.app(['bookie', '--set', 'nonsense'], standalone_mode=False)\n"
         "except errors.CliError as error: print(error, 'pydantic' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=HOUSE,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout.split()[-1] == "False"
+    assert printed_by(code).split()[-1] == "False"
 
 
 def test_help_names_every_command() -> None:
@@ -80,11 +73,33 @@ def test_help_names_every_command() -> None:
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_every_command_has_help(command: str) -> None:
-    done = tailrace(command, "--help")
+def commands() -> Iterator[tuple[str, Any]]:
+    """Yield every command and sub-command with its full name."""
+    tree: Any = typer.main.get_command(app)
+    found = [(name, tree.get_command(None, name)) for name in COMMANDS]
+    while found:
+        name, command = found.pop()
+        yield name, command
+        children = getattr(command, "commands", {})
+        found.extend((f"{name} {child}", below) for child, below in children.items())
+
+
+def test_every_command_says_what_it_is_for() -> None:
+    for name, command in commands():
+        assert command.help, name
+        assert "\n" not in command.help.replace("\n\n", ""), f"{name}: lines are cut short"
+
+
+def test_no_help_text_has_what_rich_takes_for_markup() -> None:
+    for name, command in commands():
+        texts = [command.help, *(getattr(each, "help", None) for each in command.params)]
+        assert not [text for text in texts if text and re.search(r"\[[a-z]", text)], name
+
+
+def test_help_shows_defaults() -> None:
+    done = tailrace("start", "--help")
     assert done.returncode == 0, done.stderr
-    assert f"tailrace {command}" in done.stdout
+    assert "[default: (127.0.0.1:9092)]" in done.stdout
 
 
 def test_completion_knows_the_commands() -> None:
