@@ -66,8 +66,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="1 KiB records, 6 partitions, 20 segments only"
     )
+    parser.add_argument("--parts", default=",".join(ledgers.PARTS), help="of bookies: only these")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := set(options.parts.split(",")).difference(ledgers.PARTS):
+        parser.error(f"no such parts: {sorted(unknown)}; there are {', '.join(ledgers.PARTS)}")
+    return options
 
 
 def _brokers(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
@@ -98,7 +102,12 @@ def _bookies(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, di
     with _folder(options.out) as folder, _zookeeper(folder) as hosts:
         # Every load warms up by itself; three loads make a JVM's half a minute.
         yield from ledgers.measure(
-            hosts, folder, options.seconds, options.warm_up / 3, step
+            hosts,
+            folder,
+            parts=options.parts.split(","),
+            seconds=options.seconds,
+            warm_s=options.warm_up / 3,
+            steps=step,
         ).items()
 
 

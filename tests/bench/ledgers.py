@@ -8,7 +8,7 @@ one reached, for the latency; then everything is read back. Then one of three bo
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,26 +45,36 @@ class Adds:
 
 QUORUMS = ((1, 1, 1), (3, 3, 2))
 LOADS = tuple(Adds(size, *quorums) for quorums in QUORUMS for size in (1024, 16_384, 65_536))
+ONE_SLOW = "one slow bookie"
+PARTS = (*(load.name for load in LOADS), ONE_SLOW)
 
 
 def measure(
-    zookeeper: str, folder: Path, seconds: float, warm_s: float, steps: Callable[[str], None]
+    zookeeper: str,
+    folder: Path,
+    *,
+    parts: Collection[str],
+    seconds: float,
+    warm_s: float,
+    steps: Callable[[str], None],
 ) -> dict[str, dict[str, float]]:
-    """Run one round of everything; return figures by side."""
+    """Run one round of these of `PARTS`; return figures by side."""
     figures: dict[str, dict[str, float]] = {side.name: {} for side in SIDES}
-    for ensemble in sorted({load.ensemble for load in LOADS}):
+    loads = [load for load in LOADS if load.name in parts]
+    for ensemble in sorted({load.ensemble for load in loads}):
         with contextlib.ExitStack() as stack:
             own = Path(tempfile.mkdtemp(prefix=f"e{ensemble}-", dir=folder))
             running = [
                 stack.enter_context(started(side, ensemble, zookeeper, own)) for side in SIDES
             ]
-            for load in [load for load in LOADS if load.ensemble == ensemble]:
+            for load in [load for load in loads if load.ensemble == ensemble]:
                 _measure_load(load, running, seconds, warm_s, figures)
                 steps(load.name)
             for bookies in running:
                 figures[bookies.side.name][f"RSS of a bookie, E{ensemble}, MB"] = bookies.rss_mb()
-    figures[TAILRACE.name] |= _one_slow(zookeeper, folder, seconds, warm_s)
-    steps("one slow bookie")
+    if ONE_SLOW in parts:
+        figures[TAILRACE.name] |= _one_slow(zookeeper, folder, seconds, warm_s)
+        steps(ONE_SLOW)
     return figures
 
 
