@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class InThread(Protocol):
-    """Runs what takes long where the loop does not wait for it."""
+    """Runs what takes long where the loop does not wait for it: one after the other."""
 
     def __call__(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Return the result of `work`. Errors: what it raises."""
+        """Return the result of `work`. Errors: what it raises. Cancel: it may still run."""
 
 
 class LatestRecord(NamedTuple):

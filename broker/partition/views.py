@@ -15,7 +15,8 @@ long is made anew, if the cleaner was there meanwhile.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -89,10 +90,12 @@ class PartitionViews:
         self._clock = clock
         self._views: OrderedDict[TopicPartition, _Held] = OrderedDict()
         self._turn = asyncio.Lock()
+        self._is_cut_off = False
+        """Whether the last question was not answered: its work may still run in the thread."""
 
     async def count(self, log: PartitionLog, allowance: Allowance) -> Counted:
         """Count a partition's records and keys. Errors: CoreError. Cancel: it is made anew."""
-        async with self._turn:
+        async with self._question():
             view, spans = await self._brought_up(log, allowance, counts=True)
             live = None
             if not view.is_full:
@@ -106,7 +109,7 @@ class PartitionViews:
 
         A deleted key's record is shown as long as the log has it. Errors, Cancel: as above.
         """
-        async with self._turn:
+        async with self._question():
             view, spans = await self._brought_up(log, allowance, counts=False)
             end = spans[-1].end if spans else view.end
             if view.end < end:
@@ -120,6 +123,16 @@ class PartitionViews:
                 at = [found.offset] if found and found.offset >= view.first else []
                 offsets = np.array(at, np.int64)
             return await self._records(log, offsets, limit)
+
+    @asynccontextmanager
+    async def _question(self) -> AsyncIterator[None]:
+        """Have views to oneself, also against what a cancelled question left running."""
+        async with self._turn:
+            if self._is_cut_off:
+                await self._in_thread(_nothing)
+            self._is_cut_off = True
+            yield
+            self._is_cut_off = False
 
     async def _records(self, log: PartitionLog, offsets: Offsets, limit: int) -> Latest:
         """Read the records at these offsets, as far as they are there, wanted and not too far."""
@@ -207,6 +220,10 @@ class PartitionViews:
     @property
     def _used(self) -> int:
         return sum(held.view.latest.size_bytes for held in self._views.values())
+
+
+def _nothing() -> None:
+    """Do nothing, after all that was to be done before."""
 
 
 def _counted(view: LogView, spans: Sequence[Span], live_keys: int | None) -> Counted:

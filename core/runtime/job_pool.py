@@ -2,7 +2,7 @@
 
 Invariant: at most `size` calls run, and at most `waiting_max` wait for a thread. A call that is not
 over in time keeps its thread until it is: its caller goes on with an error, and nobody is queued
-behind it.
+behind it. Calls know nothing of each other: one with a bug fails alone.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ WAITING_MAX: Final = 10_000
 
 
 class JobPool:
-    """Threads that start with their first call. Calls raise only OSError and CoreError."""
+    """Threads that start with their first call, and anew behind one that a bug has ended."""
 
     def __init__(self, name: str, size: int, waiting_max: int = WAITING_MAX) -> None:
         self._name = name
@@ -28,14 +28,14 @@ class JobPool:
         self._turns = asyncio.Semaphore(size)
         self._idle: list[JobThread] = []
         self._started = 0
-        self._failure: Exception | None = None
-        self._running: set[asyncio.Future[object]] = set()
+        self._running: dict[JobThread, asyncio.Future[object]] = {}
 
     async def call(self, work: Callable[[], T], timeout_s: float) -> T:
         """Run `work` in a thread and return its result.
 
-        Errors: what `work` raised; Unavailable when no thread was free, or it was not over, in
-        time; OverCapacity. Cancel: `work` still ends by itself.
+        Errors: OSError and CoreError that `work` raised; Unavailable for anything else that it
+        raised, and when no thread was free, or it was not over, in time; OverCapacity.
+        Cancel: `work` still ends by itself.
         """
         if self._waiting >= self._waiting_max:
             raise OverCapacity(f"{self._name}: {self._waiting} calls wait for a thread already")
@@ -56,24 +56,21 @@ class JobPool:
     async def close(self, timeout_s: float) -> None:
         """Let the threads end; wait for calls that still run, but not longer than `timeout_s`."""
         if self._running:
-            await asyncio.wait(list(self._running), timeout=timeout_s)
+            await asyncio.wait(list(self._running.values()), timeout=timeout_s)
         for thread in self._idle:
             thread.stop()
         self._idle.clear()
 
     def _start(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        if self._failure is not None:
-            self._turns.release()
-            raise Unavailable(f"{self._name} ended: {self._failure!r}")
         thread = self._idle.pop() if self._idle else self._new_thread()
         job = thread.call(work)
-        self._running.add(job)  # type: ignore[arg-type]  # only ever waited for
+        self._running[thread] = job  # type: ignore[assignment]  # only ever waited for, or failed
 
         def give_back(_: "asyncio.Future[T]") -> None:
-            self._running.discard(job)
             if not job.cancelled():
                 job.exception()  # retrieved: whoever asked may have gone
-            self._idle.append(thread)
+            if self._running.pop(thread, None) is not None:  # else a bug has ended it
+                self._idle.append(thread)
             self._turns.release()
 
         job.add_done_callback(give_back)
@@ -81,13 +78,13 @@ class JobPool:
 
     def _new_thread(self) -> JobThread:
         self._started += 1
-        thread = JobThread(f"{self._name}.{self._started}", self._on_bug)
+        name = f"{self._name}.{self._started}"
+        thread = JobThread(name, lambda error: self._on_bug(thread, name, error))
         thread.start()
         return thread
 
-    def _on_bug(self, error: Exception) -> None:
-        """Fail all callers: a call raised what it must not, and its thread is gone."""
-        self._failure = error
-        for job in list(self._running):
-            if not job.done():
-                job.set_exception(Unavailable(f"{self._name} failed: {error!r}"))
+    def _on_bug(self, thread: JobThread, name: str, error: Exception) -> None:
+        """Fail the caller of a thread that has ended: its call raised what it must not."""
+        job = self._running.pop(thread, None)
+        if job is not None and not job.done():
+            job.set_exception(Unavailable(f"{name} failed: {error!r}"))

@@ -1,10 +1,14 @@
 """What a partition holds by key: exact, in bounded reads, and read once."""
 
-from collections.abc import Callable
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from typing_extensions import override
 
 from broker.partition import view_reads
 from broker.partition.latest import LatestRecord
@@ -15,6 +19,7 @@ from broker.partition.views import PartitionViews
 from compaction.views.latest_offsets import SMALLEST_BYTES
 from core.errors import CorruptData
 from core.runtime.clock import ManualClock
+from core.runtime.job_pool import JobPool
 from protocol.ids import LedgerId, TopicPartition
 from protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import World, make_world
@@ -23,6 +28,7 @@ from tests.unit.broker.partition.key_oracle import inline, read_held
 from tests.unit.broker.partition.test_cleaning import cleaning, compacted
 from tests.unit.broker.partition.transaction_support import end, write
 
+T = TypeVar("T")
 Change = tuple[bytes | None, bytes | None]
 
 
@@ -89,6 +95,48 @@ async def test_what_lies_before_the_log_start_does_not_count() -> None:
     await put(log, (b"d", b"1"))
     await raise_log_start(log, 4)
     assert await views.count(log, Allowance()) == (4, 0, 0, 0, 0, 0, None)
+
+
+@in_loop
+async def test_a_question_waits_for_what_a_cancelled_one_left_running() -> None:
+    pool, gate, running = JobPool("views", 1), threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    class Clock(ManualClock):
+        """Is asked at the beginning of each question, before any view is touched."""
+
+        @override
+        def now_ms(self) -> int:
+            seen.append(running.is_set())
+            return super().now_ms()
+
+    def in_thread(work: Callable[[], T]) -> Awaitable[T]:
+        def held_up() -> T:
+            if isinstance(work, partial):  # it has a view in its hands
+                running.set()
+                gate.wait()
+            result = work()
+            running.clear()
+            return result
+
+        return pool.call(held_up, 20)
+
+    log = await opened()
+    await put(log, (b"a", b"1"))
+    views = PartitionViews(in_thread, 1 << 20, Clock())
+    first = asyncio.create_task(views.count(log, Allowance()))
+    await asyncio.to_thread(running.wait)
+    seen.clear()
+    second = asyncio.create_task(views.count(log, Allowance()))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    asyncio.get_running_loop().call_later(0.01, gate.set)
+    assert (await second).live_keys == 1
+    assert seen
+    assert not any(seen)
+    await pool.close(1)
 
 
 @in_loop

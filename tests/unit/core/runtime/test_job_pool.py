@@ -96,16 +96,41 @@ async def test_too_many_waiting_calls_are_refused() -> None:
 
 
 @in_loop
-async def test_a_bug_in_a_call_fails_every_caller_and_nobody_waits() -> None:
-    pool = JobPool("p", 1)
+async def test_a_bug_in_a_call_fails_its_caller_and_no_other() -> None:
+    pool = JobPool("p", 2)
+    gate = threading.Event()
 
     def bug() -> None:
         raise ZeroDivisionError
 
-    with pytest.raises(Unavailable, match="ZeroDivisionError"):
-        await pool.call(bug, 20)
-    with pytest.raises(Unavailable, match="ended"):
-        await pool.call(lambda: 1, 20)
+    async with asyncio.TaskGroup() as group:
+        other = group.create_task(pool.call(gate.wait, 20))
+        await asyncio.sleep(0)
+        for _ in range(3):  # more than there are threads
+            with pytest.raises(Unavailable, match="ZeroDivisionError"):
+                await pool.call(bug, 20)
+        gate.set()
+    assert other.result() is True
+    assert [await pool.call(lambda: 1, 20) for _ in range(3)] == [1, 1, 1]
+    await pool.close(1)
+
+
+@in_loop
+async def test_a_bug_in_a_call_that_nobody_waits_for_any_more_costs_nothing() -> None:
+    pool = JobPool("p", 1)
+    gate = threading.Event()
+
+    def bug() -> None:
+        gate.wait()
+        raise ZeroDivisionError
+
+    task = asyncio.create_task(pool.call(bug, 20))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    gate.set()
+    assert await pool.call(lambda: 1, 20) == 1
     await pool.close(1)
 
 
