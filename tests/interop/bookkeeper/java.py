@@ -5,16 +5,18 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from protocol.bookkeeper.codec import encode_request
 from protocol.bookkeeper.messages import BookieInfoRequest
 from tests.java.jars import jars, tool
-from tests.java.peers import OPEN_JVM, SMALL_JVM
+from tests.java.peers import OPEN_JVM, SMALL_JVM, JavaClient, JavaError
 
 ANSWER_WITHIN_S: Final = 60
 READY_WITHIN_S: Final = 60
 STOP_WITHIN_S: Final = 30
+NOT_ENOUGH_BOOKIES: Final = -6
+"""BKException.Code.NotEnoughBookiesException."""
 
 _BOOKIE_CONF: Final = """\
 bookiePort={port}
@@ -114,6 +116,22 @@ class JavaAutoRecovery:
     def check(self) -> None:
         """Fail with its log if it has ended."""
         assert self._child.poll() is None, (self._path / "auto-recovery.log").read_text()[-5000:]
+
+
+def create(java: JavaClient, **how: Any) -> dict[str, Any]:
+    """Have a ledger created once Java's client sees bookies enough.
+
+    On a busy machine a bookie's session ends now and then: until it registers again, seconds later,
+    its client counts it as gone.
+    """
+    deadline = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            return java.call("create", **how)
+        except JavaError as error:
+            if error.code != NOT_ENOUGH_BOOKIES or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def shell(uri: str, path: Path, *command: str) -> str:

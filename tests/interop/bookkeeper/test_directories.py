@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaBookie
+from tests.interop.bookkeeper.java import JavaBookie, create
 from tests.interop.bookkeeper.ours import OurBookie
 from tests.interop.bookkeeper.payloads import shown
 from tests.java.peers import JavaClient
@@ -73,7 +73,7 @@ def test_the_next_one_has_everything(
 
 def write(java: JavaClient, client: str, seed: int) -> int:
     """Leave a ledger as its writer does that vanishes: open and without an end."""
-    made = java.call("create", client=client, **ONE)
+    made = create(java, client=client, **ONE)
     java.call("add", handle=made["handle"], seed=seed, size=SIZE, count=ENTRIES)
     return int(made["ledger"])
 

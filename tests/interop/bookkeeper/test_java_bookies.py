@@ -12,6 +12,7 @@ from core.ledger.reader import LedgerReader
 from protocol.bookkeeper.digest import DigestType
 from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
 from protocol.ids import LedgerId
+from tests.interop.bookkeeper.java import create
 from tests.interop.bookkeeper.ours import Listener, add, ledger_client, run
 from tests.interop.bookkeeper.payloads import payload, shown
 from tests.java.peers import JavaClient, JavaError
@@ -142,7 +143,7 @@ def test_we_fence_javas_writer(
     java: JavaClient, uri: str, protocol: str, request: pytest.FixtureRequest
 ) -> None:
     client = request.getfixturevalue(protocol)
-    made = java.call("create", client=client, e=2, qw=2, qa=2, password="p")
+    made = create(java, client=client, e=2, qw=2, qa=2, password="p")
     java.call("add", handle=made["handle"], seed=6, size=100, count=30)
 
     async def story() -> None:
@@ -158,7 +159,7 @@ def test_we_fence_javas_writer(
 
 
 def test_a_wrong_password(java: JavaClient, uri: str, v3: str) -> None:
-    made = java.call("create", client=v3, e=2, qw=2, qa=2, password="right")
+    made = create(java, client=v3, e=2, qw=2, qa=2, password="right")
     java.call("add", handle=made["handle"], seed=7, size=10, count=3)
 
     async def story() -> None:
@@ -243,7 +244,7 @@ def test_a_long_poll_reader_of_java_follows_our_writer(java: JavaClient, uri: st
 
 
 def test_reading_behind_javas_writer(java: JavaClient, uri: str, v3: str) -> None:
-    made = java.call("create", client=v3, e=2, qw=2, qa=2)
+    made = create(java, client=v3, e=2, qw=2, qa=2)
 
     async def story() -> None:
         async with ledger_client(uri) as ledgers:
@@ -264,7 +265,7 @@ def test_reading_behind_javas_writer(java: JavaClient, uri: str, v3: str) -> Non
 
 
 def test_waiting_for_javas_writer(java: JavaClient, uri: str, v3: str) -> None:
-    made = java.call("create", client=v3, e=2, qw=2, qa=2)
+    made = create(java, client=v3, e=2, qw=2, qa=2)
     how = {"handle": made["handle"], "seed": 13, "size": 10, "count": 1}
 
     async def story() -> None:
@@ -295,7 +296,7 @@ def test_waiting_for_javas_writer(java: JavaClient, uri: str, v3: str) -> None:
 
 def test_javas_explicit_lac(java: JavaClient, uri: str) -> None:
     java.call("connect", client="lac", uri=uri, conf={"explicitLacInterval": 50})
-    made = java.call("create", client="lac", e=2, qw=2, qa=2)
+    made = create(java, client="lac", e=2, qw=2, qa=2)
     java.call("add", handle=made["handle"], seed=14, size=10, count=3, one_by_one=True)
 
     async def story() -> None:
@@ -310,7 +311,7 @@ def test_javas_explicit_lac(java: JavaClient, uri: str) -> None:
 
 
 def test_a_deleted_ledger(java: JavaClient, uri: str, v3: str) -> None:
-    made = java.call("create", client=v3, e=2, qw=2, qa=2)
+    made = create(java, client=v3, e=2, qw=2, qa=2)
     java.call("delete", client=v3, ledger=made["ledger"])
 
     async def story() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
+from tests.interop.bookkeeper.java import create
 from tests.interop.bookkeeper.ours import OurBookie
 from tests.interop.bookkeeper.payloads import shown
 from tests.java.peers import JavaClient, JavaError
@@ -27,7 +28,7 @@ def client(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("digest", ["CRC32", "CRC32C", "MAC", "DUMMY"])
 def test_a_ledgers_life(java: JavaClient, client: str, digest: str) -> None:
     how = {"client": client, "digest": digest, "password": "secret"}
-    made = java.call("create", **how, **WHOLE, custom={"application": "test"})
+    made = create(java, **how, **WHOLE, custom={"application": "test"})
     ledger, writer = made["ledger"], made["handle"]
     assert java.call("add", handle=writer, seed=1, size=100, count=50)["last"] == 49
 
@@ -58,7 +59,7 @@ def test_a_ledgers_life(java: JavaClient, client: str, digest: str) -> None:
 def test_entries_are_on_the_bookies_that_striping_names(
     java: JavaClient, client: str, v3: str, our_bookies: list[OurBookie]
 ) -> None:
-    made = java.call("create", client=client, **STRIPED)
+    made = create(java, client=client, **STRIPED)
     java.call("add", handle=made["handle"], seed=2, size=50, count=20)
     java.call("close", handle=made["handle"])
     ensemble = java.call("metadata", client=client, ledger=made["ledger"])["ensembles"]["0"]
@@ -73,7 +74,7 @@ def test_entries_are_on_the_bookies_that_striping_names(
 
 def test_the_largest_entry(java: JavaClient, client: str) -> None:
     size = MAX_ENTRY_BYTES - HEADER_SIZE - 4
-    made = java.call("create", client=client, **WHOLE)
+    made = create(java, client=client, **WHOLE)
     assert java.call("add", handle=made["handle"], seed=3, size=size, count=2)["confirmed"] == 2
     java.call("close", handle=made["handle"])
     reader = java.call("open", client=client, ledger=made["ledger"], recovery=True)
@@ -82,7 +83,7 @@ def test_the_largest_entry(java: JavaClient, client: str) -> None:
 
 
 def test_recovery_fences_the_writer(java: JavaClient, client: str) -> None:
-    made = java.call("create", client=client, **STRIPED)
+    made = create(java, client=client, **STRIPED)
     java.call("add", handle=made["handle"], seed=4, size=100, count=30)
     second = java.call("open", client=client, ledger=made["ledger"], recovery=True)
     assert (second["lac"], second["length"], second["closed"]) == (29, 3000, True)
@@ -94,7 +95,7 @@ def test_recovery_fences_the_writer(java: JavaClient, client: str) -> None:
 
 
 def test_a_second_client_recovers_while_the_first_writes(java: JavaClient, client: str) -> None:
-    made = java.call("create", client=client, **STRIPED)
+    made = create(java, client=client, **STRIPED)
     java.call("add", handle=made["handle"], seed=5, size=100, count=10)
     burst = java.start("add", handle=made["handle"], seed=5, size=100, count=6_000)
     second = java.call("open", client=client, ledger=made["ledger"], recovery=True)
@@ -109,7 +110,7 @@ def test_a_second_client_recovers_while_the_first_writes(java: JavaClient, clien
 
 
 def test_a_wrong_password(java: JavaClient, client: str) -> None:
-    made = java.call("create", client=client, **WHOLE, password="right")
+    made = create(java, client=client, **WHOLE, password="right")
     java.call("add", handle=made["handle"], seed=6, size=10, count=1)
     with pytest.raises(JavaError) as refused:
         java.call("open", client=client, ledger=made["ledger"], recovery=True, password="wrong")
@@ -118,13 +119,13 @@ def test_a_wrong_password(java: JavaClient, client: str) -> None:
 
 
 def test_reads_of_what_is_not_there(java: JavaClient, client: str) -> None:
-    made = java.call("create", client=client, **WHOLE)
+    made = create(java, client=client, **WHOLE)
     java.call("add", handle=made["handle"], seed=7, size=10, count=2)
     reader = java.call("open", client=client, ledger=made["ledger"], recovery=False)
     with pytest.raises(JavaError) as missing:
         java.call("read_unconfirmed", handle=reader["handle"], first=2, last=2)
     assert missing.value.code == NO_ENTRY
-    empty = java.call("create", client=client, **WHOLE)
+    empty = create(java, client=client, **WHOLE)
     reader = java.call("open", client=client, ledger=empty["ledger"], recovery=False)
     assert reader["lac"] == -1
     with pytest.raises(JavaError) as missing:
@@ -155,7 +156,7 @@ def test_entries_in_any_order(java: JavaClient, client: str) -> None:
 
 
 def test_a_long_poll_is_answered_by_the_next_add(java: JavaClient, v3: str) -> None:
-    made = java.call("create", client=v3, **WHOLE)
+    made = create(java, client=v3, **WHOLE)
     writer = made["handle"]
     java.call("add", handle=writer, seed=9, size=10, count=1)
     reader = java.call("open", client=v3, ledger=made["ledger"], recovery=False)["handle"]
@@ -169,7 +170,7 @@ def test_a_long_poll_is_answered_by_the_next_add(java: JavaClient, v3: str) -> N
 @pytest.mark.parametrize("parallel", [False, True], ids=["in-turn", "parallel"])
 def test_a_long_poll_over_a_striped_ledger(java: JavaClient, v3: str, parallel: bool) -> None:
     """Whoever is asked first may not get the next entry, so an answer may be without news."""
-    made = java.call("create", client=v3, **STRIPED)
+    made = create(java, client=v3, **STRIPED)
     writer = made["handle"]
     java.call("add", handle=writer, seed=9, size=10, count=1)
     reader = java.call("open", client=v3, ledger=made["ledger"], recovery=False)["handle"]
@@ -188,7 +189,7 @@ def test_a_long_poll_over_a_striped_ledger(java: JavaClient, v3: str, parallel: 
 
 
 def test_a_long_poll_without_news(java: JavaClient, v3: str) -> None:
-    made = java.call("create", client=v3, **STRIPED)
+    made = create(java, client=v3, **STRIPED)
     java.call("add", handle=made["handle"], seed=9, size=10, count=2, one_by_one=True)
     reader = java.call("open", client=v3, ledger=made["ledger"], recovery=False)["handle"]
     news = java.call("long_poll", handle=reader, entry=5, timeout_ms=300)
@@ -198,7 +199,7 @@ def test_a_long_poll_without_news(java: JavaClient, v3: str) -> None:
 def test_an_explicit_lac(java: JavaClient, uri: str, client: str) -> None:
     conf = {"explicitLacInterval": 50, "useV2WireProtocol": client == "v2"}
     java.call("connect", client="lac", uri=uri, conf=conf)
-    made = java.call("create", client="lac", **STRIPED)
+    made = create(java, client="lac", **STRIPED)
     java.call("add", handle=made["handle"], seed=10, size=10, count=3, one_by_one=True)
     reader = java.call("open", client=client, ledger=made["ledger"], recovery=False)["handle"]
     lac = -1
@@ -212,7 +213,7 @@ def test_an_explicit_lac(java: JavaClient, uri: str, client: str) -> None:
 
 
 def test_deferred_sync_and_force(java: JavaClient, v3: str) -> None:
-    made = java.call("create", client=v3, **WHOLE, deferred_sync=True)
+    made = create(java, client=v3, **WHOLE, deferred_sync=True)
     java.call("add", handle=made["handle"], seed=11, size=100, count=20)
     assert java.call("state", handle=made["handle"])["lac"] == -1
     assert java.call("force", handle=made["handle"])["lac"] == 19
@@ -228,7 +229,7 @@ def test_deferred_sync_and_force(java: JavaClient, v3: str) -> None:
     ids=["count", "all", "bytes", "first"],
 )
 def test_batch_reads(java: JavaClient, v2: str, count: int, size_max: int, expected: int) -> None:
-    made = java.call("create", client=v2, e=3, qw=3, qa=2)
+    made = create(java, client=v2, e=3, qw=3, qa=2)
     java.call("add", handle=made["handle"], seed=12, size=100, count=40)
     java.call("close", handle=made["handle"])
     reader = java.call("open", client=v2, ledger=made["ledger"], recovery=True)["handle"]
@@ -237,7 +238,7 @@ def test_batch_reads(java: JavaClient, v2: str, count: int, size_max: int, expec
 
 
 def test_batch_reads_of_v3_clients(java: JavaClient, v3: str) -> None:
-    made = java.call("create", client=v3, **STRIPED)
+    made = create(java, client=v3, **STRIPED)
     java.call("add", handle=made["handle"], seed=13, size=100, count=10)
     java.call("close", handle=made["handle"])
     reader = java.call("open", client=v3, ledger=made["ledger"], recovery=True)["handle"]

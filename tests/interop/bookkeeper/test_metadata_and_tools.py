@@ -14,7 +14,7 @@ from core.metadata.ledger_tree import initialize_layout, ledger_ranges
 from core.metadata.uri import ledgers_root, open_store
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import LedgerId
-from tests.interop.bookkeeper.java import JavaBookie, shell
+from tests.interop.bookkeeper.java import JavaBookie, create, shell
 from tests.interop.bookkeeper.ours import Listener, OurBookie, add, ledger_client, run
 from tests.interop.bookkeeper.payloads import payload, shown
 from tests.java.peers import JavaClient
@@ -63,7 +63,7 @@ def test_metadata_of_every_format(
     java.call("connect", client=client, uri=uri, conf=conf)
     # Format 1 has no room for a digest type, a password or an ack quorum.
     how = {"client": client, "digest": "CRC32"}
-    made = java.call("create", **how, e=3, qw=2, qa=2)
+    made = create(java, **how, e=3, qw=2, qa=2)
     java.call("add", handle=made["handle"], seed=32, size=SIZE, count=LAST + 1)
 
     async def story() -> None:
@@ -122,7 +122,7 @@ def test_ids_of_both_never_meet(
                 writer = await ledgers.create_ledger(config, Listener())
                 made.append(int(writer.ledger_id))
                 how = {"client": v3, "e": 3, "qw": 2, "qa": 2}
-                made.append(java.call("create", **how)["ledger"])
+                made.append(create(java, **how)["ledger"])
         return made
 
     made = run(story)

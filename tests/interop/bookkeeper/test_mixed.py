@@ -18,7 +18,7 @@ from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import LedgerId
-from tests.interop.bookkeeper.java import JavaAutoRecovery, JavaBookie
+from tests.interop.bookkeeper.java import JavaAutoRecovery, JavaBookie, create
 from tests.interop.bookkeeper.ours import (
     ROOT,
     Listener,
@@ -168,7 +168,7 @@ def test_javas_writer_goes_on_without_a_bookie(
     client = request.getfixturevalue(protocol)
     (javas_id,) = [bookie.bookie_id for bookie in mixed_bookies if of_java(bookie)]
     while True:
-        made = java.call("create", client=client, e=3, qw=3, qa=2)
+        made = create(java, client=client, e=3, qw=3, qa=2)
         metadata = java.call("metadata", client=client, ledger=made["ledger"])
         if javas_id in metadata["ensembles"]["0"]:
             break
@@ -232,7 +232,7 @@ def test_we_recover_what_javas_killed_writer_left(
     writer = JavaClient(tmp_path / "log")
     conf = {"useV2WireProtocol": is_v2}
     writer.call("connect", client="w", uri=uri, conf=conf)
-    made = writer.call("create", client="w", e=3, qw=write_quorum, qa=2)
+    made = create(writer, client="w", e=3, qw=write_quorum, qa=2)
     burst = writer.start("add", handle=made["handle"], seed=24, size=SIZE, count=100_000)
     lac = -1
     while lac < BEFORE:

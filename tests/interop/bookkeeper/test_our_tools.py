@@ -7,7 +7,7 @@ import pytest
 
 from protocol.ids import LedgerId
 from tests.cluster.cli import output, parsed
-from tests.interop.bookkeeper.java import JavaBookie
+from tests.interop.bookkeeper.java import JavaBookie, create
 from tests.interop.bookkeeper.payloads import payload, shown
 from tests.java.peers import JavaClient, JavaError
 from tests.zookeeper import ZooKeeperServer
@@ -36,7 +36,7 @@ def said(uri: str, *command: str) -> str:
 @pytest.fixture(scope="module")
 def ledger_id(java: JavaClient, v3: str, java_bookies: list[JavaBookie]) -> LedgerId:
     """A ledger of Apache's client, closed."""
-    made = java.call("create", client=v3, e=2, qw=2, qa=2, custom={"owner": "java"})
+    made = create(java, client=v3, e=2, qw=2, qa=2, custom={"owner": "java"})
     java.call("add", handle=made["handle"], seed=41, size=SIZE, count=LAST + 1)
     java.call("close", handle=made["handle"])
     return LedgerId(made["ledger"])
@@ -63,7 +63,7 @@ def test_a_ledger_of_java(uri: str, ledger_id: LedgerId) -> None:
 
 
 def test_recovery_of_javas_open_ledger(java: JavaClient, uri: str, v3: str) -> None:
-    made = java.call("create", client=v3, e=2, qw=2, qa=2)
+    made = create(java, client=v3, e=2, qw=2, qa=2)
     java.call("add", handle=made["handle"], seed=42, size=SIZE, count=LAST + 1)
     said(uri, "ledger", "recover", str(made["ledger"]))
     with pytest.raises(JavaError) as fenced:
@@ -76,7 +76,7 @@ def test_recovery_of_javas_open_ledger(java: JavaClient, uri: str, v3: str) -> N
 
 
 def test_deletion_of_javas_ledger(java: JavaClient, uri: str, v3: str) -> None:
-    made = java.call("create", client=v3, e=2, qw=2, qa=2)
+    made = create(java, client=v3, e=2, qw=2, qa=2)
     java.call("close", handle=made["handle"])
     said(uri, "ledger", "delete", str(made["ledger"]), "--yes")
     assert made["ledger"] not in java.call("list", client=v3)["ledgers"]
