@@ -21,7 +21,6 @@ MAP_LEDGER = -1
 MAP_ENTRY = -2
 MAP_PAIRS_MAX = 10_000
 SUFFIX = ".log"
-LOG_ID_MAX = 2**31 - 1
 POSITION_MAX = 2**31 - 1
 
 _HEADER = struct.Struct(">4siqi")

@@ -151,11 +151,6 @@ def parse(body: bytes) -> Lasting | Deed:
     return order
 
 
-def api_of(order: RequestFault) -> Api[Any, Any]:
-    """Return the API whose requests are meant."""
-    return _APIS[order.api]
-
-
 def _check(order: RequestFault) -> None:
     api = _APIS[_known(order.api, _APIS, "API", "api")]
     if not isinstance(order, FailNext):

@@ -21,7 +21,6 @@ from protocol.kafka.messages.metadata import (
 EARLIEST = -2
 LATEST = -1
 READ_COMMITTED = 1
-NO_TOPIC_ID = bytes(16)
 
 
 class Address(NamedTuple):

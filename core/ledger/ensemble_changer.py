@@ -104,11 +104,6 @@ class EnsembleChanger:
         self._failed.on_failure(failure.bookie, urgent=read_only, stuck=failure.is_stuck)
         self._start_if_due()
 
-    @property
-    def is_changing(self) -> bool:
-        """Whether a change is on its way."""
-        return self._task is not None and not self._task.done()
-
     async def settled(self) -> None:
         """Take no more failures, and wait for the change that is on its way, if any."""
         self._stop()

@@ -17,7 +17,6 @@ from core.metadata.segment_metadata import (
     INVALID_TXID,
     UNASSIGNED_LSSN,
     SegmentMetadata,
-    Truncation,
 )
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import EntryId, TxId
@@ -175,17 +174,6 @@ class SegmentList:
     def _reaches(self, index: int, txid: TxId) -> bool:
         segment = self.segments[index]
         return segment.in_progress or segment.last_txid >= txid
-
-    def readable_from(self, start: DLSN) -> DLSN:
-        """Return where a reader that asks for `start` begins: at the first record not truncated.
-
-        With nothing to read yet the answer is `start` itself.
-        """
-        for segment in self.segments:
-            if segment.lssn < start.lssn or segment.truncation is Truncation.TRUNCATED:
-                continue
-            return max(start, min_active(segment))
-        return start
 
 
 def _numbered(found: list[SegmentMetadata]) -> list[SegmentMetadata]:

@@ -27,9 +27,6 @@ LATENCY_SECONDS: Final = (
 )  # fmt: skip
 """Upper bounds for times from a memory access to a timeout."""
 
-SIZE_BYTES: Final = tuple(4**power for power in range(3, 14))
-"""Upper bounds for sizes, 64 bytes to 64 MiB."""
-
 
 class Histogram:
     """Counts of values by size. Cost: one bisection and three additions per value."""
@@ -50,16 +47,6 @@ class Histogram:
     def count(self) -> int:
         """How many values were counted."""
         return sum(self.counts)
-
-    def quantile(self, share: float) -> float:
-        """Return the upper bound below which this share of the values lies; inf above the last."""
-        rank = share * self.count
-        seen = 0
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            seen += count
-            if seen and seen >= rank:
-                return bound
-        return 0.0
 
 
 def counter(doc: str) -> Any:
@@ -102,10 +89,6 @@ class Metrics:
                 raise ValueError(f"metrics {name} have labels {sorted(source.labels)}")
         dataclasses.fields(numbers)  # fail here, not at the first scrape
         self._sources.append(_Source(name, numbers, labels))
-
-    def unregister(self, numbers: Any) -> None:
-        """Forget numbers whose owner closes. Unknown ones are ignored."""
-        self._sources = [source for source in self._sources if source.numbers is not numbers]
 
     def snapshot(self) -> dict[str, float]:
         """Return every plain number and each histogram's count and sum, by full name and labels."""

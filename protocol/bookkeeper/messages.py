@@ -317,8 +317,3 @@ def operation_of(message: Request | Response) -> int:
     if isinstance(message, UnknownRequest | ErrorResponse):
         return message.operation
     return OPERATIONS[type(message)]
-
-
-def body_length(request: AddRequest) -> int:
-    """Return the bytes of an entry's body. Unit: bytes."""
-    return sum(map(len, request.body))

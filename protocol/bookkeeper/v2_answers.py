@@ -14,7 +14,6 @@ from protocol.bookkeeper.messages import (
     AddResponse,
     AuthResponse,
     BatchReadResponse,
-    ErrorResponse,
     ReadResponse,
     Response,
     StatusCode,
@@ -125,8 +124,3 @@ def _read_delimited(view: memoryview, at: int) -> tuple[Buffer, ...]:
             raise BufferUnderflow(f"an entry of {length} bytes is cut")
         bodies.append(view[at - length : at])
     return tuple(bodies)
-
-
-def error_for(origin: Origin, status: StatusCode) -> ErrorResponse:
-    """Return an answer of a status only to a request."""
-    return ErrorResponse(status, OPERATIONS[origin.opcode])

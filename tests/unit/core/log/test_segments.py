@@ -149,23 +149,15 @@ def test_start_sequence_id_after_other_versions(version: int, start: int, expect
     assert completed.start_sequence_id == expected
 
 
-def test_readable_from() -> None:
+def test_a_segment_says_its_first_position_that_counts_and_its_last_one() -> None:
     cut = replace(
         done(2, 10, 20),
         truncation=Truncation.PARTIALLY_TRUNCATED,
         min_active_entry_id=4,
         min_active_slot=2,
     )
-    gone = replace(done(1, 0, 10), truncation=Truncation.TRUNCATED)
-    segments = SegmentList.of([gone, cut, started(3, 20)])
     assert min_active(cut) == DLSN(2, 4, 2)
     assert last_dlsn(cut) == DLSN(2, 1, 0)
-    assert segments.readable_from(DLSN(0, 0, 0)) == DLSN(2, 4, 2)
-    assert segments.readable_from(DLSN(1, 5, 0)) == DLSN(2, 4, 2)
-    assert segments.readable_from(DLSN(2, 9, 0)) == DLSN(2, 9, 0)
-    assert segments.readable_from(DLSN(3, 1, 0)) == DLSN(3, 1, 0)
-    assert segments.readable_from(DLSN(9, 1, 0)) == DLSN(9, 1, 0)
-    assert SegmentList().readable_from(DLSN(1, 0, 0)) == DLSN(1, 0, 0)
 
 
 @st.composite

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from core.errors import LogTruncated
+from core.log.positioning import first_readable
 from core.log.rolling import RollingPolicy, RollPhase
 from core.metadata.ledger_tree import initialize_layout
 from protocol.distributedlog.dlsn import DLSN, INITIAL
@@ -167,7 +168,7 @@ class LogMachine(RuleBasedStateMachine):
     def purge(self) -> None:
         async def work() -> None:
             await self.log.refresh()  # a log is opened by its recent segments
-            kept = self.log.segments.readable_from(DLSN(0, 0, 0)).lssn
+            kept = first_readable(self.log.segments, DLSN(0, 0, 0)).lssn
             await self.log.purge_segments(kept)
             await self.writer.flush()
             await self._check_all()

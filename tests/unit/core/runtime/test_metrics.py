@@ -5,7 +5,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from core.runtime.metrics import (
     LATENCY_SECONDS,
-    SIZE_BYTES,
     Histogram,
     Metrics,
     counter,
@@ -69,10 +68,6 @@ def test_snapshot() -> None:
         "x_sync_seconds_count": 1,
         "x_sync_seconds_sum": 0.5,
     }
-    metrics.unregister(numbers)
-    metrics.unregister(numbers)
-    assert metrics.snapshot() == {}
-    metrics.register("x", numbers)
 
 
 def test_two_owners_of_one_name_are_refused() -> None:
@@ -86,14 +81,12 @@ def test_two_owners_of_one_name_are_refused() -> None:
         metrics.register("y", object())
 
 
-def test_quantiles_are_upper_bounds() -> None:
+def test_a_bound_is_inclusive() -> None:
     numbers = Histogram((1.0, 2.0, 4.0))
-    assert numbers.quantile(0.5) == 0.0
-    for value in (0.5, 1.5, 1.6, 9.0):
+    for value in (0.5, 1.0, 1.6, 9.0):
         numbers.observe(value)
-    assert [numbers.quantile(q) for q in (0.25, 0.5, 0.75, 1.0)] == [1.0, 2.0, 2.0, float("inf")]
+    assert (numbers.counts, numbers.count, numbers.total) == ([2, 1, 0, 1], 4, 12.1)
 
 
 def test_bounds_rise() -> None:
-    for bounds in (LATENCY_SECONDS, SIZE_BYTES):
-        assert list(bounds) == sorted(set(bounds))
+    assert list(LATENCY_SECONDS) == sorted(set(LATENCY_SECONDS))
