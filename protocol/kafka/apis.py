@@ -26,10 +26,6 @@ from protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from protocol.kafka.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-)
 from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -256,14 +252,6 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     0,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
-)
-ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
-    51,
-    "AlterUserScramCredentials",
-    range(1),
-    0,
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
 )
 UPDATE_FEATURES: Final = Api(
     57, "UpdateFeatures", range(3), 0, UpdateFeaturesRequest, UpdateFeaturesResponse
