@@ -45,6 +45,9 @@ class AvailableBookies(Protocol):
     async def available(self) -> Sequence[BookieId]:
         """Return the bookies that can be written to. Errors: CoreError."""
 
+    async def registered(self) -> Sequence[BookieId]:
+        """Return those and the ones that are read-only now. Errors: CoreError."""
+
 
 class Nodes(NamedTuple):
     """Who there is to serve a topic and to keep it."""

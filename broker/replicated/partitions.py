@@ -58,7 +58,7 @@ class InternalTopic(NamedTuple):
     name: str
     partitions: int
     replication_factor: int
-    """At most; fewer if there are fewer bookies."""
+    """At most; fewer if there are fewer bookies, read-only ones included."""
     configs: Mapping[str, str | None]
     min_isr: int | None = None
     """At most; fewer if fewer copies are confirmed. None: the broker's default."""
@@ -218,8 +218,12 @@ class Partitions(Generic[M]):
 
     async def _create_topic(self) -> None:
         internal = self._internal
-        bookies = len(await self._bookies.available())
+        bookies = len(await self._bookies.registered())
         copies = min(internal.replication_factor, max(bookies, 1))
+        writable = len(await self._bookies.available())
+        if writable < copies:  # for good: the first request must not decide it on a bad day
+            message = f"{copies} copies are wanted, {writable} of {bookies} bookies can be written"
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         configs = dict(internal.configs)
         if internal.min_isr is not None:
             configs["min.insync.replicas"] = str(min(internal.min_isr, copies // 2 + 1))

@@ -36,6 +36,9 @@ class BookieRegistry(Protocol):
     async def available(self) -> list[BookieId]:
         """Return the bookies that take new ledgers now, sorted."""
 
+    async def registered(self) -> list[BookieId]:
+        """Return all bookies that are there, also those that are read-only, sorted."""
+
     def client(self, bookie_id: BookieId) -> BookieClient:
         """Return the client of a bookie; always the same one, which the registry closes."""
 
@@ -69,6 +72,10 @@ class LocalBookies:
     async def available(self) -> list[BookieId]:
         """Return those that are writable."""
         return sorted(filter(self._is_writable, self._clients))
+
+    async def registered(self) -> list[BookieId]:
+        """Return all."""
+        return sorted(self._clients)
 
     def standing(self, bookie_id: BookieId) -> Standing:
         """Return AVAILABLE or GONE."""
@@ -133,6 +140,11 @@ class RegisteredBookies:
         if self._is_stale:
             await self._reread_now()
         return list(self._writable)
+
+    async def registered(self) -> list[BookieId]:
+        """Return the bookies that are registered, sorted. Errors: as above."""
+        await self.available()
+        return sorted(self._standings or ())
 
     def standing(self, bookie_id: BookieId) -> Standing:
         """Return how a bookie was registered when the lists were last read."""

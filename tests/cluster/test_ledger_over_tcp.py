@@ -99,6 +99,9 @@ class Bookies:
     async def available(self) -> list[BookieId]:
         return sorted(self._children)
 
+    async def registered(self) -> list[BookieId]:
+        return await self.available()
+
     def standing(self, bookie_id: BookieId) -> Standing:
         return Standing.AVAILABLE
 

@@ -518,13 +518,17 @@ class FakeTopics:
 
 
 class Bookies:
-    """So many bookies that can be written to."""
+    """So many bookies that can be written to, and others that are read-only."""
 
     def __init__(self, count: int) -> None:
         self.ids = [BookieId(f"b{number}") for number in range(count)]
+        self.read_only: list[BookieId] = []
 
     async def available(self) -> list[BookieId]:
         return self.ids
+
+    async def registered(self) -> list[BookieId]:
+        return self.ids + self.read_only
 
     def client(self, bookie_id: BookieId) -> "RoomyBookie":
         return RoomyBookie(bookie_id)

@@ -65,6 +65,24 @@ def test_offsets_have_three_copies_or_as_many_as_there_are_bookies(
     story()
 
 
+@pytest.mark.parametrize("writable", [0, 1, 2])
+def test_while_bookies_are_read_only_offsets_are_not_made_with_fewer_copies(writable: int) -> None:
+    @in_loop
+    async def story() -> None:
+        async with running_groups(prepared=False) as groups:
+            bookies, three = groups.world.bookies, Bookies(3).ids
+            bookies.ids, bookies.read_only = three[:writable], three[writable:]
+            assert await groups.prepare(GROUP) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert groups.world.topics.get(OFFSETS_TOPIC) is None
+            bookies.ids, bookies.read_only = three, []
+            assert await groups.prepare(GROUP) is NONE
+            topic = groups.world.topics.get(OFFSETS_TOPIC)
+            assert topic is not None
+            assert topic.replication_factor == 3
+
+    story()
+
+
 @in_loop
 async def test_two_first_groups_make_it_once() -> None:
     async with running_groups(prepared=False) as groups, asyncio.TaskGroup() as both:

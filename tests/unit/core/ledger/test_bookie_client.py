@@ -376,7 +376,9 @@ def test_local_bookies() -> None:
     async def main() -> None:
         fakes = [FakeBookie("b2"), FakeBookie("b1")]
         bookies = LocalBookies(fakes)
-        assert await bookies.available() == ["b1", "b2"]
+        assert await bookies.available() == await bookies.registered() == ["b1", "b2"]
+        full = LocalBookies(fakes, lambda bookie: bookie != "b1")
+        assert (await full.available(), await full.registered()) == (["b2"], ["b1", "b2"])
         assert bookies.client(BookieId("b2")) is fakes[0]
         assert isinstance(bookies.client(BookieId("b9")), UnreachableBookie)
         await bookies.close()
@@ -397,6 +399,7 @@ def test_registered_bookies_are_found_where_they_say(tmp_path: Any) -> None:
         await store.create(f"/ledgers/available/readonly/{read_only}", door, ephemeral=True)
         bookies = RegisteredBookies(store, QUICK)
         assert await bookies.available() == [writable]
+        assert await bookies.registered() == [writable, read_only]
         assert bookies.client(writable) is bookies.client(writable)
         statuses = [
             (await ask(bookies.client(bookie), add_request(0))).status
