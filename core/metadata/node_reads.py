@@ -19,8 +19,7 @@ async def read_nodes(store: MetadataStore, paths: Sequence[str]) -> list[Node | 
     """
     found: list[Node | None] = []
     for at in range(0, len(paths), READS_AT_ONCE):
-        some = paths[at : at + READS_AT_ONCE]
-        found += await _together([store.exists(path) for path in some])
+        found += await store.get_all(paths[at : at + READS_AT_ONCE])
     return found
 
 
@@ -35,14 +34,15 @@ async def read_below(store: MetadataStore, path: str) -> list[str]:
         found: list[str] = []
         for start in range(0, len(levels[-1]), READS_AT_ONCE):
             some = levels[-1][start : start + READS_AT_ONCE]
-            lists = await _together([store.children(at) for at in some])
+            lists = await together([store.children(at) for at in some])
             for at, names in zip(some, lists, strict=True):
                 found += [f"{at}/{name}" for name in names]
         levels.append(found)
     return [at for level in levels[:0:-1] for at in level]
 
 
-async def _together(reads: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def together(reads: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do reads at once, sent in their order; return what they return. Errors: the first one's."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(read) for read in reads]

@@ -120,6 +120,10 @@ class SqliteStore:
 
         return await self._submit(run)
 
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Return the nodes, None for each that is not there."""
+        return await self._submit(lambda tree: [tree.find(path) for path in paths])
+
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of the children, sorted. Errors: NoNode. Fires on CHILDREN, DELETED."""
 

@@ -116,6 +116,12 @@ class MetadataStore(Protocol):
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         """Return the node or None. The watch fires on CREATED, CHANGED or DELETED."""
 
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Return the nodes, None for each that is not there; not a view of one moment.
+
+        `node_reads.read_nodes` does so for any number of them.
+        """
+
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the children's names, sorted. Errors: NoNode. Fires on CHILDREN, DELETED."""
 

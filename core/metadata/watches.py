@@ -25,21 +25,30 @@ class WatchTable:
     def __init__(self) -> None:
         self._data: dict[str, dict[Watch, None]] = {}
         self._children: dict[str, dict[Watch, None]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        """Return how many watches are set."""
-        tables = (self._data, self._children)
-        return sum(len(watches) for table in tables for watches in table.values())
+        """Return how many watches are set. Cost: none, it is asked for with each operation."""
+        return self._count
 
     def add_data(self, path: str, watch: Watch | None) -> None:
         """Watch the node itself, there or not."""
-        if watch is not None:
-            self._data.setdefault(path, {})[watch] = None
+        self._add(self._data, path, watch)
 
     def add_children(self, path: str, watch: Watch | None) -> None:
         """Watch the list of children of a node."""
+        self._add(self._children, path, watch)
+
+    def _add(self, table: dict[str, dict[Watch, None]], path: str, watch: Watch | None) -> None:
         if watch is not None:
-            self._children.setdefault(path, {})[watch] = None
+            watches = table.setdefault(path, {})
+            self._count += watch not in watches
+            watches[watch] = None
+
+    def _take(self, table: dict[str, dict[Watch, None]], path: str) -> dict[Watch, None]:
+        watches = table.pop(path, {})
+        self._count -= len(watches)
+        return watches
 
     def take(self, changes: Iterable[tuple[str, WatchEvent]]) -> list[Fired]:
         """Remove and return the watches that these changes fire, in the order of the changes."""
@@ -47,8 +56,8 @@ class WatchTable:
         for path, event in changes:
             watches: dict[Watch, None] = {}
             if event is not WatchEvent.CHILDREN:
-                watches |= self._data.pop(path, {})
+                watches |= self._take(self._data, path)
             if event in (WatchEvent.CHILDREN, WatchEvent.DELETED):
-                watches |= self._children.pop(path, {})
+                watches |= self._take(self._children, path)
             fired += [Fired(watch, path, event) for watch in watches]
         return fired

@@ -4,11 +4,13 @@ The operations; what they wait for and what happens to the session is `Zookeeper
 """
 
 import contextlib
+import logging
 from collections.abc import Sequence
 from typing import Any, Final, Self, cast
 
 from core.errors import CoreError, NodeExists, NoNode, NotEmpty, Unavailable
 from core.metadata.node_path import check_ops, check_size, split_path
+from core.metadata.node_reads import together
 from core.metadata.store import (
     ANY_VERSION,
     Delete,
@@ -23,6 +25,8 @@ from core.metadata.zookeeper_names import SequentialNames
 from core.metadata.zookeeper_session import ZookeeperSession
 from core.metadata.zookeeper_watches import ABSENT
 from core.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS: Final = 10_000
 """BookKeeper's zkTimeout."""
@@ -43,6 +47,8 @@ class ZookeeperStore:
         self._names = SequentialNames()
         self._tasks = Tasks("zookeeper")
         self._is_cleaning = False
+        self._is_old = False
+        """Whether the server has no request for several nodes."""
         self.metrics = session.metrics
         session.on_session(self._on_session)
 
@@ -99,6 +105,21 @@ class ZookeeperStore:
             return await self.get(path)  # it came meanwhile
         except NoNode:
             return None  # and went: the watch says so
+
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Return the nodes, None for each that is not there.
+
+        Cost: one request for all; one for each while the server is older than ZooKeeper 3.6.
+        """
+        for path in paths:
+            split_path(path)
+        if paths and not self._is_old:
+            found = await self._session.ask(lambda link, done: link.get_all(paths, done))
+            if found is not None:
+                return cast("list[Node | None]", found)
+            self._is_old = True
+            logger.info("zookeeper_reads_one_by_one why=server_before_3.6")
+        return await together([self.exists(path) for path in paths])
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of the children, sorted. Errors: NoNode. Fires on CHILDREN, DELETED."""

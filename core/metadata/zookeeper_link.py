@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState, KeeperState
+from kazoo.protocol.paths import _prefix_root
 
 from core.errors import (
     BadVersion,
@@ -28,6 +29,7 @@ from core.errors import (
     Unavailable,
 )
 from core.metadata.kazoo_handler import LoopHandler
+from core.metadata.kazoo_reads import MultiRead
 from core.metadata.store import Check, Create, Delete, Node, Op, SetData, WatchEvent
 
 logger = logging.getLogger(__name__)
@@ -148,6 +150,13 @@ class ZookeeperLink:
         with self._asking(path, done, lambda answer: _seen(*answer)):
             self._client.get_async(path, watch=self._fired if watch else None)
 
+    def get_all(self, paths: Sequence[str], done: Done) -> None:
+        """Answer a Node or None for each; None from a server before ZooKeeper 3.6."""
+        client = self._client
+        request = MultiRead(tuple(_prefix_root(client.chroot, path) for path in paths))
+        with self._asking("multi read", done, partial(_nodes, paths)):
+            client._call(request, client.handler.async_result())
+
     def exists(self, path: str, done: Done, *, watch: bool) -> None:
         """Answer a Seen without data, or None."""
         with self._asking(path, done, lambda stat: stat and _seen(b"", stat)):
@@ -203,7 +212,11 @@ class ZookeeperLink:
 
     def _answered(self, path: str, done: Done, convert: Callable[[Any], Any], result: Any) -> None:
         error = result.exception
-        answer = core_error(error, path) if error is not None else convert(result.value)
+        answer: Any = None  # if the server does not know this request
+        if error is None:
+            answer = convert(result.value)
+        elif not isinstance(error, kazoo_errors.UnimplementedError):
+            answer = core_error(error, path)
         self._post(done, answer)
 
     def _fired(self, event: Any) -> None:
@@ -255,6 +268,19 @@ def _seen(data: bytes, stat: Any) -> Seen:
         cversion=stat.cversion,
     )
     return Seen(node, stat.mzxid, stat.pzxid)
+
+
+def _nodes(paths: Sequence[str], results: Sequence[Any]) -> Any:
+    """Return what is there, or the error of the node that cannot be read."""
+    nodes: list[Node | None] = []
+    for path, result in zip(paths, results, strict=True):
+        if isinstance(result, kazoo_errors.NoNodeError):
+            nodes.append(None)
+        elif isinstance(result, Exception):
+            return core_error(result, path)
+        else:
+            nodes.append(_seen(*result).node)
+    return nodes
 
 
 def _versions(ops: Sequence[Op], results: Sequence[Any]) -> Any:

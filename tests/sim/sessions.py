@@ -64,6 +64,13 @@ class SimStore:
 
         return await self._call("exists", path, run)  # type: ignore[no-any-return]
 
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        def run(tree: SqliteTree) -> list[Node | None]:
+            return [tree.find(path) for path in paths]
+
+        where = paths[0] if paths else ""
+        return await self._call("get all", where, run)  # type: ignore[no-any-return]
+
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         def run(tree: SqliteTree) -> list[str]:
             names = tree.children(path)

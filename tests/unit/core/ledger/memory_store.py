@@ -65,6 +65,10 @@ class MemoryStore:
         self._watches.add_data(path, watch)
         return self._tree.find(path)
 
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        await asyncio.sleep(0)
+        return [self._tree.find(path) for path in paths]
+
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         await asyncio.sleep(0)
         names = self._tree.children(path)

@@ -59,6 +59,10 @@ class FaultyStore:
         self._check()
         return await self._inner.exists(path, watch)
 
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        self._check()
+        return await self._inner.get_all(paths)
+
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         self._check()
         return await self._inner.children(path, watch)

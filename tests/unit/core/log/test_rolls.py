@@ -10,7 +10,7 @@ from core.errors import CoreError, Unavailable
 from core.log import record_sender, rolling, segment_chain
 from core.log.rolling import ROLL_RETRY_MS, RollingPolicy, RollPhase
 from core.log.writer import LogWriter
-from core.metadata.store import Node, Op, Watch
+from core.metadata.store import Node, Op
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import (
     Listener,
@@ -55,10 +55,10 @@ class AwayStore(FaultyStore):
             await super().multi(ops)
         raise Unavailable("the store is away")
 
-    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+    async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
         if self.step and self.refusals:
             raise Unavailable("the store is away")
-        return await super().exists(path, watch)
+        return await super().get_all(paths)
 
     async def refused(self, times: int) -> None:
         while self.refusals < times:  # noqa: ASYNC110 - the store has no event

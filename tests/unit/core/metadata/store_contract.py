@@ -90,6 +90,19 @@ class MetadataStoreContract:
 
         self.run(story)
 
+    def test_several_nodes_are_read_at_once(self) -> None:
+        async def story(store: MetadataStore) -> None:
+            await store.create("/a", b"one")
+            await store.create("/a/b", b"")
+            await store.set("/a", b"two", 0)
+            paths = ["/none", "/a", "/", "/a/none", "/a/b", "/a"]
+            one_by_one = [await store.exists(path) for path in paths]
+            assert await store.get_all(paths) == one_by_one
+            assert [each and each.data for each in one_by_one[:2]] == [None, b"two"]
+            assert await store.get_all([]) == []
+
+        self.run(story)
+
     def test_no_node_is_created_twice(self) -> None:
         async def story(store: MetadataStore) -> None:
             await store.create("/a", b"one")

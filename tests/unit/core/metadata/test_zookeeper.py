@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from core.metadata.kazoo_reads import MultiRead
 from core.metadata.store import MetadataStore
 from core.metadata.zookeeper import ZookeeperStore
 from tests.unit.core.metadata.store_contract import MetadataStoreContract
@@ -31,6 +32,21 @@ class TestZookeeperStore(MetadataStoreContract):
             assert bad.result()
             assert good.result() == 1
             assert (await store.get("/a")).data == b"1"
+
+        self.run(story)
+
+    def test_a_server_without_a_request_for_several_nodes_is_asked_for_each(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = 99  # no server knows it, as ZooKeeper 3.5 does not know 22
+        monkeypatch.setattr(MultiRead, "type", property(lambda _: asked))
+
+        async def story(store: MetadataStore) -> None:
+            await store.create("/a", b"one")
+            for _ in range(2):
+                first, second = await store.get_all(["/a", "/b"])
+                assert first == await store.get("/a")
+                assert second is None
 
         self.run(story)
 
