@@ -28,6 +28,7 @@ from core.errors import (
     OwnershipLost,
     Unavailable,
 )
+from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore, WatchEvent
 from core.runtime.tasks import Tasks
 
@@ -116,6 +117,8 @@ class Ownership:
         """Whether somebody may have come between two members of ours."""
         self._session_id = 0
         """The session that our member belongs to, or did when it went."""
+        self._gone: str | None = None
+        """The member that went last before we knew it to hold the lock."""
         self._is_claimed = False
         self._refused: OwnershipLost | None = None
 
@@ -172,12 +175,18 @@ class Ownership:
             sequential=True,
         )
         try:
-            await self._await_turn(parse_member(member.rpartition("/")[2]), wait_ms)
-            await self._watch(member)
+            await self._take_turn(member, wait_ms)
         except BaseException:
             await self._remove(member)
             raise
         self._member, self._session_id = member, session_id
+
+    async def _take_turn(self, member: str, wait_ms: int) -> None:
+        """Wait until the lock is our member's, and hear of its end from then on."""
+        mine = parse_member(member.rpartition("/")[2])
+        await together([self._watch(member), self._await_turn(mine, wait_ms)])
+        if self._gone == member:
+            raise _gone(member)
 
     async def _refuse_if_owned(self) -> None:
         for owner in (await self._members())[:1]:
@@ -271,18 +280,19 @@ class Ownership:
 
     async def _watch(self, member: str) -> None:
         """Hear of the end of our member. Errors: OwnershipLost when it is not there any more."""
-        is_gone = False
 
         def fired(_path: str, event: WatchEvent) -> None:
-            nonlocal is_gone
-            is_gone = is_gone or event is not WatchEvent.CHANGED  # perhaps before we hold it
-            if event is not WatchEvent.CHANGED and self._member == member:
-                self._member = None
-                logger.warning("lock_lost path=%s event=%s", member, event.value)
-                self._tasks.start(self._reacquire(), "reacquire")
+            if event is WatchEvent.CHANGED:
+                return
+            if self._member != member:
+                self._gone = member
+                return
+            self._member = None
+            logger.warning("lock_lost path=%s event=%s", member, event.value)
+            self._tasks.start(self._reacquire(), "reacquire")
 
-        if await self._store.exists(member, fired) is None or is_gone:
-            raise OwnershipLost(f"{member} went with its session")
+        if await self._store.exists(member, fired) is None:
+            raise _gone(member)
 
     async def _reacquire(self) -> None:
         """Ask until there is an answer; meanwhile the owner goes on (ARCHITECTURE D9)."""
@@ -318,3 +328,7 @@ class Ownership:
         self._refused = error
         if self._on_refused is not None:
             self._on_refused(error)
+
+
+def _gone(member: str) -> OwnershipLost:
+    return OwnershipLost(f"{member} went with its session")

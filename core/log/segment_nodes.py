@@ -6,7 +6,9 @@ lost (or that was sent twice below us) is settled by reading what is there.
 Source: reference DistributedLog 4.4, 4.5, 4.6, 5.7.
 """
 
+import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -29,13 +31,15 @@ from core.metadata.node_reads import read_nodes
 from core.metadata.segment_metadata import (
     INVALID_TXID,
     SegmentMetadata,
+    are_numbered,
+    completed_name,
     decode_segment,
     encode_segment,
     is_segment_name,
     read_segment_name,
     segment_name,
 )
-from core.metadata.store import Create, Delete, MetadataStore, Op, SetData, Watch
+from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
 from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
 
@@ -76,12 +80,15 @@ async def _read_list(
     paths: LogPaths,
     choose: Callable[[list[str]], list[str]],
     watch: Watch | None = None,
+    children: list[str] | None = None,
 ) -> Listing:
+    """Read those of the segments that are chosen by name; `children`: if they were just listed."""
     for attempt in range(_LIST_ATTEMPTS):
-        try:
-            children = await store.children(paths.segments, watch if attempt == 0 else None)
-        except NoNode:
-            raise LogNotFound(paths.log) from None
+        if children is None:
+            try:
+                children = await store.children(paths.segments, watch if attempt == 0 else None)
+            except NoNode:
+                raise LogNotFound(paths.log) from None
         names = [name for name in children if is_segment_name(name)]
         wanted = choose(names)
         nodes = await read_nodes(store, [paths.segment(name) for name in wanted])
@@ -92,6 +99,7 @@ async def _read_list(
         ]
         if len(found) == len(wanted):  # else one was completed or purged meanwhile
             return Listing(SegmentList.of(found), is_whole=len(wanted) == len(names))
+        children = None
     raise MetadataConflict(f"{paths.segments} kept changing while it was read")
 
 
@@ -99,16 +107,15 @@ def recent_names(names: list[str]) -> list[str]:
     """Return the segments that an owner must know: from the last completed one on.
 
     From the one before the oldest in progress, if that is older. With names of older writers, which
-    have no number, all of them. Source: reference DistributedLog 4.4.
+    have no number, all of them. Shape: sorted. Source: reference DistributedLog 4.4.
     """
-    said = [read_segment_name(name) for name in names]
-    numbered = [each for each in said if each is not None]
-    if len(numbered) != len(said):
+    if not are_numbered(names):
         return names
-    last_completed = max((each.lssn for each in numbered if not each.in_progress), default=0)
-    before_open = [each.lssn - 1 for each in numbered if each.in_progress]
-    first = min([last_completed, *before_open])
-    return [name for name, each in zip(names, numbered, strict=True) if each.lssn >= first]
+    completed_from = bisect_left(names, completed_name(0))
+    opened, completed = names[:completed_from], names[completed_from:]
+    ends = [read_segment_name(name) for name in (*opened[:1], *completed[-1:])]
+    first = min((each.lssn - each.in_progress for each in ends if each is not None), default=0)
+    return [*opened, *completed[bisect_left(completed, completed_name(first)) :]]
 
 
 async def first_on_bookies(store: MetadataStore, paths: LogPaths) -> int:
@@ -156,14 +163,7 @@ class SegmentNodes:
         Errors: LogNotFound, CorruptData, EndOfStream.
         """
         paths = self._paths
-        await self._store.sync()
-        nodes = await read_nodes(
-            self._store,
-            (
-                *(paths.segments, paths.max_txid, paths.allocation, paths.version),
-                *(paths.cold, paths.purged),
-            ),
-        )
+        nodes, children = await self._read_at_once()
         lssn, max_txid, allocation, version, cold, purged = nodes
         if lssn is None:
             raise LogNotFound(paths.log)
@@ -176,11 +176,33 @@ class SegmentNodes:
         if allocation is None:
             await self._store.create(paths.allocation)
         self.allocation = AllocationNode(self._store, paths.allocation, allocation)
-        listing = await _read_list(self._store, paths, recent_names)
+        listing = await _read_list(self._store, paths, recent_names, children=children)
         return listing._replace(
             is_whole=listing.is_whole and cold is None,
             guard=None if purged is None else purged.version,
         )
+
+    async def _read_at_once(self) -> tuple[list[Node | None], list[str]]:
+        """Return the counters and their like, then the children, after all that others did before.
+
+        Operations of one client take effect in the order of their calls. Errors: LogNotFound.
+        Cost: one round trip.
+        """
+        paths, store = self._paths, self._store
+        wanted = (
+            *(paths.segments, paths.max_txid, paths.allocation, paths.version),
+            *(paths.cold, paths.purged),
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(store.sync())
+                nodes = group.create_task(store.get_all(wanted))
+                children = group.create_task(store.children(paths.segments))
+        except* NoNode:
+            raise LogNotFound(paths.log) from None
+        except* CoreError as errors:
+            raise errors.exceptions[0] from None
+        return nodes.result(), children.result()
 
     async def start(self, segment: SegmentMetadata, handover: SetData) -> None:
         """Make a segment in progress of a ledger; `handover` takes it from its allocator.

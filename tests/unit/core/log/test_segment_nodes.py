@@ -3,6 +3,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.errors import (
     BadVersion,
@@ -21,7 +23,7 @@ from core.log.segment_nodes import (
 )
 from core.log.segments import SegmentEnd
 from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
+from core.metadata.segment_metadata import SegmentMetadata, completed_name, in_progress_name
 from core.metadata.store import Op
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import LedgerId
@@ -261,6 +263,23 @@ def test_recent_segments() -> None:
     assert recent_names(open_names(1, 2)) == open_names(1, 2)
     older = ["logrecs_000000000000000001_000000000000000009", *done_names(2, 3)]
     assert recent_names(older) == older
+
+
+@given(
+    completed=st.frozensets(st.integers(1, 12)),
+    in_progress=st.frozensets(st.integers(1, 12)),
+    older=st.sampled_from([[], ["inprogress_1f"], ["logrecs_000000000000000001_9"]]),
+)
+def test_recent_segments_are_those_of_the_rule(
+    completed: frozenset[int], in_progress: frozenset[int], older: list[str]
+) -> None:
+    names = [*map(completed_name, completed), *map(in_progress_name, in_progress), *older]
+    first = min([max(completed, default=0), *(lssn - 1 for lssn in in_progress)])
+    expected = [
+        *(in_progress_name(lssn) for lssn in in_progress),
+        *(completed_name(lssn) for lssn in completed if lssn >= first),
+    ]
+    assert recent_names(sorted(names)) == sorted(names if older else expected)
 
 
 def test_nodes_keep_the_names_of_older_writers(tmp_path: Path) -> None:
