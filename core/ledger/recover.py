@@ -119,6 +119,8 @@ class _Recovery:
         self._master_key = ledger_master_key(metadata.password)
         self._schedules = Schedules(metadata.fragments, metadata.write_quorum, metadata.ack_quorum)
         self._error: CoreError | None = None  # the most telling failure of a bookie
+        self._last_entries: dict[EntryId, Entry] = {}
+        """What came with the answers to the fence: the last entry of each bookie."""
 
     async def run(self, read_batch: int) -> StoredLedger:
         lac = await self._fence()
@@ -155,13 +157,16 @@ class _Recovery:
                 search.on_failure(bookie)
             else:
                 search.on_answer(bookie, None if found is None else found.lac)
+                if found is not None:
+                    self._last_entries[found.entry_id] = found
         return search.lac
 
     async def _read_forward(self, lac: EntryId, batch: int) -> tuple[EntryId, int]:
         """Add again everything behind `lac` that may have been acknowledged; return the end.
 
-        Batches begin small, because most ledgers have a short tail, and then follow the size of
-        the entries, because many ledgers recover at once when a broker starts.
+        Batches begin small, because most ledgers have a short tail, no longer than what the fence
+        found, and then follow the size of the entries, because many ledgers recover at once when a
+        broker starts.
         """
         adder = self._new_adder(lac)
         policy = ChangePolicy(regions_min=promise_of(self._stored.metadata.custom))
@@ -169,7 +174,8 @@ class _Recovery:
             adder, self._context.ensembles, self._change, policy, self._nodes.metrics
         )
         try:
-            await self._add_again(adder, batch)
+            newest = max(self._last_entries, default=lac)
+            await self._add_again(adder, max(1, min(batch, newest + 1 - lac)))
             await changer.settled()
         except NotEnoughBookies:
             if not await self._is_unacknowledged(adder.lac + 1):
@@ -204,8 +210,8 @@ class _Recovery:
         while True:
             before = adder.length
             next_entry = adder.last_add_pushed + 1
-            for asked in [self._ask_entry(next_entry + i) for i in range(batch)]:
-                entry = await self._decide_entry(asked)
+            for found in [self._find_entry(next_entry + i) for i in range(batch)]:
+                entry = found if isinstance(found, Entry) else await self._decide_entry(found)
                 if entry is None:
                     await adder.drained()
                     return
@@ -223,6 +229,10 @@ class _Recovery:
         """Take other bookies from an entry on; the metadata learns it with the end."""
         self._fragments = with_ensemble(self._fragments, change.first_entry_id, change.ensemble)
         return change.ensemble
+
+    def _find_entry(self, entry_id: EntryId) -> Entry | _Asked:
+        """Return the copy that the fence found, else ask for one."""
+        return self._last_entries.pop(entry_id, None) or self._ask_entry(entry_id)
 
     def _ask_entry(self, entry_id: EntryId) -> _Asked:
         schedule = self._schedules.of(entry_id)

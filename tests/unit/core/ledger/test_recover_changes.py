@@ -257,12 +257,13 @@ def test_add_that_comes_late_finds_the_fence_of_a_recovery_read() -> None:
         for bookie in (first, second):
             bookie.submit = lambda *call, to=bookie: late.append((to, *call))  # type: ignore[method-assign]
         writer.add((b"0",))
+        writer.add((b"1",))  # the last one comes with the answer to the fence
         await settle()
         del first.submit, second.submit
         first.fault = lambda r: (
             StatusCode.LOCAL_TIMEOUT if isinstance(r, ReadRequest) and r.entry_id == -1 else None
         )
-        third.hold()  # it has the entry, and answers after the proof that nobody can have it
+        third.hold()  # it has entry 0, and answers after the proof that nobody can have it
         opening = start(world, writer.ledger_id)
         await settle(200)
         third.release(1)
@@ -298,15 +299,18 @@ def test_entry_that_one_bookie_cannot_read_is_no_missing_entry() -> None:
     async def story(world: FastWorld) -> None:
         writer, _ = await crashed(world)
         first, second, third = world.ensemble(writer)
+        for number in (4, 5):  # the last one comes with the answer to the fence
+            writer.add((b"%d" % number,))
+        await settle()
         for damaged in (first, second):
             damaged.fault = lambda r: (
-                StatusCode.EIO if isinstance(r, ReadRequest) and r.entry_id == 3 else None
+                StatusCode.EIO if isinstance(r, ReadRequest) and r.entry_id == 4 else None
             )
-        del third.ledgers[writer.ledger_id].entries[3]
+        del third.ledgers[writer.ledger_id].entries[4]
         with pytest.raises(CoreError):
             await start(world, writer.ledger_id)
         first.fault = second.fault = no_fault
-        assert await read_all(world, writer.ledger_id) == expected(4)
+        assert await read_all(world, writer.ledger_id) == expected(6)
 
     run_fast(story, bookies=3)
 
