@@ -10,6 +10,7 @@ DistributedLog's names, so both are told the same.
     read      WARM_S                                  a whole log, from the beginning
     open      ROUNDS                                  own a log and recover its last segment
     position  COUNT                                   find records by txid
+    seek      ROUNDS COUNT                            read the first record from a txid on
     segments  COUNT RECORDS                           make a log of many segments (only here)
 """
 
@@ -37,6 +38,8 @@ from protocol.distributedlog.dlsn import INITIAL
 _READ_BYTES: Final = 1 << 20
 _SEGMENT_RECORD: Final = bytes(1024)
 _TICK_S: Final = 0.001
+_SEEK_TXID_MAX: Final = 200
+"""What is looked for first: any log of `segments` has so many records."""
 
 
 class Sent:
@@ -154,13 +157,19 @@ class Load:
         _print(mb_per_s=size / 1e6 / took, mb=size / 1e6)
 
     async def open(self) -> None:
-        """Own and recover a log, by a new process' view of it each time."""
+        """Own and recover a log, by a new client's view of it each time; the first one warms up."""
         times = []
         for _ in range(int(self._numbers[0]) + 1):
             async with self.connect() as logs:
-                await _open_once(await _made(logs, f"{self._log}-other"))  # connections
-                times.append(await _open_once(await logs.open_log(self._log)))
-        _print(open_ms=float(np.median(times[1:])))
+                await self._connect_to_all(logs)
+                times.append(await _open_once(logs, self._log))
+        open_ms, written_ms = np.median(times[1:], axis=0)
+        _print(open_ms=open_ms, written_ms=written_ms)
+
+    async def _connect_to_all(self, logs: LogNamespace) -> None:
+        """Do with another log what is to be measured, so that all connections are there."""
+        await _made(logs, f"{self._log}-other")
+        await _open_once(logs, f"{self._log}-other")
 
     async def position(self) -> None:
         """Find records by txid, anywhere in the log."""
@@ -179,8 +188,26 @@ class Load:
                 assert found is not None, txid
         _report(times[count:])
 
+    async def seek(self) -> None:
+        """Open readers at a txid: first by clients new to the log, then again by the last one."""
+        rounds, count = map(int, self._numbers)
+        chance = random.Random(7)
+        firsts, times = [], []
+        for number in range(rounds + 1):
+            async with self.connect() as logs:
+                await self._connect_to_all(logs)
+                await _seek(await logs.open_log(f"{self._log}-other"), 1)
+                start = time.perf_counter()
+                log = await logs.open_log(self._log)
+                await _seek(log, chance.randint(1, _SEEK_TXID_MAX))
+                firsts.append(time.perf_counter() - start)
+                if number == rounds:
+                    last = log.segments.last_txid
+                    times = [await _seek(log, chance.randint(1, last)) for _ in range(2 * count)]
+        _report(times[count:], first_ms=np.median(firsts[1:]) * 1000)
+
     async def segments(self) -> None:
-        """Make a log of many segments; the last one stays in progress."""
+        """Make a log of many segments, an entry per record; the last one stays in progress."""
         count, records = map(int, self._numbers)
         async with self.connect() as logs:
             sent = Sent(records)
@@ -190,6 +217,7 @@ class Load:
                     await writer.roll()
                 for txid in range(number * records + 1, (number + 1) * records + 1):
                     writer.append(txid, (_SEGMENT_RECORD,), len(_SEGMENT_RECORD))
+                    await asyncio.sleep(0)
                 await writer.flush()
             await writer.abort()
         _print(segments=count)
@@ -225,15 +253,31 @@ async def _read_once(log: Log) -> int:
     return size
 
 
-async def _open_once(log: Log) -> float:
-    """Return how long it takes to own a log; leave a segment in progress. Unit: ms."""
+async def _open_once(logs: LogNamespace, name: str) -> tuple[float, float]:
+    """Return how long it takes to own a log, and to have its first record written. Unit: ms.
+
+    Leaves a segment in progress.
+    """
     start = time.perf_counter()
+    log = await logs.open_log(name)
     writer = await log.open_writer(Sent(1))
-    took = time.perf_counter() - start
+    opened = time.perf_counter()
     writer.append(max(writer.last_txid, 0) + 1, (_SEGMENT_RECORD,), len(_SEGMENT_RECORD))
     await writer.flush()
+    written = time.perf_counter()
     await writer.abort()
-    return took * 1000
+    return (opened - start) * 1000, (written - start) * 1000
+
+
+async def _seek(log: Log, txid: int) -> float:
+    """Return how long it takes to read the first record from a txid on. Unit: seconds."""
+    start = time.perf_counter()
+    reader = await log.open_reader(txid)
+    entries = await reader.read_entries(1)
+    took = time.perf_counter() - start
+    assert entries[0].columns.txids[0] >= txid, txid
+    await reader.close()
+    return took
 
 
 def _report(times_s: Sequence[float], **figures: float) -> None:
@@ -248,7 +292,10 @@ def _print(**figures: float) -> None:
 Step: TypeAlias = Callable[[Load], Awaitable[None]]
 STEPS: Final[dict[str, Step]] = {
     step.__name__: step
-    for step in (Load.append, Load.tail, Load.read, Load.open, Load.position, Load.segments)
+    for step in (
+        *(Load.append, Load.tail, Load.read),
+        *(Load.open, Load.position, Load.seek, Load.segments),
+    )
 }
 
 

@@ -28,11 +28,13 @@ _TAIL_RATES: Final = (100, 2000)
 _SEGMENTS: Final = 1000
 _SEGMENTS_QUICK: Final = 20
 _SEGMENT_RECORDS: Final = 10
-_OPENINGS: Final = 5
+_OPENINGS: Final = 10
+_SEEKS: Final = 20
 _IDLE_LOGS: Final = 1000
 _IDLE_LOGS_QUICK: Final = 100
 _POSITIONS: Final = 200
 _QUORUMS: Final = ("bkcEnsembleSize=3", "bkcWriteQuorumSize=3", "bkcAckQuorumSize=2")
+_PATIENT: Final = "lockTimeoutSeconds=30"
 _IMMEDIATE: Final = ("writerOutputBufferSize=0", "enableImmediateFlush=true")
 _BUFFERED: Final = ("writerOutputBufferSize=65536", "periodicFlushFrequencyMilliSeconds=10")
 
@@ -102,11 +104,16 @@ class _Round:
     def many_segments(self, count: int) -> None:
         self._run(OURS, "segments", "many", count, _SEGMENT_RECORDS)
         for side in self.figures:
-            found = self._run(side, "open", "many", _OPENINGS, "lockTimeoutSeconds=30")
+            found = self._run(side, "open", "many", _OPENINGS, _PATIENT)
             self._note(side, f"open and recover {count} segments, ms", found["open_ms"])
+            self._note(side, "the same and a record written, ms", found["written_ms"])
         for side in self.figures:
             found = self._run(side, "position", "many", _POSITIONS)
             self._note(side, f"position in {count} segments, p50 ms", found["p50_ms"])
+        for side in self.figures:
+            found = self._run(side, "seek", "many", _OPENINGS, _SEEKS, _PATIENT)
+            self._note(side, f"read from a txid in {count} segments, p50 ms", found["p50_ms"])
+            self._note(side, "the same by a client new to the log, ms", found["first_ms"])
 
     def idle(self, count: int) -> None:
         """Note what logs cost that this process owns and nobody writes. Only ours."""

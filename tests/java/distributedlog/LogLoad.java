@@ -1,7 +1,5 @@
 import java.net.URI;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
@@ -26,6 +24,7 @@ import org.apache.distributedlog.api.namespace.NamespaceBuilder;
 public final class LogLoad {
     private static final int RECORDS_MAX = 4_000_000;
     private static final int READ_BATCH = 1000;
+    private static final int SEEK_TXID_MAX = 200;
     private final URI uri;
     private final String log;
     private final double[] numbers;
@@ -49,6 +48,7 @@ public final class LogLoad {
             case "read" -> load.read();
             case "open" -> load.open();
             case "position" -> load.position();
+            case "seek" -> load.seek();
             default -> throw new IllegalArgumentException(args[1]);
         }
         System.exit(0);
@@ -151,29 +151,76 @@ public final class LogLoad {
 
     private void open() throws Exception {
         int rounds = (int) numbers[0];
-        List<Double> times = new ArrayList<>();
-        for (int round = 0; round <= rounds; round++) {
+        double[][] times = new double[2][rounds];
+        for (int round = -1; round < rounds; round++) { // the first one warms up
             Namespace in = connect();
             openOnce(in, log + "-other"); // connections to everything
-            double took = openOnce(in, log);
-            if (round > 0) { // the first one warms up
-                times.add(took);
+            double[] took = openOnce(in, log);
+            for (int i = 0; i < 2 && round >= 0; i++) {
+                times[i][round] = took[i];
             }
             in.close();
         }
-        Collections.sort(times);
-        System.out.printf("{\"open_ms\": %.3f}%n", times.get(times.size() / 2));
+        System.out.printf("{\"open_ms\": %.3f, \"written_ms\": %.3f}%n", median(times[0]), median(times[1]));
     }
 
-    /** Returns how long it takes to own and recover a log; leaves a segment in progress. Unit: ms. */
-    private static double openOnce(Namespace in, String name) throws Exception {
+    private static double median(double[] times) {
+        double[] sorted = times.clone();
+        Arrays.sort(sorted);
+        return sorted[sorted.length / 2];
+    }
+
+    /** Returns how long it takes to own a log, and to have its first record written. Unit: ms. */
+    private static double[] openOnce(Namespace in, String name) throws Exception {
         long start = System.nanoTime();
         DistributedLogManager stream = in.openLog(name);
         AsyncLogWriter writer = stream.openAsyncLogWriter().get();
-        double took = (System.nanoTime() - start) / 1e6;
+        long opened = System.nanoTime();
         writer.write(new LogRecord(Math.max(writer.getLastTxId(), 0) + 1, new byte[1024])).get();
-        writer.asyncAbort().get();
+        long written = System.nanoTime();
+        writer.asyncAbort().get(); // leaves a segment in progress
         stream.close();
+        return new double[] {(opened - start) / 1e6, (written - start) / 1e6};
+    }
+
+    private void seek() throws Exception {
+        int rounds = (int) numbers[0];
+        int count = (int) numbers[1];
+        Random random = new Random(7);
+        double[] firsts = new double[rounds];
+        double[] times = new double[count];
+        for (int round = -1; round < rounds; round++) { // the first one warms up
+            Namespace in = connect();
+            openOnce(in, log + "-other");
+            seekOnce(in.openLog(log + "-other"), 1);
+            long start = System.nanoTime();
+            DistributedLogManager stream = in.openLog(log);
+            seekOnce(stream, 1 + random.nextInt(SEEK_TXID_MAX));
+            if (round >= 0) {
+                firsts[round] = (System.nanoTime() - start) / 1e6;
+            }
+            if (round == rounds - 1) {
+                long last = stream.getLastTxId();
+                for (int i = -count; i < count; i++) { // the first half warms up
+                    double took = seekOnce(stream, 1 + (long) (random.nextDouble() * last));
+                    times[Math.max(i, 0)] = took;
+                }
+            }
+            in.close();
+        }
+        System.out.printf("{\"first_ms\": %.3f, \"p50_ms\": %.3f}%n", median(firsts), median(times));
+    }
+
+    /** Returns how long it takes to read the first record from a txid on. Unit: ms. */
+    private static double seekOnce(DistributedLogManager stream, long txid) throws Exception {
+        long start = System.nanoTime();
+        AsyncLogReader reader = stream.openAsyncLogReader(txid).get();
+        LogRecordWithDLSN found = reader.readNext().get();
+        double took = (System.nanoTime() - start) / 1e6;
+        if (found.getTransactionId() < txid) {
+            throw new IllegalStateException(found + " for " + txid);
+        }
+        reader.asyncClose().get();
         return took;
     }
 
