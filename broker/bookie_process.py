@@ -31,6 +31,7 @@ from core.metadata.zookeeper import ZookeeperStore
 from core.runtime.clock import Clock, SystemClock
 from core.runtime.collector import settle_collector
 from core.runtime.files import LockHeld, SystemFiles
+from core.runtime.heap import keep_freed_memory
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
 from protocol.ids import EntryId, LedgerId
@@ -98,6 +99,7 @@ async def _serve(running: BookieProcess, stop: asyncio.Event) -> int:
     running.bookie.failed.add_done_callback(lambda _: stop.set())
     running.refused.add_done_callback(lambda _: stop.set())
     settle_collector()
+    keep_freed_memory()
     sys.stdout.write(f"ready: bookie={running.bookie.bookie_id}\n")
     sys.stdout.flush()
     await stop.wait()
