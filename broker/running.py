@@ -126,16 +126,7 @@ def _follow_others(broker: Broker, storage: Storage, stack: AsyncExitStack) -> N
 async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> Broker:
     random = SystemRandom()
     store, paths = storage.store, storage.paths
-    topics = TopicRegistry(
-        store,
-        storage.namespace,
-        defaults=TopicDefaults(
-            config.topics.defaults.given(), has_cold_storage=storage.namespace.has_cold_storage
-        ),
-        clock=clock,
-        random=random,
-        paths=paths,
-    )
+    topics = _topics(config, storage, clock, random)
     routes = Routes(topics, config.node_id)
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
@@ -166,15 +157,27 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         fetch_sessions=FetchSessionCache(
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),
-        quotas=QuotaRegistry(
-            store,
-            paths.quotas,
-            ClientQuotas(config.quotas, clock),
-        ),
+        quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)
     return broker
+
+
+def _topics(
+    config: BrokerConfig, storage: Storage, clock: Clock, random: SystemRandom
+) -> TopicRegistry:
+    namespace = storage.namespace
+    return TopicRegistry(
+        storage.store,
+        namespace,
+        defaults=TopicDefaults(
+            config.topics.defaults.given(), has_cold_storage=namespace.has_cold_storage
+        ),
+        clock=clock,
+        random=random,
+        paths=storage.paths,
+    )
 
 
 def _advertised(config: BrokerConfig, storage: Storage) -> Advertised:

@@ -6,20 +6,54 @@ Every question gets an answer, what the caller says for a `PeerError` included.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from broker.peers.errors import PeerBusy, PeerError, PeerLost
+from broker.peers.routes import Sender
 from core.runtime.tasks import Tasks
+from protocol.kafka.api import Api
+
+logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 Q = TypeVar("Q")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 WAITING_MAX: Final = 2_000
 """Questions for one broker that may wait for the request in flight."""
 
+TIMEOUT_S: Final = 30.0
+"""How long another broker may take; Kafka's request.timeout.ms."""
+
 AskAll: TypeAlias = Callable[[int, Sequence[Q]], Awaitable[Sequence[A]]]
 """Asks a broker several questions at once; one answer for each. Errors: PeerError."""
+
+
+def one_request(
+    peers: Sender,
+    api: Api[Request, Response],
+    version_min: int,
+    request_of: Callable[[Sequence[Q]], Request],
+    answers_in: Callable[[Response, Sequence[Q]], Sequence[A]],
+) -> AskAll[Q, A]:
+    """Return how several questions are asked by one request; one that fails is logged."""
+
+    async def ask_all(broker_id: int, questions: Sequence[Q]) -> Sequence[A]:
+        request = request_of(questions)
+        try:
+            response = await peers.send(broker_id, api, request, TIMEOUT_S, version_min)
+        except PeerError as error:
+            logger.warning(
+                "questions_failed api=%s broker=%d count=%d error=%s",
+                api.name, broker_id, len(questions), error,
+            )  # fmt: skip
+            raise
+        return answers_in(response, questions)
+
+    return ask_all
 
 
 class Gathered(Generic[Q, A]):

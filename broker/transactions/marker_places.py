@@ -1,13 +1,12 @@
 """Where a marker is written: to a partition of this broker, or by the broker that has it."""
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.partition.partition_log import PartitionLog
 from broker.peers.errors import PeerError
-from broker.peers.gathering import Gathered
+from broker.peers.gathering import Gathered, one_request
 from broker.peers.routes import Sender
 from broker.replicated.machine import Answer
 from broker.replicated.record_log import Appended
@@ -22,13 +21,8 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import WRITE_TXN_MARKERS
 
-logger = logging.getLogger(__name__)
-
 AT_ONCE: Final = 1_000
 """Markers in one request to another broker."""
-
-TIMEOUT_S: Final = 30.0
-"""How long another broker may take; Kafka's request.timeout.ms."""
 
 Done: TypeAlias = Callable[[ErrorCode], None]
 """Hears once what became of a marker."""
@@ -89,8 +83,10 @@ class OthersPartitions:
     """Markers of partitions that other brokers serve: those for one broker travel together."""
 
     def __init__(self, peers: Sender) -> None:
-        self._peers = peers
-        self._markers = Gathered("remote_markers", AT_ONCE, self._ask_all, self._on_error)
+        ask_all = one_request(
+            peers, WRITE_TXN_MARKERS, MARKERS_SINCE, markers_request, marker_codes
+        )
+        self._markers = Gathered("remote_markers", AT_ONCE, ask_all, self._on_error)
 
     def write(self, broker_id: int, at: MarkerAt, done: Done) -> None:
         """Have a broker append a marker; `done` hears what it says.
@@ -103,19 +99,6 @@ class OthersPartitions:
     async def close(self) -> None:
         """Ask no more. Idempotent."""
         await self._markers.close()
-
-    async def _ask_all(self, broker_id: int, wanted: Sequence[MarkerAt]) -> list[ErrorCode]:
-        request = markers_request(wanted)
-        try:
-            response = await self._peers.send(
-                broker_id, WRITE_TXN_MARKERS, request, TIMEOUT_S, MARKERS_SINCE
-            )
-        except PeerError as error:
-            logger.warning(
-                "markers_unsent broker=%d count=%d error=%s", broker_id, len(wanted), error
-            )
-            raise
-        return marker_codes(response, wanted)
 
     def _on_error(self, _at: MarkerAt, _error: PeerError) -> ErrorCode:
         return ErrorCode.NETWORK_EXCEPTION

@@ -6,12 +6,11 @@ Source: AddPartitionsToTxnManager.
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from broker.peers.errors import PeerError
-from broker.peers.gathering import Gathered
+from broker.peers.gathering import Gathered, one_request
 from broker.peers.routes import Routes, Sender
 from broker.replicated.machine import Answer
 from broker.replicated.partitions import answer_now
@@ -27,13 +26,8 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
 
-logger = logging.getLogger(__name__)
-
 AT_ONCE: Final = 500
 """Questions in one request to another broker."""
-
-TIMEOUT_S: Final = 30.0
-"""How long another broker may take; Kafka's request.timeout.ms."""
 
 Codes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
@@ -75,8 +69,10 @@ class Verification:
     def __init__(self, here: Here, routes: Routes, peers: Sender) -> None:
         self._here = here
         self._routes = routes
-        self._peers = peers
-        self._remote = Gathered("verification", AT_ONCE, self._ask_all, self._on_error)
+        ask_all = one_request(
+            peers, ADD_PARTITIONS_TO_TXN, QUESTIONS_SINCE, questions_request, question_codes
+        )
+        self._remote = Gathered("verification", AT_ONCE, ask_all, self._on_error)
 
     def ask(self, question: Question) -> "asyncio.Future[Codes]":
         """Ask whoever coordinates the transaction. Never fails: a code per partition.
@@ -105,19 +101,6 @@ class Verification:
             return self._here.verify(name, producer_id, epoch, partitions)
         answer = self._here.add(name, Producer(producer_id, epoch), partitions, VERSION_2)
         return per_partition(answer, partitions)
-
-    async def _ask_all(self, broker_id: int, questions: Sequence[Question]) -> list[Codes]:
-        request = questions_request(questions)
-        try:
-            response = await self._peers.send(
-                broker_id, ADD_PARTITIONS_TO_TXN, request, TIMEOUT_S, QUESTIONS_SINCE
-            )
-        except PeerError as error:
-            logger.warning(
-                "verification_failed broker=%d count=%d error=%s", broker_id, len(questions), error
-            )
-            raise
-        return question_codes(response, questions)
 
     def _on_error(self, question: Question, _error: PeerError) -> Codes:
         return dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
