@@ -70,12 +70,12 @@ class KnownSegments:
         Errors: LogNotFound, CorruptData.
         """
         async with self._refreshing:
-            if self._is_owned:
+            if not self._is_owned and (self._is_stale or is_forced):
+                await self._read(is_forced=is_forced)
+            if self._is_owned:  # perhaps since then
                 await self.load_older()
                 if is_forced or not self._is_guarded:
                     await self._follow_others()
-            elif self._is_stale or is_forced:
-                await self._read(is_forced=is_forced)
 
     async def load_older(self) -> None:
         """Read the segments before those that an owner had to know. Errors: as `refresh`."""
@@ -84,8 +84,15 @@ class KnownSegments:
 
     # ------------------------------------------------------------------ the owner's steps
 
-    def take(self, segments: SegmentList, *, is_whole: bool, guard: int | None) -> None:
-        """Begin with a list that is our own. `guard`: its version before the list was read."""
+    async def take(self, segments: SegmentList, *, is_whole: bool, guard: int | None) -> None:
+        """Begin with a list that is our own. `guard`: its version before the list was read.
+
+        Readers of this process may be anywhere in the list that they know, so if there is one, what
+        comes before ours is read first. Errors: as `refresh`; nothing is taken.
+        """
+        if self.segments and not is_whole:
+            older = await read_segments(self._store, self._paths)
+            segments, is_whole = _joined(older, segments), True
         self._is_owned, self.is_whole = True, is_whole
         self._guard, self._is_guarded = guard, False
         self._install(segments)
@@ -180,9 +187,7 @@ class KnownSegments:
         if self.is_whole:  # somebody else was faster, and may have purged since
             return
         self.is_whole = True
-        first = self.segments.segments[0].lssn
-        older = (segment for segment in found if segment.lssn < first)
-        self._install(SegmentList.of((*older, *self.segments)))
+        self._install(_joined(found, self.segments))
 
     def _on_nodes_changed(self, _path: str, _event: WatchEvent) -> None:
         self._is_stale = True
@@ -192,6 +197,14 @@ class KnownSegments:
     def _install(self, segments: SegmentList) -> None:
         self.segments = segments
         self._on_changed()
+
+
+def _joined(older: SegmentList, own: SegmentList) -> SegmentList:
+    """Return an owner's list with what comes before it."""
+    if not own:  # all are in cold storage
+        return older
+    first = own.segments[0].lssn
+    return SegmentList.of((*(each for each in older if each.lssn < first), *own))
 
 
 def _is_in(known: SegmentMetadata, there: dict[int, SegmentMetadata]) -> bool:

@@ -211,11 +211,8 @@ class LogWriting:
         segments, is_whole, guard = recovered
         if segments.last_txid == END_OF_STREAM_TXID:
             raise EndOfStream(f"{self._home.name} was sealed")
-        was_read = bool(self.segments)
+        await self._known.take(segments, is_whole=is_whole, guard=guard)
         self._home.forget_views()
-        self._known.take(segments, is_whole=is_whole, guard=guard)
-        if was_read:  # by readers that may be anywhere
-            await self._known.load_older()
         if state is not None:
             await self._restore(state)
 

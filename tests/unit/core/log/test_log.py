@@ -1,6 +1,8 @@
 """One log as its users see it: write, read, roll, reopen, truncate."""
 
+import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from core.errors import (
 )
 from core.log.log import Log
 from core.log.reader import LogReader
+from core.metadata.store import Node, Watch
 from protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.world import (
     Listener,
@@ -229,6 +232,62 @@ def test_truncate_and_purge(tmp_path: Path) -> None:
         await writer.close()
         assert [s.lssn for s in await log.purge_segments(99)] == [4]
         assert await txids_of(await world.log()) == []  # what is left has no records
+
+    run_world(tmp_path, story)
+
+
+async def log_of_five_segments(world: World) -> Log:
+    """A log as a new process opens it; each segment has a record."""
+    writer = await (await world.log()).open_writer(Listener())
+    for txid in range(5):
+        await write(writer, txid)
+        await writer.roll()
+    await writer.close()
+    return await world.log(client_id="b")
+
+
+def test_readers_keep_all_segments_while_their_process_takes_the_log_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner needs the last ones only; readers may be in any."""
+
+    async def story(world: World) -> None:
+        log = await log_of_five_segments(world)
+        await log.refresh()
+        get_all, seen = world.store.get_all, []
+
+        async def get_all_seen(paths: Sequence[str]) -> list[Node | None]:
+            found = await get_all(paths)
+            seen.append(log.segments.segments[0].lssn)
+            return found
+
+        monkeypatch.setattr(world.store, "get_all", get_all_seen)
+        await (await log.open_writer(Listener())).close()
+        assert set(seen) == {1}
+
+    run_world(tmp_path, story)
+
+
+def test_a_list_that_is_read_while_the_log_is_taken_over_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        log = await log_of_five_segments(world)
+        children, is_owned = world.store.children, asyncio.Event()
+
+        async def children_late(path: str, watch: Watch | None = None) -> list[str]:
+            found = await children(path, watch)
+            if asyncio.current_task() is reading:
+                await is_owned.wait()
+            return found
+
+        monkeypatch.setattr(world.store, "children", children_late)
+        reading = asyncio.get_running_loop().create_task(log.refresh())
+        writer = await log.open_writer(Listener())
+        is_owned.set()
+        await reading
+        assert [segment.lssn for segment in log.segments] == [1, 2, 3, 4, 5, 6]
+        await writer.close()
 
     run_world(tmp_path, story)
 
