@@ -7,6 +7,7 @@ one reached, for the latency; then everything is read back. Then one of three bo
 
 import contextlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -100,6 +101,7 @@ def _measure_load(
             f"{load.name} bookie CPU us/add": spent_s / adds * 1e6,
         }
     for bookies in running:
+        os.sync()  # what the load before left to be flushed is not this one's to wait for
         lines = run_load(bookies.load(*load.arguments(), warm_s, 0, seconds, min(most) / 2))
         paced = json.loads(lines[1])
         figures[bookies.side.name] |= {
