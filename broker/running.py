@@ -230,7 +230,12 @@ def _retention(broker: Broker, metrics: Metrics) -> RetentionWorker:
 
 def _cleaner(broker: Broker, metrics: Metrics) -> CleanerPool:
     partitions = CleanablePartitions(broker.partitions, broker.topics)
-    pool = CleanerPool(partitions.round, broker.clock, broker.config.cleaner)
+    pool = CleanerPool(
+        partitions.round,
+        broker.clock,
+        broker.config.cleaner,
+        written_bytes=lambda: broker.metrics.produce_bytes_total,
+    )
     broker.configs.listen(lambda config: pool.use(config.cleaner))
     broker.configs.check_with(lambda now, wanted: check_change(now.cleaner, wanted.cleaner))
     metrics.register("log_cleaner", pool.metrics)

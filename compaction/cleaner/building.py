@@ -5,11 +5,9 @@ Source: Cleaner.buildOffsetMap (reference Kafka 9.4).
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from compaction.cleaner.cleanable import AbortedRange
 from compaction.cleaner.columns import Choice, Columns, read_columns, read_headers
-from compaction.cleaner.digests import digest_keys
+from compaction.cleaner.digests import digest_places
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.key_summary import KeySummary, Words
 from compaction.cleaner.transactions import CleanedTransactions
@@ -106,6 +104,4 @@ def columns_of(
 
 def keys_of(columns: Columns, chosen: Choice) -> Words:
     """Return the digests of the keys of chosen records, which all have one."""
-    data, at, size = columns.data, columns.key_at[chosen], columns.key_size[chosen]
-    ends = np.add(at, size).tolist()
-    return digest_keys([data[first:end] for first, end in zip(at.tolist(), ends, strict=True)])
+    return digest_places(columns.data, columns.key_at[chosen], columns.key_size[chosen])

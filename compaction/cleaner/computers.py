@@ -51,8 +51,12 @@ class ProcessComputer:
         except OSError as error:
             raise Unavailable(f"no process for the cleaner: {error}") from error
         self._loop = asyncio.get_running_loop()
-        self._thread = JobThread("cleaner", lambda _: self._child.kill())
-        self._thread.start()
+        self._sending, self._receiving = (
+            JobThread(f"cleaner {what}", lambda _: self._child.kill(), jobs_at_once=1)
+            for what in ("sending", "receiving")
+        )
+        self._sending.start()
+        self._receiving.start()
 
     @property
     def pid(self) -> int:
@@ -76,14 +80,26 @@ class ProcessComputer:
             else:
                 answer.set_result(found.result)
 
-        self._thread.submit(partial(_caught, partial(self._child.call, step, *arguments)), settle)
+        def send() -> _Outcome:
+            sent = _caught(partial(self._child.send, step, *arguments))
+            if sent.error is None:
+                self._receiving.submit(partial(_caught, self._child.receive), settle)
+            return sent
+
+        def on_sent(sent: Any) -> None:
+            if sent.error is not None:
+                settle(sent)
+
+        self._sending.submit(send, on_sent)
         return answer
 
     async def close(self) -> None:
         """End it; a step under way fails. Call it once. Errors: none."""
         self._child.kill()
-        await self._thread.call(self._child.wait)
-        self._thread.stop()
+        await self._sending.call(_Outcome)  # behind all that were to be sent, and were not
+        await self._receiving.call(self._child.wait)
+        self._sending.stop()
+        self._receiving.stop()
 
 
 class Computers:
@@ -128,7 +144,7 @@ class Computers:
 class _Outcome(NamedTuple):
     """What a step gave or raised: the thread that waited for it must not die of it."""
 
-    result: Any
+    result: Any = None
     error: Exception | None = None
 
 

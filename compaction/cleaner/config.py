@@ -22,6 +22,12 @@ class CleanerConfig:
         UNLIMITED_RATE,
         "What all workers may read and write together. Unit: bytes/s.",
     )
+    io_courtesy_bytes_per_second: float = setting(
+        "log.cleaner.io.courtesy.bytes.per.second",
+        64_000_000.0,
+        "What all workers may read and write together while clients write, or eight times what "
+        "these write if that is more; without writes there is no such limit. Unit: bytes/s.",
+    )
     dedupe_buffer_bytes: int = setting(
         "log.cleaner.dedupe.buffer.size",
         134_217_728,
@@ -39,6 +45,8 @@ class CleanerConfig:
             raise ConfigError(f"log.cleaner.threads must be between 1 and {THREADS_MAX}")
         if not self.io_bytes_per_second >= 1:  # NaN neither
             raise ConfigError("log.cleaner.io.max.bytes.per.second must be at least 1")
+        if not self.io_courtesy_bytes_per_second >= 1:
+            raise ConfigError("log.cleaner.io.courtesy.bytes.per.second must be at least 1")
         if not 0 < self.load_factor <= 1:
             raise ConfigError("log.cleaner.io.buffer.load.factor must be above 0, at most 1")
         if self.backoff_ms < 0:

@@ -20,6 +20,7 @@ class CleanerMetrics:
     read_bytes_total: int = counter("bytes of batches read")
     written_bytes_total: int = counter("bytes of batches written")
     throttled_seconds_total: float = counter("time that log.cleaner.io.max.bytes.per.second took")
+    yielded_seconds_total: float = counter("time that was left to clients that write")
 
 
 @dataclass(slots=True)

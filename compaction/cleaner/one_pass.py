@@ -12,7 +12,7 @@ the pass would have left, and the next one goes over all of it again.
 Source: Cleaner.doClean (reference Kafka 9.4).
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 AHEAD = 3
 """Blocks that are given to be computed before the oldest of them is waited for."""
+STEP_BYTES = 64 * 1024
+"""Written at once, between two looks at how fast that may be: as an entry of a rewrite."""
 
 
 class Dirty(NamedTuple):
@@ -289,10 +291,21 @@ class _SegmentWriter:
         raise CorruptData(f"{what} first change, {count} now; it is read anew when the log is run")
 
     async def _append(self, rewrite: SegmentRewrite, batches: Sequence[Buffer]) -> None:
-        size = sum(map(len, batches))
-        await self._throttle(size)
-        await rewrite.append(self._lssn, batches)
-        self._progress.bytes_written += size
+        for step in _steps(batches):
+            size = sum(map(len, step))
+            await self._throttle(size)
+            await rewrite.append(self._lssn, step)
+            self._progress.bytes_written += size
+
+
+def _steps(batches: Sequence[Buffer]) -> Iterator[Sequence[Buffer]]:
+    """Cut a block into pieces of about `STEP_BYTES`, at least a batch each."""
+    first = size = 0
+    for at, batch in enumerate(batches, 1):
+        size += len(batch)
+        if size >= STEP_BYTES or at == len(batches):
+            yield batches[first:at]
+            first, size = at, 0
 
 
 def _base_offset(batch: Buffer) -> Offset:

@@ -17,12 +17,13 @@ from compaction.cleaner.choosing import Look
 from compaction.cleaner.cleanable import CleanableLog
 from compaction.cleaner.computers import Computer, Computers, ProcessComputer, StartComputer
 from compaction.cleaner.config import CleanerConfig
+from compaction.cleaner.courtesy import Courtesy
 from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.looking import look_at
 from compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
 from compaction.cleaner.passes import Pass
 from compaction.cleaner.states import ALL, LogStates, Uncleanable
-from compaction.cleaner.throttle import Throttle
+from compaction.cleaner.throttle import SHORT_WINDOW_S, Throttle
 from core.errors import CoreError, LogTruncated, OwnershipLost
 from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
@@ -42,8 +43,12 @@ class CleanerPool:
         clock: Clock,
         config: CleanerConfig,
         start_computer: StartComputer = ProcessComputer,
+        written_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Take `logs`: all compacted logs that this process owns, anew each time."""
+        """Take `logs`: all compacted logs that this process owns, anew each time.
+
+        `written_bytes`: what clients wrote so far, whom the cleaner leaves room.
+        """
         self.metrics = CleanerMetrics()
         self.manager_metrics = ManagerMetrics()
         self.states = LogStates()
@@ -51,6 +56,9 @@ class CleanerPool:
         self._clock = clock
         self._config = config
         self._throttle = Throttle(lambda: self._config.io_bytes_per_second)
+        self._courtesy = Courtesy()
+        self._written_bytes = written_bytes
+        self._yielding = Throttle(self._left_by_clients, SHORT_WINDOW_S)
         self._tasks = Tasks("cleaner", self._on_dead)
         self._computers = Computers(start_computer, clock)
         self._workers: set[int] = set()
@@ -143,6 +151,7 @@ class CleanerPool:
             "read_bytes": self.metrics.read_bytes_total,
             "written_bytes": self.metrics.written_bytes_total,
             "throttled_seconds": round(self._throttle.slept_s, 3),
+            "yielded_seconds": round(self._yielding.slept_s, 3),
         }
 
     def refresh_metrics(self) -> None:
@@ -152,6 +161,7 @@ class CleanerPool:
         manager.uncleanable_partitions_count = len(self.states.uncleanable)
         manager.uncleanable_bytes = sum(e.size_bytes for e in self.states.uncleanable.values())
         self.metrics.throttled_seconds_total = self._throttle.slept_s
+        self.metrics.yielded_seconds_total = self._yielding.slept_s
 
     # ------------------------------------------------------------------ one log
 
@@ -216,7 +226,7 @@ class CleanerPool:
         try:
             computer = await self._computers.take(config)
             is_stopped = partial(self.states.is_paused, log.name)
-            work = Pass(log, self._clock, computer, self._throttle.spend, is_stopped)
+            work = Pass(log, self._clock, computer, self._spend, is_stopped)
             self._passes[log.name] = work
             await work.run()
         except CleanAborted as error:
@@ -234,6 +244,15 @@ class CleanerPool:
         finally:
             if computer is not None:  # it may be at work still, for a pass that is over
                 await computer.close()
+
+    async def _spend(self, size_bytes: int) -> None:
+        """Return once so much more may be read or written."""
+        await self._throttle.spend(size_bytes)
+        await self._yielding.spend(size_bytes)
+
+    def _left_by_clients(self) -> float:
+        floor = self._config.io_courtesy_bytes_per_second
+        return self._courtesy.rate(self._written_bytes(), self._clock.monotonic_s(), floor)
 
     def _failed(self, log: CleanableLog, look: Look, error: CoreError) -> None:
         now_ms = self._clock.now_ms()

@@ -35,9 +35,6 @@ _LONG_ID: Final = 1 << 62
 _UNCONFIRMED_ENTRIES_MAX: Final = 32
 _UNCONFIRMED_BYTES_MAX: Final = 2 * 1024 * 1024
 """In flight; one entry more may be on its way."""
-_REWRITE_BYTES_MAX: Final = 192 * 1024
-"""Of a rewrite, which goes on while clients write: on a bookie's disk what they write waits for the
-group that is being synced, and goes with what came meanwhile. 1.4 MiB there made 7 ms of that."""
 
 
 class _Progress:
@@ -68,17 +65,13 @@ class _Progress:
 class NotedLedger:
     """One such ledger, filled by its maker. Made by `create_noted`."""
 
-    def __init__(
-        self, writer: LedgerWriter, progress: _Progress, note_path: str, bytes_max: int
-    ) -> None:
-        """`bytes_max`: in flight."""
+    def __init__(self, writer: LedgerWriter, progress: _Progress, note_path: str) -> None:
         self.ledger_id = writer.ledger_id
         self._writer = writer
         self._progress = progress
         self._note_path = note_path
         self._unconfirmed: deque[tuple[EntryId, int]] = deque()
         self._unconfirmed_bytes = 0
-        self._bytes_max = bytes_max
 
     async def add(self, payload: Sequence[Buffer]) -> EntryId:
         """Append an entry, as soon as there is room; return its id.
@@ -112,7 +105,7 @@ class NotedLedger:
             if unconfirmed[0][0] > self._progress.lac:
                 if (
                     len(unconfirmed) < _UNCONFIRMED_ENTRIES_MAX
-                    and self._unconfirmed_bytes < self._bytes_max
+                    and self._unconfirmed_bytes < _UNCONFIRMED_BYTES_MAX
                 ):
                     return
                 await self._progress.reached(unconfirmed[0][0])
@@ -136,5 +129,4 @@ async def create_noted(
         writer.abort()
         await context.ledgers.delete_ledger(ledger_id)
         raise MetadataConflict(f"ledger {ledger_id} was taken for a leftover")
-    bytes_max = _REWRITE_BYTES_MAX if purpose is Purpose.REWRITE else _UNCONFIRMED_BYTES_MAX
-    return NotedLedger(writer, progress, purged.new_path(ledger_id), bytes_max)
+    return NotedLedger(writer, progress, purged.new_path(ledger_id))

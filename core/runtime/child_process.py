@@ -1,22 +1,28 @@
 """A process of our own that computes beside this one: Python computes on one core per process.
 
-A call is a function with its arguments, pickled; large buffers go as they are, from and to the
-sockets, without being copied first. Calls are answered one after the other. The child ends with
-its parent, however that ends: its socket is then at its end. It hears no Ctrl-C of its parent's
-terminal and runs at a lower priority, so that who serves comes first.
+A call is a function with its arguments, pickled. Its large buffers are copied into memory that both
+processes see, in turn into one of `SLOTS` slots: one call's are put there while another is
+computed, and the child reads them where they lie. What fits no slot goes through the socket, as
+answers do. Calls are answered one after the other. The child ends with its parent, however that
+ends: its socket is then at its end. It hears no Ctrl-C of its parent's terminal and runs at a lower
+priority, so that who serves comes first.
 
-Frame: u32 length of what is pickled, u32 count of buffers, u32 length of each, then all of it.
+Frame: u32 length of what is pickled, u32 count of buffers, u32 slot that they lie in, one behind
+the other (0: they follow), u32 length of each, then all of it.
 """
 
 import io
+import mmap
 import os
 import pickle
 import socket
 import struct
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,11 +35,14 @@ NICE: Final = 5
 """Added to the parent's: about a third of a share where both want the same core."""
 LARGE_BYTES: Final = 2048
 """Buffers from this size on are not copied into what is pickled."""
+SLOTS: Final = 2
+"""Calls that may be on their way."""
+SLOT_BYTES: Final = 2 * 1024 * 1024
 _BUFFERS_AT_ONCE: Final = 512  # a system call takes 1024
-_HEAD: Final = struct.Struct(">II")
+_HEAD: Final = struct.Struct(">III")
 _START: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from core.runtime.child_process import serve; serve()"
+    "from core.runtime.child_process import serve; serve(int(sys.argv[2]))"
 )
 
 
@@ -42,9 +51,11 @@ class ChildFailed(Exception):
 
 
 class ChildProcess:
-    """One such process, as its parent has it. Calls block: in a thread, one at a time.
+    """One such process, as its parent has it. Calls block.
 
-    Invariant: after Unavailable the two may have lost step; only `kill` and `wait` are left.
+    One thread may `send` while another one has what was sent before: as many `receive`s, in the
+    same order. Invariant: after Unavailable the two may have lost step; only `kill` and `wait` are
+    left.
     """
 
     def __init__(self, state: Callable[..., object], *arguments: object) -> None:
@@ -55,13 +66,24 @@ class ChildProcess:
         """
         self._socket, theirs = socket.socketpair()
         house = str(Path(__file__).resolve().parents[2])
-        command = [sys.executable, "-P", "-c", _START, house]
-        with theirs:
-            self._child = subprocess.Popen(
-                command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True
-            )
-        self._room = bytearray()
-        self._send((state, arguments))
+        memory = os.memfd_create("child")
+        try:
+            os.ftruncate(memory, SLOTS * SLOT_BYTES)
+            self._slots = _slots(memory)
+            command = [sys.executable, "-P", "-c", _START, house, str(memory)]
+            with theirs:
+                self._child = subprocess.Popen(
+                    command,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(memory,),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(memory)
+        self._free_slots = threading.Semaphore(SLOTS)
+        self._sent = 0
+        _send(self._socket, (state, arguments))
 
     @property
     def pid(self) -> int:
@@ -70,20 +92,41 @@ class ChildProcess:
         return pid
 
     def call(self, step: Callable[..., Any], *arguments: object) -> Any:
-        """Return `step(state, *arguments)`. Buffers in it are valid until the next call.
+        """Return `step(state, *arguments)`. Errors: as `send` and `receive`."""
+        self.send(step, *arguments)
+        return self.receive()
+
+    def send(self, step: Callable[..., object], *arguments: object) -> None:
+        """Begin a call, as soon as fewer than `SLOTS` are on their way.
+
+        The arguments may change once it returns. Errors: Unavailable: the process is gone.
+        """
+        self._free_slots.acquire()
+        number = self._sent % SLOTS
+        try:
+            _send(self._socket, (step, arguments), self._slots[number], number + 1)
+        except BaseException as error:
+            self._free_slots.release()
+            if isinstance(error, OSError):
+                raise Unavailable(f"process {self.pid} is gone: {error!r}") from error
+            raise
+        self._sent += 1
+
+    def receive(self) -> Any:
+        """Return what the oldest call gave.
 
         Errors: what it raised, if its class says `is_expected`; ChildFailed; Unavailable: the
         process is gone.
         """
         try:
-            self._send((step, arguments))
-            answer, self._room = _receive(self._socket, self._room)
+            result, raised = _receive(self._socket)
         except OSError as error:
             raise Unavailable(f"process {self.pid} is gone: {error!r}") from error
         except EOFError:
             code = self._child.poll()
             raise Unavailable(f"process {self.pid} ended with {code} in the middle") from None
-        result, raised = answer
+        finally:
+            self._free_slots.release()
         if raised is not None:
             raise raised
         return result
@@ -97,20 +140,17 @@ class ChildProcess:
         self._child.wait()
         self._socket.close()
 
-    def _send(self, value: object) -> None:
-        _send(self._socket, value)
 
-
-def serve() -> None:
-    """Be the child: answer calls until the parent is gone."""
+def serve(memory: int) -> None:
+    """Be the child: answer calls until the parent is gone. `memory`: the slots, a descriptor."""
     os.nice(NICE)
     connection = socket.socket(fileno=os.dup(0))
-    room = bytearray()
+    slots = _slots(memory)
     try:
-        (make, arguments), room = _receive(connection, room)
+        make, arguments = _receive(connection)
         state = make(*arguments)
         while True:
-            (step, arguments), room = _receive(connection, room)
+            step, arguments = _receive(connection, slots)
             _send(connection, _answer(step, state, arguments))
             del step, arguments
     except (EOFError, OSError):
@@ -144,13 +184,28 @@ def _same(value: Buffer) -> Buffer:
     return value
 
 
-def _send(connection: socket.socket, value: object) -> None:
+def _slots(memory: int) -> list[memoryview]:
+    whole = memoryview(mmap.mmap(memory, SLOTS * SLOT_BYTES))
+    return [whole[at * SLOT_BYTES : (at + 1) * SLOT_BYTES] for at in range(SLOTS)]
+
+
+def _send(
+    connection: socket.socket, value: object, slot: memoryview | None = None, number: int = 0
+) -> None:
+    """Send a value; its large buffers go into the slot of that number, if they fit."""
     views: list[memoryview] = []
     body = io.BytesIO()
     _Pickler(body, 5, buffer_callback=lambda buffer: views.append(buffer.raw())).dump(value)
     sizes = [len(view) for view in views]
-    head = _HEAD.pack(body.tell(), len(sizes)) + struct.pack(f">{len(sizes)}I", *sizes)
-    parts = [memoryview(head), body.getbuffer(), *views]
+    if slot is None or sum(sizes) > len(slot):
+        number = 0
+    head = _HEAD.pack(body.tell(), len(sizes), number) + struct.pack(f">{len(sizes)}I", *sizes)
+    parts = [memoryview(head), body.getbuffer()]
+    if number and slot is not None:
+        for view, room in zip(views, _cut(slot, sizes), strict=True):
+            room[:] = view
+    else:
+        parts += views
     for first in range(0, len(parts), _BUFFERS_AT_ONCE):
         _send_all(connection, parts[first : first + _BUFFERS_AT_ONCE])
 
@@ -166,22 +221,22 @@ def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:
             parts[at] = parts[at][sent:]
 
 
-def _receive(connection: socket.socket, room: bytearray) -> tuple[Any, bytearray]:
-    """Return a value, and the room that its large buffers lie in: to be used for the next one."""
-    size, count = _HEAD.unpack(_filled(connection, bytearray(_HEAD.size)))
+def _receive(connection: socket.socket, slots: Sequence[memoryview] = ()) -> Any:
+    """Return a value; buffers of it that lie in a slot are valid until the next but one."""
+    size, count, number = _HEAD.unpack(_filled(connection, bytearray(_HEAD.size)))
     body = memoryview(_filled(connection, bytearray(4 * count + size)))
     sizes = struct.unpack(f">{count}I", body[: 4 * count])
-    total = sum(sizes)
-    if len(room) < total:
-        room = bytearray(total)
-    view = memoryview(room)
-    _filled(connection, view[:total])
-    buffers = []
-    at = 0
-    for each in sizes:
-        buffers.append(view[at : at + each])
-        at += each
-    return pickle.loads(body[4 * count :], buffers=buffers), room
+    if number:
+        room = slots[number - 1]
+    else:
+        room = memoryview(_filled(connection, bytearray(sum(sizes))))
+    return pickle.loads(body[4 * count :], buffers=_cut(room, sizes))
+
+
+def _cut(room: memoryview, sizes: Sequence[int]) -> list[memoryview]:
+    """Return the first part of a room in pieces."""
+    ends = list(accumulate(sizes, initial=0))
+    return [room[first:end] for first, end in pairwise(ends)]
 
 
 def _filled(connection: socket.socket, room: Buffer) -> Buffer:

@@ -144,11 +144,14 @@ class JobThread:
     other jobs nothing.
     """
 
-    def __init__(self, name: str, failed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, name: str, failed: Callable[[Exception], None], *, jobs_at_once: int = 256
+    ) -> None:
+        """`jobs_at_once`: whose results go to the loop together; 1 for jobs that take long."""
         self._loop = asyncio.get_running_loop()
         self._failed = failed
         self._thread = WorkerThread[tuple[Callable[[], Any], Callable[[Any], None]]](
-            name, self._run, self._report, weight_max=256
+            name, self._run, self._report, weight_max=jobs_at_once
         )
 
     def start(self) -> None:

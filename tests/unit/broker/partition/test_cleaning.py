@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -123,6 +124,23 @@ async def test_the_latest_of_each_key_is_left_and_the_rest_is_noted_as_clean() -
     assert [(each.records, each.tombstones, each.keys) for each in totals[1:3]] == [
         (1, 0, 1), (2, 1, 2),
     ]  # fmt: skip
+
+
+@in_loop
+async def test_a_pass_leaves_time_to_clients_that_write_and_none_to_those_that_do_not() -> None:
+    world = make_world()
+    for topic, writes in (("quiet", 0), ("busy", 1)):
+        await three(world, topic)
+        written = count(5, writes)
+        logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
+        config = replace(CONFIG, io_courtesy_bytes_per_second=10_000.0)
+        pool = CleanerPool(
+            logs.round, world.clock, config, InlineComputer, lambda counted=written: next(counted)
+        )
+        assert await pool.clean_filthiest()
+        pool.refresh_metrics()
+        assert (pool.metrics.yielded_seconds_total > 0) == bool(writes)
+        await pool.close()
 
 
 @in_loop

@@ -37,6 +37,16 @@ async def test_another_rate_holds_for_what_is_spent_next() -> None:
 
 
 @in_virtual_time
+async def test_time_further_back_than_its_window_does_not_count() -> None:
+    throttle = Throttle(lambda: 1000.0, 0.005)
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(10)
+    began_s = loop.time()
+    await throttle.spend(1000)
+    assert loop.time() - began_s == pytest.approx(0.995)
+
+
+@in_virtual_time
 async def test_without_a_limit_nobody_waits() -> None:
     throttle = Throttle(lambda: float(2**63 - 1))
     for _ in range(100):

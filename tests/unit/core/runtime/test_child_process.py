@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import psutil
 import pytest
 
 from core.errors import Unavailable
-from core.runtime.child_process import LARGE_BYTES, ChildFailed, ChildProcess
+from core.runtime.child_process import LARGE_BYTES, SLOTS, ChildFailed, ChildProcess
 from protocol.ids import Buffer
 
 ENDED_S = 20
@@ -38,6 +40,9 @@ class Kept:
 
     def echo(self, buffers: list[Buffer]) -> list[Buffer]:
         return [bytes(each) if at % 2 else memoryview(each) for at, each in enumerate(buffers)]
+
+    def wait(self) -> None:
+        threading.Event().wait()
 
     def refuse(self) -> None:
         raise Refused("not today")
@@ -71,6 +76,50 @@ def test_buffers_of_all_sizes_go_and_come(count: int) -> None:
     with running() as child:
         for _ in range(2):  # the room of the first call is used again
             assert list(map(bytes, child.call(Kept.echo, buffers))) == list(map(bytes, buffers))
+
+
+def test_the_next_call_is_sent_while_one_is_computed() -> None:
+    """What is sent is copied: it may change at once, and one call's buffers are not another's."""
+    with running() as child:
+        buffer = bytearray(LARGE_BYTES)
+        for number in range(2 * SLOTS):
+            buffer[:] = bytes([number]) * LARGE_BYTES
+            if number >= SLOTS:
+                assert _first(child.receive()) == number - SLOTS
+            child.send(Kept.echo, [memoryview(buffer)])
+        for number in range(SLOTS, 2 * SLOTS):
+            assert _first(child.receive()) == number
+
+
+def test_no_more_calls_are_sent_than_there_are_slots() -> None:
+    with running() as child, ThreadPoolExecutor(1) as thread:
+        for number in range(SLOTS):
+            child.send(Kept.give, number)
+        one_more = thread.submit(child.send, Kept.all)
+        assert not one_more.done()
+        for number in range(SLOTS):
+            assert child.receive() == number + 2
+        one_more.result(ENDED_S)
+        assert child.receive() == ["first", *range(SLOTS)]
+
+
+def test_who_waits_for_a_slot_hears_that_it_is_gone() -> None:
+    with running() as child, ThreadPoolExecutor(1) as thread:
+        for _ in range(SLOTS):
+            child.send(Kept.wait)
+        one_more = thread.submit(child.send, Kept.all)
+        child.kill()
+        for _ in range(SLOTS):
+            with pytest.raises(Unavailable, match=f"process {child.pid}"):
+                child.receive()
+        with pytest.raises(Unavailable, match=f"process {child.pid}"):
+            one_more.result(ENDED_S)
+
+
+def _first(echoed: list[Buffer]) -> int:
+    (buffer,) = echoed
+    assert len(set(bytes(buffer))) == 1
+    return buffer[0]
 
 
 def test_what_a_call_raises() -> None:
