@@ -15,10 +15,11 @@ from tests.sim.script import Stage, scripted
 async def test_2614_recovery_reads_fence(stage: Stage) -> None:
     """BookKeeper #2614: reads of recovery did not fence, and an acknowledged entry was cut off.
 
-    Qw 3, Qa 2. Entry 0 reaches b1 only. Recovery's fence reaches b1 and b2, which is enough; b3
-    never gets it, because the connection fails. Then b2 and b3 say that they have no entry 0, which
-    proves that it was not acknowledged: the ledger is closed without it. Had b3's read not fenced
-    it, the writer's add would now arrive there, and be the second acknowledgement.
+    Qw 3, Qa 2. Entries 0 and 1 reach b1 only. Recovery's fence reaches b1 and b2, which is enough,
+    and brings entry 1, the last one; b3 never gets it, because the connection fails. Then b2 and b3
+    say that they have no entry 0, which proves that it was not acknowledged: the ledger is closed
+    without it. Had b3's read not fenced it, the writer's add would now arrive there, and be the
+    second acknowledgement.
     """
     writing, recovering = stage.world.new_client(60_000), stage.world.new_client(60_000, 300)
     ledger = await stage.create(writing, 3, 3, 2)
@@ -27,7 +28,8 @@ async def test_2614_recovery_reads_fence(stage: Stage) -> None:
     for machine in (b2, b3):
         stage.block(writing, machine)
     ledger.add()
-    await stage.until(lambda: len(b1.checker.acked) == 1)
+    ledger.add()
+    await stage.until(lambda: len(b1.checker.acked) == 2)
 
     await recovering.process.run(
         recovering.ledgers.open_ledger(ledger.writer.ledger_id, recover=False), "connect"
