@@ -1,14 +1,15 @@
 """Leader epochs of partitions that other brokers own: only an owner knows its own.
 
 Clients that know an epoch take an answer with a lower one, or none, for an old answer (librdkafka
-then stays with the former leader). So a broker that names another as the leader asks it.
+then stays with the former leader). So a broker that names another as the leader asks it: in
+Metadata, and where it refuses what another leads (KIP-951).
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
@@ -28,6 +29,8 @@ EPOCH_SINCE: Final = 4
 CLIENT: Final = -1
 WAIT_S: Final = 1.0
 """A broker that does not answer for so long leaves its epochs unknown."""
+REFUSED_WAIT_S: Final = 0.5
+"""The same for who is refused: without the leader in the answer it asks for Metadata."""
 
 Wanted = dict[str, list[int]]
 """Partitions of one broker, by topic."""
@@ -42,24 +45,51 @@ async def epochs_of_others(
     """
     if sum(topic.partition_count for topic in topics) > partitions_max:
         return {}
-    wanted = _by_owner(ctx, topics)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_ask(ctx, *each)) for each in wanted.items()]
-    return dict(each for task in tasks for each in task.result())
+    told = await _ask_all(ctx, _by_owner(ctx, _partitions(topics)), WAIT_S)
+    return {partition: leader.leader_epoch for partition, leader in told.items()}
 
 
-def _by_owner(ctx: RequestContext, topics: Iterable[Topic]) -> Mapping[int, Wanted]:
+class Leader(NamedTuple):
+    """Who leads a partition, for clients to go to."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+async def leaders_elsewhere(
+    ctx: RequestContext, partitions: Iterable[tuple[str, int]]
+) -> Mapping[tuple[str, int], Leader]:
+    """Return who leads partitions that this broker does not, as far as they tell. Errors: none.
+
+    Cost: as above; whoever is refused waits for it.
+    """
+    return await _ask_all(ctx, _by_owner(ctx, partitions), REFUSED_WAIT_S)
+
+
+def _partitions(topics: Iterable[Topic]) -> Iterator[tuple[str, int]]:
+    return ((topic.name, index) for topic in topics for index in range(topic.partition_count))
+
+
+def _by_owner(ctx: RequestContext, partitions: Iterable[tuple[str, int]]) -> Mapping[int, Wanted]:
     wanted: defaultdict[int, Wanted] = defaultdict(lambda: defaultdict(list))
-    for topic in topics:
-        for index, owner in enumerate(ctx.broker.routes.owners(topic)):
-            if owner != ctx.broker.node_id:
-                wanted[owner][topic.name].append(index)
+    for topic, index in partitions:
+        owner = ctx.broker.routes.owner(topic, index)
+        if owner is not None and owner != ctx.broker.node_id:
+            wanted[owner][topic].append(index)
     return wanted
 
 
+async def _ask_all(
+    ctx: RequestContext, wanted: Mapping[int, Wanted], wait_s: float
+) -> Mapping[tuple[str, int], Leader]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_ask(ctx, *each, wait_s)) for each in wanted.items()]
+    return dict(each for task in tasks for each in task.result())
+
+
 async def _ask(
-    ctx: RequestContext, owner: int, wanted: Wanted
-) -> list[tuple[tuple[str, int], int]]:
+    ctx: RequestContext, owner: int, wanted: Wanted, wait_s: float
+) -> list[tuple[tuple[str, int], Leader]]:
     request = ListOffsetsRequest(
         replica_id=CLIENT,
         topics=[
@@ -72,15 +102,15 @@ async def _ask(
             )
             for name, indexes in wanted.items()
         ],
-        timeout_ms=int(WAIT_S * 1000),
+        timeout_ms=int(wait_s * 1000),
     )
     try:
-        answer = await ctx.broker.peers.send(owner, LIST_OFFSETS, request, WAIT_S, EPOCH_SINCE)
+        answer = await ctx.broker.peers.send(owner, LIST_OFFSETS, request, wait_s, EPOCH_SINCE)
     except PeerError as error:
         logger.info("leader epochs unknown broker=%d error=%s", owner, error)
         return []
     return [
-        ((topic.name, each.partition_index), each.leader_epoch)
+        ((topic.name, each.partition_index), Leader(owner, each.leader_epoch))
         for topic in answer.topics
         for each in topic.partitions
         if not each.error_code

@@ -1,15 +1,20 @@
 """What a produce is answered: per partition its offsets, or what is wrong with it."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeAlias
 
+from broker.context import RequestContext
 from broker.errors import CloseConnection
+from broker.handlers._epochs import leaders_elsewhere
+from broker.handlers._places import broker_place
 from broker.handlers._verified_produce import LateOutcome
 from broker.partition.appends import Append, AppendResult
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -23,6 +28,7 @@ State: TypeAlias = Appending | PartitionProduceResponse
 """One partition of a request: its append, or its answer if it was refused at once."""
 States: TypeAlias = list[tuple[TopicProduceData, list[tuple[int, State]]]]
 """All partitions of a request: topic, then (index, state)."""
+LEADERS_SINCE = 10
 
 
 def answer_one(
@@ -50,6 +56,42 @@ def answer_all(acks: int, states: States) -> ProduceResponse | None:
             _check_unanswered(topic.name, partitions)
         return None
     return ProduceResponse(responses=[_topic_answer(*each) for each in answers])
+
+
+def all_refused(
+    ctx: RequestContext, response: ProduceResponse | None
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
+    """Return the answer of a request with nothing to wait for, or what finds out who leads.
+
+    Only then: no append is confirmed later because somebody else's leader is looked for.
+    """
+    if response is None or ctx.header.api_version < LEADERS_SINCE:
+        return response
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    moved = [
+        (topic.name, each)
+        for topic in response.responses
+        for each in topic.partition_responses
+        if each.error_code is code
+    ]
+    return _with_leaders(ctx, response, moved) if moved else response
+
+
+async def _with_leaders(
+    ctx: RequestContext,
+    response: ProduceResponse,
+    moved: list[tuple[str, PartitionProduceResponse]],
+) -> ProduceResponse:
+    leaders = await leaders_elsewhere(ctx, [(topic, each.index) for topic, each in moved])
+    for topic, each in moved:
+        if (leader := leaders.get((topic, each.index))) is not None:
+            each.current_leader = LeaderIdAndEpoch(**leader._asdict())
+    response.node_endpoints = [
+        NodeEndpoint(**place._asdict())
+        for node_id in sorted({each.leader_id for each in leaders.values()})
+        for place in broker_place(ctx, node_id)
+    ]
+    return response
 
 
 def _topic_answer(

@@ -8,9 +8,10 @@ Source: KafkaApis.handleFetchRequest, FetchManager; reference Kafka 5.1-5.6.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from broker.cluster.topic import Topic
 from broker.cluster.topics import TopicRegistry
@@ -26,6 +27,8 @@ from broker.fetching.sessions import (
 )
 from broker.fetching.target import Target
 from broker.handlers import handles
+from broker.handlers._epochs import Leader, leaders_elsewhere
+from broker.handlers._places import broker_place
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import FETCH
 from protocol.kafka.messages.fetch import (
@@ -43,6 +46,10 @@ REPLICA_STATE_SINCE = 15
 READ_COMMITTED = 1
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Kafka says these without asking a partition, and then lists no transactions instead of null."""
+LEADERS_SINCE = 16
+"""Versions whose clients go to a leader that a refusal names."""
+Leaders: TypeAlias = Mapping[tuple[str, int], Leader]
+NOBODY_ASKED: Final[Leaders] = MappingProxyType({})
 WAIT_MS_MAX = 300_000
 """Longest long poll; a client that asks for more is answered empty then."""
 
@@ -73,7 +80,7 @@ async def _serve(
             await collection.wait(deadline_s)
             await collection.collect()
         await collection.read_aborted()
-        return _response(ctx, request, collection)
+        return _response(ctx, request, collection, await _leaders(ctx, collection))
     finally:
         collection.give_back()
 
@@ -177,7 +184,12 @@ def _settle(session: FetchSession, collection: Collection) -> None:
 # -- answers --------------------------------------------------------------------------------------
 
 
-def _response(ctx: RequestContext, request: FetchRequest, collection: Collection) -> FetchResponse:
+def _response(
+    ctx: RequestContext,
+    request: FetchRequest,
+    collection: Collection,
+    leaders: Leaders = NOBODY_ASKED,
+) -> FetchResponse:
     """Return the answer as it stands."""
     session = collection.session
     if session is not None and collection.is_outdated:
@@ -185,7 +197,7 @@ def _response(ctx: RequestContext, request: FetchRequest, collection: Collection
         return FetchResponse(error_code=code, session_id=session.id)
     ctx.broker.metrics.fetch_bytes_total += collection.size
     committed = collection.limits.committed
-    answers = [_answer(ctx, target, committed=committed) for target in collection.targets]
+    answers = [_answer(ctx, target, leaders, committed=committed) for target in collection.targets]
     told = list(zip(collection.targets, answers, strict=True))
     session_id = NO_SESSION
     if session is not None:
@@ -201,7 +213,7 @@ def _response(ctx: RequestContext, request: FetchRequest, collection: Collection
     return FetchResponse(
         session_id=session_id,
         responses=_by_topic(told),
-        node_endpoints=_leaders(ctx, answers),
+        node_endpoints=_endpoints(ctx, answers),
     )
 
 
@@ -223,7 +235,9 @@ def _by_topic(told: list[tuple[Target, PartitionData]]) -> list[FetchableTopicRe
     return topics
 
 
-def _answer(ctx: RequestContext, target: Target, *, committed: bool) -> PartitionData:
+def _answer(
+    ctx: RequestContext, target: Target, leaders: Leaders, *, committed: bool
+) -> PartitionData:
     log, index = target.log, target.asked.partition
     if target.error or log is None:
         code = target.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -235,6 +249,8 @@ def _answer(ctx: RequestContext, target: Target, *, committed: bool) -> Partitio
             answer.current_leader = LeaderIdAndEpoch(
                 leader_id=ctx.broker.node_id, leader_epoch=log.leader_epoch
             )
+        elif leaders and (leader := leaders.get(_name(target))) is not None:
+            answer.current_leader = LeaderIdAndEpoch(**leader._asdict())
         return answer
     answer = PartitionData(
         partition_index=index,
@@ -256,10 +272,25 @@ def _aborted(target: Target) -> Sequence[AbortedTransaction]:
     ]
 
 
-def _leaders(ctx: RequestContext, answers: list[PartitionData]) -> tuple[NodeEndpoint, ...]:
-    """Say where the leaders are that answers name: they are all here."""
-    if all(each.error_code != ErrorCode.FENCED_LEADER_EPOCH for each in answers):
+async def _leaders(ctx: RequestContext, collection: Collection) -> Leaders:
+    """Find out who leads what moved away; no records wait for it. Errors: none."""
+    if collection.size or ctx.header.api_version < LEADERS_SINCE:
+        return NOBODY_ASKED
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    moved = [_name(target) for target in collection.targets if target.error is code]
+    return await leaders_elsewhere(ctx, moved) if moved else NOBODY_ASKED
+
+
+def _name(target: Target) -> tuple[str, int]:
+    return "" if target.topic is None else target.topic.name, target.asked.partition
+
+
+def _endpoints(ctx: RequestContext, answers: list[PartitionData]) -> Sequence[NodeEndpoint]:
+    """Say where the leaders are that answers name."""
+    if not any(each.error_code for each in answers):
         return ()
-    at = ctx.broker.advertised.to(ctx.connection)
-    rack = ctx.broker.config.rack or None
-    return (NodeEndpoint(node_id=ctx.broker.node_id, host=at.host, port=at.port, rack=rack),)
+    return [
+        NodeEndpoint(**place._asdict())
+        for node_id in sorted({each.current_leader.leader_id for each in answers})
+        for place in (broker_place(ctx, node_id) if node_id >= 0 else ())
+    ]

@@ -11,7 +11,9 @@ Source: KafkaApis.handleProduceRequest; ProduceRequest.json; reference Kafka 3.5
 """
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any, TypeAlias
 
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
@@ -20,6 +22,7 @@ from broker.handlers._produce_answers import (
     Appending,
     State,
     States,
+    all_refused,
     answer_all,
     answer_one,
     refuse_all,
@@ -48,6 +51,10 @@ from protocol.kafka.messages.produce import (
 from protocol.records.batch import TRANSACTIONAL, BatchHeader
 from protocol.records.validate import InvalidBatch
 
+Answered: TypeAlias = (
+    ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | Deferred[ProduceResponse] | None
+)
+
 ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ADMIN_CLIENT_ID = "__admin_client"
@@ -55,9 +62,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 
 @handles(PRODUCE, pipelined=True)
-def produce(
-    ctx: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Deferred[ProduceResponse] | None:
+def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
     """Enqueue every batch; the answer comes when the last of them is confirmed."""
     acks, transactional_id = request.acks, request.transactional_id
     if acks not in (-1, 0, 1):
@@ -66,21 +71,32 @@ def produce(
         _name_topics(ctx, request)
     timeout_s = max(request.timeout_ms, 0) / 1000
     if transactional_id is not None and must_wait(ctx, transactional_id, request):
-        states = _append_verified(ctx, transactional_id, request)
-        return Deferred(_all_of(states), partial(answer_all, acks, states), timeout_s)
+        return _answered(ctx, acks, _append_verified(ctx, transactional_id, request), timeout_s)
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:  # what most requests are
         topic, data = topics[0], topics[0].partition_data[0]
         state = _append(ctx, request, topic, data)
         build = partial(answer_one, acks, topic, data.index, state)
         if isinstance(state, PartitionProduceResponse):
-            return build()
+            return all_refused(ctx, build())
         return Deferred(state, build, timeout_s)
     states = [
         (each, [(d.index, _append(ctx, request, each, d)) for d in each.partition_data])
         for each in topics
     ]
-    return Deferred(_all_of(states), partial(answer_all, acks, states), timeout_s)
+    return _answered(ctx, acks, states, timeout_s)
+
+
+def _answered(ctx: RequestContext, acks: int, states: States, timeout_s: float) -> Answered:
+    """Return the answer of several partitions: when all are done, now if all are refused."""
+    build = partial(answer_all, acks, states)
+    if all(
+        isinstance(state, PartitionProduceResponse)
+        for _, partitions in states
+        for _, state in partitions
+    ):
+        return all_refused(ctx, build())
+    return Deferred(_all_of(states), build, timeout_s)
 
 
 def _name_topics(ctx: RequestContext, request: ProduceRequest) -> None:
@@ -104,6 +120,8 @@ def _append(
         return records
     log = broker.partitions.get((topic.name, index))
     if log is None:
+        if _is_elsewhere(ctx, topic.name, index):
+            return refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return _append_when_open(ctx, topic, index, records)
     try:
         return log.append(
@@ -127,6 +145,12 @@ def _records(
     metrics.produce_batches_total += 1
     metrics.produce_bytes_total += len(records)
     return records
+
+
+def _is_elsewhere(ctx: RequestContext, topic: str, index: int) -> bool:
+    """Whether a partition is another broker's. One that is still open here takes appends."""
+    partitions = ctx.broker.partitions
+    return partitions.get((topic, index)) is None and not partitions.is_mine(topic, index)
 
 
 def _append_when_open(
@@ -166,6 +190,8 @@ def _append_verified(ctx: RequestContext, transactional_id: str, request: Produc
         records = _records(ctx, request.acks, topic, data)
         if not isinstance(records, memoryview):
             return records
+        if _is_elsewhere(ctx, topic.name, data.index):
+            return refused(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition = TopicPartition(topic.name, data.index)
         parts.append(Part(partition, topic.topic_id if by_id else None, records, future()))
         return parts[-1].outcome

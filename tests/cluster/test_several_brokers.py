@@ -8,10 +8,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, KafkaException
 
+from protocol.errors import ErrorCode
 from protocol.kafka.apis import (
     ALTER_PARTITION_REASSIGNMENTS,
     FIND_COORDINATOR,
     LIST_PARTITION_REASSIGNMENTS,
+    PRODUCE,
 )
 from protocol.kafka.messages import alter_partition_reassignments as alter
 from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -19,7 +21,7 @@ from protocol.kafka.messages.list_partition_reassignments import ListPartitionRe
 from tests.cluster.load import PARTITIONS as LOADED
 from tests.cluster.load import TOPIC as LOAD
 from tests.cluster.load import Load, create_topic
-from tests.cluster.raw import RawClient
+from tests.cluster.raw import RawClient, batch, produce_request
 from tests.cluster.several_brokers import (
     PARTITIONS,
     TOPIC,
@@ -61,12 +63,28 @@ def test_each_names_the_same_owners_and_clients_work_by_any(cluster: ThreeBookie
     assert Counter(leaders(brokers[0])) == {1: 3, 2: 3}
     for broker in brokers:
         assert {each.port for each in seen(broker).brokers.values()} == {b.port for b in brokers}
+    theirs = leaders(brokers[0]).index(1)
+    until(lambda: told_leaders(brokers[1], theirs) == [1])
     for number, broker in enumerate(brokers):
         produce(broker, f"{number}-")
     expected = {f"{n}-{p}".encode() for n in range(2) for p in range(PARTITIONS)}
     for number, broker in enumerate(brokers):
         assert consume(broker, f"group-{number}", 2 * PARTITIONS) == expected
         assert asyncio.run(consume_by_aiokafka(broker, 2 * PARTITIONS)) == expected
+
+
+def told_leaders(broker: ClusterBroker, partition: int) -> list[int]:
+    """Return whom a broker names to who produces to another's partition; nobody in time: []."""
+    with RawClient(broker) as client:
+        answer = client.ask(PRODUCE, 10, produce_request(TOPIC, batch(b"x"), partition=partition))
+    (refused,) = answer.responses[0].partition_responses
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader, nodes = refused.current_leader, answer.node_endpoints
+    assert (leader.leader_epoch >= 0) is bool(nodes)
+    assert [each.port for each in nodes] == [
+        seen(broker).brokers[each.node_id].port for each in nodes
+    ]
+    return [leader.leader_id for _ in nodes]
 
 
 def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(cluster: ThreeBookies) -> None:
