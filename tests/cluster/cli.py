@@ -5,7 +5,7 @@ import os
 import subprocess
 from typing import Any
 
-from tests.process import TAILRACE
+from tests.server_process import TAILRACE
 
 _TIMEOUT_S = 60
 

@@ -9,7 +9,8 @@ import pytest
 
 from broker.cli.errors import Exit
 from tests.cluster.cli import output, parsed, refusal, tailrace
-from tests.process import TAILRACE, TailraceProcess
+from tests.process import TailraceProcess
+from tests.server_process import TAILRACE
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.process import TAILRACE, TailraceProcess
+from tests.process import TailraceProcess
+from tests.server_process import TAILRACE
 
 
 def _run(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -26,7 +27,7 @@ def test_a_signal_ends_it_cleanly(
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("t", b"v")
     assert producer.flush(30) == 0
-    assert broker._end(how) == 0
+    assert broker.end(how) == 0
     assert "Traceback" not in broker.output
 
 

@@ -31,7 +31,8 @@ from compaction.restore import (
 )
 from compaction.restoring.cluster import bounds, find_topic, parse_bootstrap
 from compaction.restoring.digest import live_state
-from tests.process import TAILRACE, TailraceProcess
+from tests.process import TailraceProcess
+from tests.server_process import TAILRACE
 
 Values = dict[int, dict[bytes, bytes]]
 

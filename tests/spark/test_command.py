@@ -9,7 +9,8 @@ import pyarrow.parquet
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.process import TAILRACE, TailraceProcess
+from tests.process import TailraceProcess
+from tests.server_process import TAILRACE
 
 _JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
 _TIMEOUT_S = 180
