@@ -27,8 +27,7 @@ async def is_let_in(port: int) -> bool:
 
 def test_verification_of_transactions_and_groups_follow(tmp_path: Path) -> None:
     async def story() -> None:
-        async with asyncio.timeout(WITHIN_S), running_broker(tmp_path) as server:
-            broker = server._broker
+        async with asyncio.timeout(WITHIN_S), running_broker(tmp_path) as broker:
             partition = TopicPartition("orders", 0)
             verified = {partition: ErrorCode.NONE}
             assert await broker.transactions.verify("t", 1, 0, [partition]) != verified
@@ -46,12 +45,12 @@ def test_verification_of_transactions_and_groups_follow(tmp_path: Path) -> None:
 
 def test_the_number_of_connections_is_changed_at_run_time(tmp_path: Path) -> None:
     async def story() -> None:
-        async with asyncio.timeout(WITHIN_S), running_broker(tmp_path) as server:
-            configs = server._broker.configs
+        async with asyncio.timeout(WITHIN_S), running_broker(tmp_path) as broker:
+            configs = broker.configs
             for most, expected in (("0", False), ("5", True)):
                 change = Alteration("max.connections", ConfigOp.SET, most)
                 await configs.alter_broker("", Changes([change]), validate_only=False)
-                assert await is_let_in(server.port) is expected
+                assert await is_let_in(broker.advertised.first.port) is expected
             assert configs.entities.get(EntityKind.BROKER, "") == {"max.connections": "5"}
 
     asyncio.run(story())

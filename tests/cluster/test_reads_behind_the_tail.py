@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from broker.broker import Broker
 from broker.config import BrokerConfig, NetworkConfig
 from broker.partition.cleanable import CleanablePartition
 from broker.partition.config import PartitionConfig
 from broker.partition.partition_log import PartitionLog
 from broker.partition.trimming import raise_log_start
-from broker.server import BrokerServer
 from compaction.cleaner.cleanable import SegmentCounts
 from protocol.ids import TopicPartition
 from protocol.records.batch import read_header
@@ -25,9 +25,9 @@ CONFIG = BrokerConfig(
 )
 
 
-async def filled(server: BrokerServer, number: int) -> PartitionLog:
+async def filled(broker: Broker, number: int) -> PartitionLog:
     """A partition of two segments, each batch an entry of its own, none in memory."""
-    log = await server._broker.partitions.open(TopicPartition("t", number))
+    log = await broker.partitions.open(TopicPartition("t", number))
     for at in range(BATCHES):
         data = batch(1, size=BATCH_BYTES)
         await log.append(data, log.check(data))
@@ -53,9 +53,9 @@ async def entries_read_in_turns(logs: list[PartitionLog], max_bytes: int) -> int
 
 @in_loop
 async def test_partitions_that_are_read_in_turns_are_read_about_once(tmp_path: Path) -> None:
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", PARTITIONS)
-        logs = [await filled(server, number) for number in range(PARTITIONS)]
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", PARTITIONS)
+        logs = [await filled(broker, number) for number in range(PARTITIONS)]
         stored = PARTITIONS * BATCHES
         many = await entries_read_in_turns(logs, 4 * BATCH_BYTES)
         assert many < 2 * stored, "of each read one entry more than fits"
@@ -66,9 +66,9 @@ async def test_partitions_that_are_read_in_turns_are_read_about_once(tmp_path: P
 @in_loop
 async def test_bookmarks_hold_in_segments_that_are_cleaned_or_cut_meanwhile(tmp_path: Path) -> None:
     """Each consumer is between two batches of the first segment when that is written anew."""
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", PARTITIONS)
-        logs = [await filled(server, number) for number in range(PARTITIONS)]
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", PARTITIONS)
+        logs = [await filled(broker, number) for number in range(PARTITIONS)]
         seen: list[list[int]] = [[] for _ in logs]
 
         async def read_on(steps: int) -> None:

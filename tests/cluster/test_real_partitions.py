@@ -8,11 +8,9 @@ from broker.config import BrokerConfig, NetworkConfig
 from broker.errors import KafkaError
 from broker.partition.appends import AppendResult
 from broker.partition.partition_log import PartitionLog
-from broker.partition.partition_logs import PartitionLogs
 from broker.partition.retained import RetainedPartition
 from broker.partition.timestamps import first_at, newest
 from broker.partition.trimming import delete_records, segments_for_retention
-from broker.server import BrokerServer
 from compaction.retention import judge
 from core.runtime.files import SystemFiles
 from protocol.errors import ErrorCode
@@ -25,10 +23,6 @@ from tests.unit.broker.loops import in_loop
 
 CONFIG = BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",)))
 T0 = TopicPartition("t", 0)
-
-
-def partitions_of(server: BrokerServer) -> PartitionLogs:
-    return server._broker.partitions
 
 
 async def append(log: PartitionLog, number: int, count: int = 2, size: int = 10) -> None:
@@ -52,10 +46,10 @@ async def bases(log: PartitionLog, offset: int) -> list[int]:
 @in_loop
 async def test_rolls_and_restarts_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
     for life in range(3):
-        async with running_broker(tmp_path / "data", CONFIG) as server:
+        async with running_broker(tmp_path / "data", CONFIG) as broker:
             if life == 0:
-                await server._broker.topics.create("t", 1)
-            log = await partitions_of(server).open(T0)
+                await broker.topics.create("t", 1)
+            log = await broker.partitions.open(T0)
             assert log.log_end_offset == life * 40
             for number in range(max(life * 20 - 5, 0), life * 20):  # retries from the life before
                 await append(log, number)
@@ -76,34 +70,34 @@ async def test_rolls_and_restarts_lose_nothing_and_repeat_nothing(tmp_path: Path
 
 @in_loop
 async def test_segments_tell_the_same_from_memory_and_from_their_records(tmp_path: Path) -> None:
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1)
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1)
+        log = await broker.partitions.open(T0)
         for number in range(12):
             await append(log, number, size=500)
             if number % 3 == 2:
                 await log.roll()
         live = await segments_for_retention(log)
         assert sum(each.next_offset - each.first_offset for each in live) == 24
-        await partitions_of(server).close_partition(T0)
-        again = await partitions_of(server).open(T0)
+        await broker.partitions.close_partition(T0)
+        again = await broker.partitions.open(T0)
         late = await segments_for_retention(again)
         assert [each._replace(in_progress=False) for each in live] == late
 
 
 @in_loop
 async def test_records_that_were_deleted_stay_deleted(tmp_path: Path) -> None:
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1)
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1)
+        log = await broker.partitions.open(T0)
         for number in range(10):
             await append(log, number)
             await log.roll()
         assert await delete_records(log, 13) == 13
         assert (await segments_for_retention(log))[0].first_offset == 12
         assert (await bases(log, 13))[0] == 12
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        log = await broker.partitions.open(T0)
         assert (log.log_start_offset, log.log_end_offset) == (13, 20)
         assert await delete_records(log, -1) == 20
         await append(log, 10)
@@ -112,9 +106,9 @@ async def test_records_that_were_deleted_stay_deleted(tmp_path: Path) -> None:
 
 @in_loop
 async def test_retention_empties_a_quiet_topic_and_offsets_go_on(tmp_path: Path) -> None:
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1, {"retention.ms": "1000"})
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1, {"retention.ms": "1000"})
+        log = await broker.partitions.open(T0)
         await append(log, 0)
         await log.roll()
         await append(log, 1)
@@ -135,16 +129,16 @@ async def test_records_without_a_time_are_as_old_as_the_end_of_their_segment(
     tmp_path: Path,
 ) -> None:
     """Else they would stay for ever, and whatever came after them."""
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1, {"retention.ms": "1000"})
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1, {"retention.ms": "1000"})
+        log = await broker.partitions.open(T0)
         data = batch(1, timestamp=-1)
         assert isinstance(await log.append(data, log.check(data)), AppendResult)
         seen = RetainedPartition(log, CONFIG.partitions)
         assert [each.newest_ms for each in await seen.segments_for_retention()] == [-1]
-        began_ms = partitions_of(server).shared.clock.now_ms()
-        await partitions_of(server).close_partition(T0)
-        again = await partitions_of(server).open(T0)
+        began_ms = broker.partitions.shared.clock.now_ms()
+        await broker.partitions.close_partition(T0)
+        again = await broker.partitions.open(T0)
         (ended,) = await RetainedPartition(again, CONFIG.partitions).segments_for_retention()
         assert ended.newest_ms >= began_ms
 
@@ -154,9 +148,9 @@ async def test_records_without_a_time_are_as_old_as_the_end_of_their_segment(
 async def test_batches_above_distributedlogs_limit_are_stored_and_read(
     tmp_path: Path, size: int
 ) -> None:
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1, {"max.message.bytes": "5242880"})
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1, {"max.message.bytes": "5242880"})
+        log = await broker.partitions.open(T0)
         await append(log, 0, count=1, size=size)
         await append(log, 1, count=1)
         assert await bases(log, 0) == [0, 1]
@@ -164,9 +158,9 @@ async def test_batches_above_distributedlogs_limit_are_stored_and_read(
 
 @in_loop
 async def test_a_segment_rolls_by_the_topics_own_size(tmp_path: Path) -> None:
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1, {"internal.segment.bytes": "2000"})
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1, {"internal.segment.bytes": "2000"})
+        log = await broker.partitions.open(T0)
         number = 0
         while len(log.state.indexes) < 4:  # rolling goes on beside appending
             await append(log, number, size=400)
@@ -180,9 +174,9 @@ async def test_a_segment_rolls_by_the_topics_own_size(tmp_path: Path) -> None:
 async def test_a_failed_disk_answers_whoever_waits_and_lets_the_broker_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 2)
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 2)
+        log = await broker.partitions.open(T0)
         await append(log, 0)
 
         def sync(_files: SystemFiles, _fd: int) -> None:
@@ -194,9 +188,9 @@ async def test_a_failed_disk_answers_whoever_waits_and_lets_the_broker_end(
             outcome = await log.append(data, log.check(data))
             assert outcome is ErrorCode.NOT_LEADER_OR_FOLLOWER
             with pytest.raises(KafkaError):
-                await partitions_of(server).open(T0)
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        log = await partitions_of(server).open(T0)
+                await broker.partitions.open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        log = await broker.partitions.open(T0)
         await append(log, 1)  # whether it had landed or not, it is there once
         assert await bases(log, 0) == [0, 2]
 
@@ -211,9 +205,9 @@ async def fence(log: PartitionLog) -> None:
 @in_loop
 async def test_a_log_that_is_fenced_again_and_again_keeps_each_batch_once(tmp_path: Path) -> None:
     """The producer retries what it was not told; rolls go on beside it; all is there once."""
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1, {"internal.segment.bytes": "3000"})
-        partitions = partitions_of(server)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1, {"internal.segment.bytes": "3000"})
+        partitions = broker.partitions
         acknowledged: dict[int, int] = {}
         epochs: list[int] = []
 
@@ -242,6 +236,6 @@ async def test_a_log_that_is_fenced_again_and_again_keeps_each_batch_once(tmp_pa
         assert log.log_end_offset == 2 * len(acknowledged)
         assert epochs == sorted(epochs)
         assert len(set(epochs)) > 2
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        log = await partitions_of(server).open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        log = await broker.partitions.open(T0)
         assert await bases(log, 0) == list(range(0, 2 * len(acknowledged), 2))

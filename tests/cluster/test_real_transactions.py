@@ -37,14 +37,14 @@ async def begin_two_lives(log: PartitionLog) -> None:
 
 @in_loop
 async def test_transactions_go_on_in_the_next_life(tmp_path: Path) -> None:
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1)
-        log = await server._broker.partitions.open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1)
+        log = await broker.partitions.open(T0)
         await begin_two_lives(log)
         assert (log.last_stable_offset, log.high_watermark) == (1, 7)
         producers = log.producers()
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        log = await server._broker.partitions.open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        log = await broker.partitions.open(T0)
         assert (log.last_stable_offset, log.high_watermark) == (1, 7)
         assert log.producers() == producers
         assert log.has_open_transaction(8, 0)
@@ -64,9 +64,9 @@ async def test_transactions_go_on_in_the_next_life(tmp_path: Path) -> None:
 @in_loop
 async def test_a_segment_is_read_again_from_the_snapshot_that_begins_it(tmp_path: Path) -> None:
     """As for a segment that recovery completed: it has no index record."""
-    async with running_broker(tmp_path / "data", CONFIG) as server:
-        await server._broker.topics.create("t", 1)
-        log = await server._broker.partitions.open(T0)
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        await broker.topics.create("t", 1)
+        log = await broker.partitions.open(T0)
         await begin_two_lives(log)
         await log.roll()
         first, _, third = [segment.lssn for segment in log.log.segments][:3]
