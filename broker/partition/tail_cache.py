@@ -74,11 +74,13 @@ class PartitionTail:
 
     def drop_before(self, offset: Offset) -> None:
         """Drop all batches that end before `offset`: other bytes are there in the log now."""
-        lasts = self._lasts
+        lasts, freed, count = self._lasts, 0, 0
         while self._head < len(lasts) and lasts[self._head] < offset:
-            self._cache.used -= self._drop()
-            self._leave(1)
-            lasts = self._lasts
+            freed += self._drop()
+            count += 1
+        if count:
+            self._cache.used -= freed
+            self._leave(count)
 
     def _drop(self) -> int:
         head = self._head

@@ -101,7 +101,8 @@ class SegmentRewrite:
         LogRecordTooLong; NotEnoughBookies, BookieUnavailable; MetadataConflict: another rewrite
         took over. Memory: one entry that waits, and what `noted_ledger` has in flight.
         """
-        return await (await self._copy(lssn)).append(txid, parts, length)
+        copy = self._copies.get(lssn) or await self._copy(lssn)
+        return await copy.append(txid, parts, length)
 
     async def finish(self, lssn: int, end_snapshot: bytes | None, index: bytes) -> None:
         """End a segment with the owner's record, and close its ledger. Errors: as `append`.
