@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.cluster.load import PARTITIONS, TOPIC, Load, create_topic, read_all
 from tests.process import TailraceProcess
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 _KILLS = 20
 

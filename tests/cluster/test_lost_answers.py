@@ -19,7 +19,7 @@ from tests.cluster.load import Load, create_topic
 from tests.cluster.three_bookies import ThreeBookies
 from tests.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(600)]
 
 _WITHIN_S = 120
 _CUTS = int(os.environ.get("KILLS", "2"))

@@ -19,7 +19,7 @@ from tests.cluster.raw import Closed, RawClient
 from tests.cluster.transaction_story import Producer, Story
 from tests.process import TailraceProcess
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 _KILLS = int(os.environ.get("KILLS", "12"))
 """`KILLS=50` by hand; the suite cannot wait so long."""

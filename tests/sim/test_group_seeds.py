@@ -16,6 +16,7 @@ HUNTED = range(30, 60)
 """Seeds in which a planted bug has to show at least once."""
 
 
+@pytest.mark.slow
 def test_groups_break_no_promise() -> None:
     out = run("--world", "groups", "--seeds", str(SEEDS), "--jobs", "1")
     assert f"{SEEDS} seeds, 0 failed" in out

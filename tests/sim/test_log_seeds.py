@@ -9,6 +9,7 @@ SEEDS = 40
 CHUNK = 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_logs_break_no_promise(first: int) -> None:
     out = run("--world", "logs", "--first", str(first), "--seeds", str(CHUNK), "--jobs", "1")

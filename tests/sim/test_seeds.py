@@ -29,6 +29,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_schedules_break_no_promise(first: int) -> None:
     out = run("--first", str(first), "--seeds", str(CHUNK), "--jobs", "1")

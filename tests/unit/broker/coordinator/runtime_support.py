@@ -25,7 +25,7 @@ from protocol.kafka.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world
+from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world, restarted
 from tests.unit.broker.loops import turns
 from tests.unit.broker.peers.support import FakeRoutes
 
@@ -70,14 +70,7 @@ class Groups:
     async def restart(self) -> None:
         """Stop the coordinator without a word and start another over the same streams."""
         await self.coordinator.close()
-        await self.world.broker.partitions.close()
-        world = make_world(auto=self.world.namespace.auto)
-        for name, log in self.world.namespace.logs.items():
-            world.namespace.logs[name] = log
-        for topic in self.world.topics.all():
-            world.topics.add(topic.name, topic.partition_count, topic.configs)
-        world.clock.advance_ms(self.clock.now_ms() - world.clock.now_ms())
-        self.world = world
+        self.world = await restarted(self.world)
         self.coordinator = self.make()
         await self.coordinator.start()
 

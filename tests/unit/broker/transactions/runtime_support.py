@@ -18,7 +18,7 @@ from core.runtime.clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.messages.describe_transactions import TransactionState as Described
-from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world
+from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world, restarted
 from tests.unit.broker.peers.support import FakePeers, FakeRoutes
 
 PARTITIONS = 3
@@ -99,14 +99,7 @@ class Transactions:
     async def restart(self) -> None:
         """Stop the coordinator without a word and start another over the same streams."""
         await self.coordinator.close()
-        await self.world.broker.partitions.close()
-        world = make_world(auto=self.world.namespace.auto, config=self.world.broker.config)
-        for name, log in self.world.namespace.logs.items():
-            world.namespace.logs[name] = log
-        for topic in self.world.topics.all():
-            world.topics.add(topic.name, topic.partition_count, topic.configs)
-        world.clock.advance_ms(self.clock.now_ms() - world.clock.now_ms())
-        self.world = world
+        self.world = await restarted(self.world)
         self.coordinator = self.make()
         await self.coordinator.start()
 
