@@ -3,8 +3,10 @@
 `python -m tests.bench.ledger_client URI E QW QA ENTRY_BYTES IN_FLIGHT [SECONDS RATE]...` prints one
 line of JSON for each step and one for reading the last step's ledger back: what
 tests/java/bookkeeper/LedgerLoad.java does with Apache's client. Rate 0: as many adds as go.
+`--read-batch`: so many entries are read together.
 """
 
+import argparse
 import asyncio
 import json
 import random
@@ -24,7 +26,6 @@ from core.metadata.uri import ledgers_root, open_store
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import EntryId
 
-_READ_BATCH = 64
 _TICK_S = 0.001
 
 
@@ -78,9 +79,14 @@ class Load:
 
 async def main(arguments: list[str]) -> None:
     """Run all steps and the reading."""
-    uri, *numbers = arguments
-    ensemble, write_quorum, ack_quorum, entry_bytes, in_flight = map(int, numbers[:5])
-    steps = [float(number) for number in numbers[5:]]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--read-batch", type=int, default=64)
+    parser.add_argument("uri")
+    parser.add_argument("numbers", type=float, nargs="+")
+    options = parser.parse_args(arguments)
+    uri: str = options.uri
+    ensemble, write_quorum, ack_quorum, entry_bytes, in_flight = map(int, options.numbers[:5])
+    steps: list[float] = options.numbers[5:]
     payload = random.Random(7).randbytes(entry_bytes)
     root = ledgers_root(uri)
     store = await open_store(uri)
@@ -101,18 +107,18 @@ async def main(arguments: list[str]) -> None:
         await writer.close()
         ledger_id = writer.ledger_id
         _report("adds", load.latencies_s, len(load.latencies_s), entry_bytes, took)
-    await _read(client, ledger_id, entry_bytes)
+    await _read(client, ledger_id, entry_bytes, options.read_batch)
     await bookies.close()
     await store.close()
 
 
-async def _read(client: LedgerClient, ledger_id: int, entry_bytes: int) -> None:
+async def _read(client: LedgerClient, ledger_id: int, entry_bytes: int, batch: int) -> None:
     reader = await client.open_ledger(ledger_id, recover=False)
     start = time.perf_counter()
     latencies_s = []
-    for first in range(0, reader.last_confirmed + 1, _READ_BATCH):
+    for first in range(0, reader.last_confirmed + 1, batch):
         before = time.perf_counter()
-        await reader.read(first, min(reader.last_confirmed, first + _READ_BATCH - 1))
+        await reader.read(first, min(reader.last_confirmed, first + batch - 1))
         latencies_s.append(time.perf_counter() - before)
     took = time.perf_counter() - start
     _report("reads", latencies_s, reader.last_confirmed + 1, entry_bytes, took)
