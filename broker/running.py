@@ -116,9 +116,10 @@ async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExit
 
 def _follow_others(broker: Broker, storage: Storage, stack: AsyncExitStack) -> None:
     """Hear of what other brokers do to topics and configs."""
-    topics = (storage.paths.topics, broker.topics.note)
-    for parent, note in (topics, *broker.configs.entities.watched().values()):
-        watch = ChildWatch(storage.store, parent, note)
+    known = [topic.name for topic in broker.topics.all()]
+    topics = (storage.paths.topics, broker.topics.note, known)
+    for watched in (topics, *broker.configs.entities.watched().values()):
+        watch = ChildWatch(storage.store, *watched)
         stack.push_async_callback(watch.close)
         watch.start()
 

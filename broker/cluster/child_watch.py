@@ -6,7 +6,7 @@ so what fired is read again and watched anew; after a lost session that is every
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from core.errors import CoreError, CorruptData, NoNode
@@ -23,15 +23,22 @@ class ChildWatch:
     """Follows the children of a node from `start` to `close`. All calls come from the loop."""
 
     def __init__(
-        self, store: MetadataStore, parent: str, note: Callable[[str], Awaitable[None]]
+        self,
+        store: MetadataStore,
+        parent: str,
+        note: Callable[[str], Awaitable[None]],
+        known: Iterable[str],
     ) -> None:
-        """`note`: reads the child of a name, there or not, and acts on it. Errors: CoreError."""
+        """`note`: reads the child of a name, there or not, and acts on it. Errors: CoreError.
+
+        `known`: children that the caller has read, and that may go before there is a watch.
+        """
         self._store = store
         self._parent = parent
         self._note = note
         self._tasks = Tasks("child_watch")
         self._watched: set[str] = set()
-        self._unread: set[str] = set()
+        self._unread = set(known)
         self._is_list_unread = True
         self._wake = asyncio.Event()
 

@@ -6,14 +6,14 @@ by their watches. There is no half-done state: one node, one write.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from broker.cluster.config_codec import decode_configs, encode_configs
-from broker.cluster.paths import ClusterPaths, entity_name
+from broker.cluster.paths import ClusterPaths, entity_name, entity_node
 from core.errors import BadVersion, MetadataConflict, NodeExists, NoNode
 from core.metadata.store import MetadataStore
 
@@ -40,6 +40,14 @@ Listener = Callable[[EntityKind, str], None]
 """Hears of an entity whose configs changed."""
 
 
+class Watched(NamedTuple):
+    """The arguments of a `ChildWatch` behind its store."""
+
+    parent: str
+    note: Callable[[str], Awaitable[None]]
+    known: Sequence[str]
+
+
 class ConfigEntities:
     """The configs of all entities. Look-ups are plain calls. All calls come from the loop."""
 
@@ -55,7 +63,7 @@ class ConfigEntities:
 
     async def start(self) -> None:
         """Load everything. Errors: CorruptData, Unavailable."""
-        for kind, (parent, _) in self.watched().items():
+        for kind, (parent, _, _) in self.watched().items():
             try:
                 await self._store.create(parent, parents=True)
             except NodeExists:
@@ -63,10 +71,14 @@ class ConfigEntities:
             for node in await self._store.children(parent):
                 await self._note(kind, node)
 
-    def watched(self) -> dict[EntityKind, tuple[str, Callable[[str], Awaitable[None]]]]:
-        """Return by kind the node whose children are to be watched, and who takes note of one."""
+    def watched(self) -> dict[EntityKind, Watched]:
+        """Return by kind what a `ChildWatch` has to know."""
         return {
-            kind: (self._paths.config_entities(kind.value), partial(self._note, kind))
+            kind: Watched(
+                self._paths.config_entities(kind.value),
+                partial(self._note, kind),
+                [entity_node(name) for name in self.names(kind)],
+            )
             for kind in EntityKind
         }
 

@@ -2,12 +2,15 @@
 
 A watch on the registrations keeps `live` true; `routing` decides. This broker itself always counts
 as alive: cut off from the metadata store it goes on with what it owns (ARCHITECTURE D9), and the
-others are believed to be what they were last. Whoever gives up or takes over partitions listens.
+others are believed to be what they were last. When its session has ended meanwhile, theirs may have
+ended too: who is missing then is waited for, instead of being fenced while it serves.
+Whoever gives up or takes over partitions listens.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.cluster.child_watch import ChildWatch
 from broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_broker
@@ -16,10 +19,16 @@ from broker.cluster.registration import decode_broker
 from broker.cluster.routing import Replicas, owners_of, replicas_of
 from broker.cluster.topic import Topic, TopicListener
 from broker.listeners import Endpoint
-from core.errors import CorruptData
-from core.metadata.store import MetadataStore
+from core.errors import CoreError, CorruptData
+from core.metadata.store import MetadataStore, SessionEvent
+from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
+
+ABSENCE_S: Final = 9.0
+"""How long a broker may be missing after this one's session ended: broker.session.timeout.ms."""
+PAUSE_S: Final = 1.0
+"""Between attempts to read who is there when that is over."""
 
 
 class RoutedTopics(Protocol):
@@ -153,14 +162,40 @@ class _Registrations:
         self._me = me
         self._use = use
         self._live = LiveBrokers([me])
-        self._watch = ChildWatch(store, parent, self._note)
+        self._watch: ChildWatch | None = None
+        self._tasks = Tasks("registrations")
+        self._absences = 0
+        """Ends of this broker's session that others may be missing for."""
+        store.on_session(self._on_session)
 
     async def start(self) -> None:
         await self.read_all()
+        known = map(str, self._live.ids)
+        self._watch = ChildWatch(self._store, self._parent, self._note, known)
         self._watch.start()
 
     async def close(self) -> None:
-        await self._watch.close()
+        if self._watch is not None:
+            await self._watch.close()
+        await self._tasks.close()
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is SessionEvent.NEW_SESSION:
+            self._absences += 1
+            self._tasks.start(self._wait_for_others(), "wait for others")
+
+    async def _wait_for_others(self) -> None:
+        """Read who is there once the others had time to come back."""
+        await asyncio.sleep(ABSENCE_S)
+        self._absences -= 1
+        while not self._absences:
+            try:
+                await self.read_all()
+            except CoreError as error:
+                logger.warning("brokers_unread error=%r", error)
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return
 
     async def read_all(self) -> None:
         """Read each on its own, as the watch does: what comes meanwhile is not overwritten."""
@@ -172,6 +207,8 @@ class _Registrations:
         if not name.isdecimal() or int(name) == self._me.node_id:
             return
         node_id, node = int(name), await self._store.exists(f"{self._parent}/{name}")
+        if node is None and self._absences:
+            return
         self._live = self._live.without(node_id)
         if node is not None:
             try:

@@ -39,7 +39,8 @@ class Pair(NamedTuple):
 
 
 @asynccontextmanager
-async def pair(path: Path) -> AsyncIterator[Pair]:
+async def pair(path: Path, *created: str) -> AsyncIterator[Pair]:
+    """`created`: topics that both know before there is a watch."""
     clock, streams = ManualClock(), Streams()
     store = SqliteStore(path / "metadata.db", clock)
     both = [
@@ -48,9 +49,12 @@ async def pair(path: Path) -> AsyncIterator[Pair]:
     ]
     heard = Listener()
     both[1].listen(heard)
-    for registry in both:
-        await registry.start()
-    watch = ChildWatch(store, ClusterPaths().topics, both[1].note)
+    await both[0].start()
+    for name in created:
+        await both[0].create(name, 1)
+    await both[1].start()
+    known = [topic.name for topic in both[1].all()]
+    watch = ChildWatch(store, ClusterPaths().topics, both[1].note, known)
     watch.start()
     try:
         yield Pair(*both, heard, store)
@@ -59,9 +63,9 @@ async def pair(path: Path) -> AsyncIterator[Pair]:
         await store.close()
 
 
-def run(path: Path, story: Callable[[Pair], Awaitable[None]]) -> None:
+def run(path: Path, story: Callable[[Pair], Awaitable[None]], *created: str) -> None:
     async def main() -> None:
-        async with pair(path) as at:
+        async with pair(path, *created) as at:
             await story(at)
 
     asyncio.run(main(), debug=True)
@@ -86,6 +90,15 @@ def test_a_topics_life(tmp_path: Path) -> None:
         assert kinds[-1] == "deleting"
 
     run(tmp_path, story)
+
+
+def test_a_topic_that_goes_before_it_is_watched_is_heard_of(tmp_path: Path) -> None:
+    async def story(at: Pair) -> None:
+        assert at.theirs.get("orders") is not None
+        await at.store.delete(ClusterPaths().topic("orders"))  # the watch has not begun to read yet
+        await at.until(lambda: at.theirs.get("orders") is None)
+
+    run(tmp_path, story, "orders")
 
 
 def test_what_was_heard_of_can_be_changed_from_the_other_side(tmp_path: Path) -> None:

@@ -123,12 +123,17 @@ def test_a_lost_race_is_run_again_but_not_for_ever(tmp_path: Path, races: int) -
 def test_others_changes_are_heard_of(tmp_path: Path) -> None:
     async def story(store: SqliteStore) -> None:
         mine, theirs = ConfigEntities(store), ConfigEntities(store)
-        await mine.start()
         await theirs.start()
+        await theirs.change(GROUP, "g/1", putting("x", "1"))
+        await mine.start()
         watches = [ChildWatch(store, *watched) for watched in mine.watched().values()]
+        await theirs.change(GROUP, "g/1", lambda _before: {})  # gone before it is watched
         for watch in watches:
             watch.start()
         try:
+            async with asyncio.timeout(WITHIN_S):
+                while mine.names(GROUP):
+                    await store.exists("/")
             for value in ("1", "2", ""):
                 change = putting("x", value) if value else lambda _before: {}
                 await theirs.change(BROKER, "", change)

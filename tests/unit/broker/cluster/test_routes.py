@@ -4,12 +4,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+from typing_extensions import override
+
+from broker.cluster import routes
 from broker.cluster.live_brokers import LiveBroker, live_broker
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.registration import broker_node, decode_broker, encode_broker
 from broker.cluster.routes import Routes
 from broker.listeners import Advertised, Endpoint, Listener
 from core.metadata.sqlite import SqliteStore
+from core.metadata.store import SessionEvent, SessionListener
 from core.runtime.clock import ManualClock
 from tests.unit.broker.fakes import FakeNamespace, FakeTopics
 from tests.unit.broker.loops import in_loop, until
@@ -27,10 +32,26 @@ def me() -> LiveBroker:
     return LiveBroker(1, {"PLAINTEXT": Endpoint("b1", 9000)}, Endpoint("b1", 9000), None)
 
 
+class Store(SqliteStore):
+    """A store whose session can end; what is in it stays."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, ManualClock())
+        self._hear: list[SessionListener] = []
+
+    @override
+    def on_session(self, listener: SessionListener) -> None:
+        self._hear.append(listener)
+
+    def say(self, event: SessionEvent) -> None:
+        for hear in self._hear:
+            hear(event)
+
+
 class Cluster:
     """One broker's routes, and a store in which others come and go."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.topics = FakeTopics(FakeNamespace())
         self.routes = Routes(self.topics, 1)
@@ -52,7 +73,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(path: Path, *there: int, is_shared: bool = True) -> AsyncIterator[Cluster]:
-    store = SqliteStore(path / "metadata.db", ManualClock())
+    store = Store(path / "metadata.db")
     made = Cluster(store)
     for node_id in (1, *there):
         await made.come(node_id)
@@ -122,6 +143,44 @@ async def test_a_look_sees_who_went_without_a_word(tmp_path: Path) -> None:
         await made.come(3)
         await made.routes.refresh()
         assert made.routes.live.ids == (1, 3)
+
+
+@in_loop
+async def test_who_is_missing_after_an_end_of_the_session_is_waited_for(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2, 3) as made:
+        made.store.say(SessionEvent.LOST)
+        made.store.say(SessionEvent.NEW_SESSION)
+        await made.go(2)
+        await made.go(3)
+        await made.come(4)
+        await made.until(1, 2, 3, 4)
+        await made.routes.refresh()
+        assert made.routes.live.ids == (1, 2, 3, 4)
+        await made.come(3, node(3, "ELSEWHERE"))
+        await until(lambda: made.routes.endpoint(3, "ELSEWHERE") is not None)
+        assert made.routes.live.ids == (1, 2, 3, 4)
+
+
+@in_loop
+async def test_who_does_not_come_back_is_gone_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "ABSENCE_S", 0.02)
+    monkeypatch.setattr(routes, "PAUSE_S", 0.02)
+    async with cluster(tmp_path, 2, 3) as made:
+        made.store.say(SessionEvent.NEW_SESSION)
+        made.store.say(SessionEvent.NEW_SESSION)
+        await made.go(2)
+        await made.until(1, 3)
+
+
+@in_loop
+async def test_who_goes_while_this_session_lives_is_gone_at_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2, 3) as made:
+        made.store.say(SessionEvent.LOST)
+        made.store.say(SessionEvent.RESTORED)
+        await made.go(2)
+        await made.until(1, 3)
 
 
 @in_loop
