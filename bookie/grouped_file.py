@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class GroupedFile:
     """One file that grows by groups. `position` is where the next group begins."""
 
-    __slots__ = ("_files", "_reserved", "_step", "fd", "file_id", "path", "position")
+    __slots__ = ("_files", "_or_less", "_reserved", "_step", "fd", "file_id", "path", "position")
 
     def __init__(self, files: Files, path: Path, file_id: int, position: Position) -> None:
         self._files = files
@@ -34,6 +34,7 @@ class GroupedFile:
         self.position = position
         self._reserved = position
         self._step = 0
+        self._or_less = False
         self.fd = files.open(path, os.O_RDWR)
 
     @classmethod
@@ -61,9 +62,13 @@ class GroupedFile:
         files.sync_directory(path.parent)
         return cls(files, path, file_id, len(header))
 
-    def reserve_in_steps(self, step: int) -> None:
-        """Reserve room in steps of this size from now on; 0 not at all."""
+    def reserve_in_steps(self, step: int, *, or_less: bool = False) -> None:
+        """Reserve room in steps of this size from now on; 0 not at all.
+
+        `or_less`: where there is no room for a step, as much as a group needs.
+        """
         self._step = step
+        self._or_less = or_less
 
     def append(self, parts: list[Buffer], *, synced: bool, alignment: int = 1) -> Position:
         """Write one group and sync it if `synced`; return where it began. `parts` is used up.
@@ -79,14 +84,22 @@ class GroupedFile:
             parts.append(padding)
             end += len(padding)
         if end > self._reserved and self._step:
-            self._reserve((end - self._reserved) // self._step * self._step + self._step)
+            self._reserve(end - self._reserved)
         self._files.write_at(self.fd, parts, start)
         if synced:
             self._files.sync(self.fd)
         self.position = end
         return start
 
-    def _reserve(self, size: int) -> None:
+    def _reserve(self, needed: int) -> None:
+        try:
+            self._allocate(needed // self._step * self._step + self._step)
+        except NoRoom:
+            if not self._or_less:
+                raise
+            self._allocate(needed)
+
+    def _allocate(self, size: int) -> None:
         try:
             self._files.allocate(self.fd, self._reserved, size)
         except OSError as error:
@@ -103,7 +116,10 @@ class GroupedFile:
 
 
 class Journal:
-    """The series of journal files. The first group after a start opens a new file."""
+    """The series of journal files. The first group after a start opens a new file.
+
+    It takes the last room that a disk has: fences and keys are small, and must never be refused.
+    """
 
     def __init__(self, files: Files, directory: Path, next_id: int) -> None:
         self._files = files
@@ -128,7 +144,7 @@ class Journal:
         self.close()
         path = self._directory / journal_format.file_name(self._next_id)
         file = GroupedFile.create(self._files, path, self._next_id, journal_format.pack_header())
-        file.reserve_in_steps(self.step)
+        file.reserve_in_steps(self.step, or_less=True)
         self._next_id += 1
         self._file = file
         return file

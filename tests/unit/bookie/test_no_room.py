@@ -24,10 +24,14 @@ LARGE = bytes(MIB)
 
 
 class FullDisk(SystemFiles):
-    """Says that there is no room, for whatever grows a file whose name ends in `suffixes`."""
+    """Says that there is no room, for whatever grows a file whose name ends in `suffixes`.
+
+    `room_bytes` is left for them all.
+    """
 
     def __init__(self) -> None:
         self.suffixes: tuple[str, ...] = ()
+        self.room_bytes = 0
         self._paths: dict[int, Path] = {}
 
     @override
@@ -39,7 +43,9 @@ class FullDisk(SystemFiles):
     @override
     def allocate(self, fd: int, position: Position, size: int) -> None:
         if self.suffixes and self._paths[fd].name.endswith(self.suffixes):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if size > self.room_bytes:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.room_bytes -= size
         super().allocate(fd, position, size)
 
     @override
@@ -92,6 +98,33 @@ def test_a_fence_is_durable_at_a_full_disk(tmp_path: Path) -> None:
         await bookie.close()
         again = await open_small(tmp_path)
         assert (await ask(again, add(L1, 1))).status is StatusCode.EFENCED
+        await again.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_a_bookie_that_starts_with_little_room_reads_and_fences(
+    tmp_path: Path, *, journal_write_data: bool
+) -> None:
+    async def story() -> None:
+        files = FullDisk()
+        bookie = await open_small(tmp_path, files, journal_write_data=journal_write_data)
+        assert await statuses(bookie, 0) == [StatusCode.EOK]
+        await bookie.close()
+        files.suffixes, files.room_bytes = (".log", ".txn"), MIB // 2  # less than a journal's step
+        full = await open_small(tmp_path, files, journal_write_data=journal_write_data)
+        assert full.health.is_read_only
+        assert (await ask(full, read(L1, 0))).status is StatusCode.EOK
+        for ledger in range(L1, L1 + 100):
+            expected = StatusCode.EOK if ledger == L1 else StatusCode.ENOENTRY
+            assert (await ask(full, fence(ledger))).status is expected
+        assert await statuses(full, 0, ledger=L1 + 100) == [StatusCode.EREADONLY]
+        assert not full.failed.done()
+        await full.close()
+        again = await open_small(tmp_path)
+        assert (await ask(again, add(L1, 1))).status is StatusCode.EFENCED
+        assert (await ask(again, read(L1, 0))).status is StatusCode.EOK
         await again.close()
 
     run(story)
