@@ -20,13 +20,14 @@ from core.ledger.metadata_update import LedgerNodes, StoredLedger
 from core.ledger.metrics import LedgerMetrics
 from core.ledger.placement_policy import Quorums
 from core.ledger.reader import LedgerReader
-from core.ledger.recover import recover_ledger
+from core.ledger.recover import Recovered, recover_ledger
 from core.ledger.replicas import Replicas
 from core.ledger.writer import LedgerWriter
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata
 from core.metadata.store import MetadataStore
 from protocol.bookkeeper.digest import DigestType
+from protocol.bookkeeper.entry import Entry
 from protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
@@ -108,18 +109,28 @@ class LedgerClient:
         self._check_access(stored, password, digest)
         await self._replicas.learn_places()
         if recover:
-            batch = self._config.recovery_read_batch
-            stored = await recover_ledger(stored, self._context, batch)
-        reader = LedgerReader(
-            stored,
-            self._nodes,
-            self._bookies,
-            self._config.read_window,
-            replicas=self._replicas,
-        )
+            stored = (await self._recover(stored)).stored
+        reader = self._reader(stored)
         if not reader.is_closed:
             await reader.read_last_confirmed()
         return reader
+
+    async def recover_ledger(self, ledger_id: LedgerId) -> tuple[LedgerReader, Entry | None]:
+        """Recover a ledger as `open_ledger` does; return its last entry too, if it came by it.
+
+        Errors: as there.
+        """
+        stored = await self._nodes.read(ledger_id)
+        await self._replicas.learn_places()
+        recovered = await self._recover(stored)
+        return self._reader(recovered.stored), recovered.last_entry
+
+    async def _recover(self, stored: StoredLedger) -> Recovered:
+        return await recover_ledger(stored, self._context, self._config.recovery_read_batch)
+
+    def _reader(self, stored: StoredLedger) -> LedgerReader:
+        window, replicas = self._config.read_window, self._replicas
+        return LedgerReader(stored, self._nodes, self._bookies, window, replicas=replicas)
 
     async def ledger_metadata(self, ledger_id: LedgerId) -> LedgerMetadata:
         """Return the stored metadata. Errors: LedgerNotFound, CorruptData."""

@@ -4,6 +4,9 @@
     R2 fence the last ensemble, find the LAC R5 add again what is there, to its whole write set
     R3 floor: the last fragment's beginning  R6 metadata IN_RECOVERY -> CLOSED
 
+R1 and R2 go side by side: R1 names the version that R2's ensemble was read with, so that either the
+ensemble that was fenced is the last one, now and for good, or R1 fails and R2 is done anew.
+
 Invariant: it may stop anywhere and be begun again, by anybody, also several at once: the verdicts
 agree, adding again changes nothing, and the first CLOSED counts for all. A bookie that fails while
 entries are added again is replaced in memory; the new fragments come with CLOSED, or never.
@@ -78,28 +81,50 @@ class _Asked(NamedTuple):
     answers: asyncio.Queue[tuple[BookieId, Response]]
 
 
+class Recovered(NamedTuple):
+    """A ledger that is closed."""
+
+    stored: StoredLedger
+    last_entry: Entry | None = None
+    """Its last entry, if recovery came by it."""
+
+
 class _EnsembleMoved(MetadataConflict):
     """The last fragment is not any more what the entries were added to."""
 
 
 async def recover_ledger(
     stored: StoredLedger, context: LedgerContext, read_batch: int
-) -> StoredLedger:
-    """Close a ledger at its true end and return its closed metadata.
+) -> Recovered:
+    """Close a ledger at its true end; one that is closed is left alone.
 
     Errors: BookieUnavailable, CorruptData and their kin when too few bookies answer validly: the
     ledger stays IN_RECOVERY and a later attempt may succeed. Cancel: as if it had stopped there.
     """
     for _ in range(ATTEMPTS_MAX):
-        stored = await context.nodes.update(stored, _decide_begin)
-        if stored.metadata.is_closed:
-            return stored
         try:
-            return await _Recovery(stored, context).run(read_batch)
+            return await _recover_once(stored, context, read_batch)
         except _EnsembleMoved as error:
             logger.info("ledger_recovery_again ledger=%d %s", stored.ledger_id, error)
             stored = await context.nodes.read(stored.ledger_id)
     raise MetadataConflict(f"ledger {stored.ledger_id} changed under {ATTEMPTS_MAX} recoveries")
+
+
+async def _recover_once(stored: StoredLedger, context: LedgerContext, read_batch: int) -> Recovered:
+    if stored.metadata.is_closed:
+        return Recovered(stored)
+    recovery = _Recovery(stored, context)
+    try:
+        async with asyncio.TaskGroup() as group:
+            fencing = group.create_task(recovery.try_fence())
+            begun = await context.nodes.update(stored, _decide_begin)
+            if begun.metadata.is_closed:
+                fencing.cancel()
+    except* CoreError as errors:
+        raise errors.exceptions[0] from None
+    if begun.metadata.is_closed:
+        return Recovered(begun)
+    return await recovery.run(begun, fencing.result(), read_batch)
 
 
 def _decide_begin(current: LedgerMetadata) -> LedgerMetadata | None:
@@ -121,9 +146,16 @@ class _Recovery:
         self._error: CoreError | None = None  # the most telling failure of a bookie
         self._last_entries: dict[EntryId, Entry] = {}
         """What came with the answers to the fence: the last entry of each bookie."""
+        self._last_entry: Entry | None = None
 
-    async def run(self, read_batch: int) -> StoredLedger:
-        lac = await self._fence()
+    async def run(
+        self, begun: StoredLedger, fenced: EntryId | CoreError, read_batch: int
+    ) -> Recovered:
+        """Find the end and close the ledger. `begun`: IN_RECOVERY; `fenced`: of `try_fence`."""
+        self._check_not_moved(begun)
+        if isinstance(fenced, CoreError):
+            raise fenced
+        self._stored, lac = begun, fenced
         last_entry_id, length = await self._read_forward(lac, read_batch)
         if last_entry_id == lac:
             length = await self._length_at(lac)
@@ -137,7 +169,21 @@ class _Recovery:
             "ledger_recovered ledger=%d lac=%d last_entry=%d length=%d",
             self._ledger_id, lac, closed.metadata.last_entry_id, closed.metadata.length,
         )  # fmt: skip
-        return closed
+        last = self._last_entry
+        is_last = last is not None and last.entry_id == closed.metadata.last_entry_id
+        return Recovered(closed, last if is_last else None)
+
+    def _check_not_moved(self, begun: StoredLedger) -> None:
+        """Errors: _EnsembleMoved: others were fenced than the bookies that count."""
+        if begun.metadata.fragments != self._fragments:
+            raise _EnsembleMoved(f"{self._fragments[-1]} became {begun.metadata.fragments[-1]}")
+
+    async def try_fence(self) -> EntryId | CoreError:
+        """Fence the last ensemble; return the LAC, or why it could not be done."""
+        try:
+            return await self._fence()
+        except CoreError as error:
+            return error
 
     async def _fence(self) -> EntryId:
         schedule = self._schedules.last
@@ -215,6 +261,7 @@ class _Recovery:
                 if entry is None:
                     await adder.drained()
                     return
+                self._last_entry = entry
                 adder.length = entry.length - len(entry.payload)
                 adder.add((entry.payload,))
             await adder.drained()
@@ -262,8 +309,8 @@ class _Recovery:
             return 0
         reader = LedgerReader(self._stored, self._nodes, self._bookies)
         reader.note_confirmed(lac)
-        (entry,) = await reader.read(lac, lac)
-        return entry.length
+        (self._last_entry,) = await reader.read(lac, lac)
+        return self._last_entry.length
 
     def _fencing_read(self, entry_id: EntryId) -> ReadRequest:
         return ReadRequest(

@@ -31,6 +31,7 @@ from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import SegmentNodes
 from core.log.segments import SegmentEnd, SegmentList
 from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata
+from protocol.bookkeeper.entry import Entry
 from protocol.distributedlog.record_set import count_records
 from protocol.errors import DecodeError
 from protocol.ids import NO_ENTRY, EntryId, TxId
@@ -126,24 +127,24 @@ def _is_to_be_deleted(last: _Recovered, txid_before: TxId) -> bool:
 
 async def _recover(segment: SegmentMetadata, ledgers: LedgerClient) -> _Recovered:
     try:
-        ledger = await ledgers.open_ledger(segment.ledger_id, recover=True)
+        ledger, last_entry = await ledgers.recover_ledger(segment.ledger_id)
     except LedgerNotFound:
         # Deleting a segment without records stopped between its ledger and its node.
         return _Recovered(segment, _NEVER_WRITTEN, has_records=False, is_lost=True)
     last = ledger.last_confirmed
     if last == NO_ENTRY:
         return _Recovered(segment, _NEVER_WRITTEN, has_records=False)
-    end, is_control = await _read_end(segment, ledger, last)
+    if last_entry is None:  # somebody else recovered it
+        (last_entry,) = await ledger.read(last, last)
+    end, is_control = _end(segment, last_entry)
     has_records = not is_control or end.record_count > 0
     if not has_records:  # Java can be told not to count
         has_records = await _any_record(segment, ledger, last)
     return _Recovered(segment, end, has_records)
 
 
-async def _read_end(
-    segment: SegmentMetadata, ledger: SegmentLedger, last: EntryId
-) -> tuple[SegmentEnd, bool]:
-    entry = (await ledger.read(last, last))[0]
+def _end(segment: SegmentMetadata, entry: Entry) -> tuple[SegmentEnd, bool]:
+    """Return where the last entry of a segment ends it, and whether with a control record."""
     slots = read_slots(segment, entry)
     if not slots or slots[-1][1].txid == INVALID_TXID:
         raise CorruptData(f"the last entry of ledger {segment.ledger_id} has no record in it")
@@ -152,7 +153,7 @@ async def _read_end(
         more = count_records(record) - 1
     except DecodeError as error:
         raise CorruptData(f"the last record of ledger {segment.ledger_id}: {error}") from error
-    end = SegmentEnd(record.txid, record.position + more, last, slot + more)
+    end = SegmentEnd(record.txid, record.position + more, entry.entry_id, slot + more)
     return end, record.is_control
 
 

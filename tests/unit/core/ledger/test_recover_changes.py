@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from core.errors import BookieUnavailable, CoreError, LedgerFenced
 from core.ledger.config import LedgerConfig
+from core.ledger.recover import recover_ledger
 from core.ledger.writer import LedgerWriter
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
@@ -276,6 +277,76 @@ def test_add_that_comes_late_finds_the_fence_of_a_recovery_read() -> None:
         await settle()
         assert listener.confirmed == []
         assert isinstance(listener.errors[0], LedgerFenced)
+
+    run_fast(story)
+
+
+def is_fenced(world: FastWorld, writer: LedgerWriter) -> list[bool]:
+    return [bookie.ledgers[writer.ledger_id].fenced for bookie in world.ensemble(writer)]
+
+
+def test_fence_and_metadata_do_not_wait_for_each_other() -> None:
+    async def story(world: FastWorld) -> None:
+        writer, listener = await crashed(world)
+        world.store.hold()
+        opening = start(world, writer.ledger_id)
+        await settle(200)
+        assert all(is_fenced(world, writer))
+        assert world.stored(writer.ledger_id).state is LedgerState.OPEN
+        writer.add((b"late",))
+        await settle(200)
+        assert isinstance(listener.errors[0], LedgerFenced)
+        opening.cancel()  # as if it had died here
+        await asyncio.wait([opening])
+        world.store.release()
+        assert await read_all(world, writer.ledger_id) == expected(4)
+
+    run_fast(story)
+
+
+def test_ensemble_that_changes_under_the_fence_is_fenced_anew() -> None:
+    async def story(world: FastWorld) -> None:
+        writer, listener = await crashed(world)
+        before = await world.client._nodes.read(writer.ledger_id)
+        victim, *_ = world.ensemble(writer)
+        victim.fault = no_adds
+        writer.add((b"4",))
+        await settle(200)
+        assert len(world.stored(writer.ledger_id).fragments) == 2, "the writer took another bookie"
+        victim.fault = DOWN  # what was to be fenced first cannot be
+        recovered = await recover_ledger(before, world.new_client()._context, 3)
+        assert recovered.stored.metadata.last_entry_id == 4
+        assert all(is_fenced(world, writer))
+        writer.add((b"5",))
+        await settle(200)
+        assert isinstance(listener.errors[0], LedgerFenced)
+        assert await read_all(world, writer.ledger_id) == expected(5)
+
+    run_fast(story)
+
+
+def test_end_that_its_writer_fixed_meanwhile_counts() -> None:
+    async def story(world: FastWorld) -> None:
+        writer, _ = await crashed(world)
+        before = await world.client._nodes.read(writer.ledger_id)
+        await writer.close()
+        recovered = await recover_ledger(before, world.new_client()._context, 3)
+        assert recovered == (await world.client._nodes.read(writer.ledger_id), None)
+        assert await read_all(world, writer.ledger_id) == expected(4)
+
+    run_fast(story)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_last_entry_comes_with_the_end(count: int) -> None:
+    async def story(world: FastWorld) -> None:
+        writer, _ = await crashed(world, confirmed=count)
+        reader, last = await world.new_client().recover_ledger(writer.ledger_id)
+        assert reader.last_confirmed == count - 1
+        assert (last is None) is (count == 0)
+        assert last is None or [last] == await reader.read(count - 1, count - 1)
+        again = await world.new_client().recover_ledger(writer.ledger_id)
+        assert (again[0].last_confirmed, again[1]) == (count - 1, None)
 
     run_fast(story)
 
