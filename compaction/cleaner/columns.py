@@ -155,9 +155,9 @@ def _are_equal(data: bytes, at: int, end: int, size: int) -> bool:
     if body_at - at + (length >> 1) != size:
         return False
     count = (end - at) // size
-    return all(
-        data[place:end:size] == data[place : place + 1] * count for place in range(at, body_at)
-    )
+    if data[at:end:size] != data[at : at + 1] * count:
+        return False
+    return body_at == at + 1 or data[at + 1 : end : size] == data[at + 1 : at + 2] * count
 
 
 def _decode(data: bytes, at: Ints, first: Ints, headers: Sequence[BatchHeader]) -> Columns:

@@ -93,6 +93,7 @@ def rebuild(
             base_timestamp=base,
             max_timestamp=kept.newest[place],
             record_count=kept.first[place + 1] - kept.first[place],
+            batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload),
         ),
         payload,
     )
@@ -105,13 +106,13 @@ def empty(header: BatchHeader) -> KeptBatch:
             attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON),
             base_timestamp=NO_TIMESTAMP,
             record_count=0,
+            batch_length=HEADER_SIZE - LOG_OVERHEAD,
         ),
         b"",
     )
 
 
 def _pack(header: BatchHeader, payload: bytes) -> KeptBatch:
-    header = header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload))
     head = pack_header(header)
     crc = crc32c(payload, crc32c(head[CRC_FROM:]))
     data = b"".join((head[:CRC_AT], crc.to_bytes(4, "big"), head[CRC_FROM:], payload))
