@@ -6,19 +6,10 @@ path. Requests of one client reach the bookie in the order of their calls; repli
 """
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-from core.errors import CoreError
-from core.ledger.config import BookieClientConfig
-from core.ledger.metrics import BookieClientMetrics
-from core.runtime.budget import Budget
-from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper.codec import decode_response, encode_request
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
 from protocol.bookkeeper.messages import (
     ErrorResponse,
     Request,
@@ -28,14 +19,7 @@ from protocol.bookkeeper.messages import (
 )
 from protocol.ids import BookieId
 
-logger = logging.getLogger(__name__)
-
 Reply: TypeAlias = Callable[[Response], None]
-Resolve: TypeAlias = Callable[[], Awaitable[tuple[str, int]]]
-"""Finds (host, port) of a bookie now. Errors: CoreError when it is not registered."""
-
-_NO_WRITE_HOLD: Final = 2**40
-"""Our own limit on unsent bytes stops the writer; answers are read however slow the bookie is."""
 
 
 class BookieClient(Protocol):
@@ -47,7 +31,7 @@ class BookieClient(Protocol):
 
     @property
     def reads_batches(self) -> bool:
-        """Whether it takes a BatchReadRequest; v3 has none."""
+        """Whether it takes a BatchReadRequest, as far as is known; what comes back may say no."""
 
     @property
     def losses(self) -> int:
@@ -107,177 +91,3 @@ class UnreachableBookie:
 
     async def close(self) -> None:
         """Nothing to let go."""
-
-
-class _Outstanding(NamedTuple):
-    request: Request
-    reply: Reply
-    deadline_s: float
-
-
-class TcpBookieClient:
-    """A bookie over BookKeeper's v3 protocol; connects when asked, and again after a loss.
-
-    When the connection is lost, everything outstanding fails with LOCAL_UNAVAILABLE: its fate is
-    unknown. A request without an answer in time fails with LOCAL_TIMEOUT and the connection stays.
-    Beyond its limits a request fails at once with ETOOMANYREQUESTS.
-    """
-
-    reads_batches = False
-
-    def __init__(
-        self,
-        bookie_id: BookieId,
-        resolve: Resolve,
-        config: BookieClientConfig,
-        metrics: BookieClientMetrics | None = None,
-    ) -> None:
-        self.bookie_id = bookie_id
-        self.losses = 0
-        self._metrics = metrics or BookieClientMetrics()
-        self._resolve = resolve
-        self._config = config
-        self._tasks = Tasks(f"bookie_client.{bookie_id}")
-        self._budget = Budget("bookie_client_frames", _NO_WRITE_HOLD)
-        self._outstanding: dict[int, _Outstanding] = {}
-        self._unsent: list[int] = []  # numbers of requests that wait for the connection
-        self._last_txn_id = 0
-        self._channel: FrameChannel | None = None
-        self._connecting = False
-        self._sweep: asyncio.TimerHandle | None = None
-        self._closed = False
-
-    def submit(self, request: Request, reply: Reply) -> None:
-        """Send a request, connecting first if need be."""
-        loop = asyncio.get_running_loop()
-        refusal = self._refusal()
-        if refusal is not None:
-            self._metrics.refusals_total += 1
-            loop.call_soon(reply, ErrorResponse(refusal, operation_of(request)))
-            return
-        self._last_txn_id = txn_id = self._last_txn_id + 1
-        timeout_ms = self._config.request_timeout_ms + (getattr(request, "timeout_ms", None) or 0)
-        deadline_s = loop.time() + timeout_ms / 1000
-        self._outstanding[txn_id] = _Outstanding(request, reply, deadline_s)
-        self._metrics.outstanding += 1
-        if self._sweep is None:
-            self._sweep = loop.call_later(self._config.request_timeout_ms / 2000, self._expire)
-        if self._channel is not None:
-            self._channel.send(encode_request(txn_id, request))
-        else:
-            self._unsent.append(txn_id)
-            self._start_connecting()
-
-    async def close(self) -> None:
-        """Fail what is outstanding, close the connection, end the tasks."""
-        self._closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
-        await self._tasks.close()
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
-
-    def disconnect_if_idle(self) -> bool:
-        """Close the connection unless an answer is owed; tell whether there is none now.
-
-        The next request connects again.
-        """
-        if self._outstanding or self._connecting:
-            return False
-        if self._channel is not None:
-            self._channel.close()
-        return True
-
-    # -- FrameUser: what the connection tells ---
-
-    def on_open(self, channel: FrameChannel) -> None:
-        """Send what waited, in order."""
-        self._channel = channel
-        self._metrics.connects_total += 1
-        unsent, self._unsent = self._unsent, []
-        for txn_id in unsent:
-            if txn_id in self._outstanding:  # else it timed out before there was a connection
-                channel.send(encode_request(txn_id, self._outstanding[txn_id].request))
-
-    def on_frame(self, frame: memoryview) -> None:
-        """Hand an answer to who asked; one that came after its time-out is dropped."""
-        self._budget.give(len(frame))
-        txn_id, response = decode_response(frame)
-        asked = self._outstanding.pop(txn_id, None)
-        if asked is not None:
-            self._metrics.outstanding -= 1
-            asked.reply(response)
-
-    def on_drained(self) -> None:
-        """Nothing waits for the socket here."""
-
-    def on_close(self, error: Exception | None) -> None:
-        """Fail what is outstanding: whether the bookie did it is unknown."""
-        if self._channel is not None:
-            self.losses += 1
-            self._metrics.losses_total += 1
-            logger.warning("bookie_lost bookie=%s error=%s", self.bookie_id, error)
-        self._channel = None
-        self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
-
-    # -- inside ---
-
-    def _refusal(self) -> StatusCode | None:
-        if self._closed:
-            return StatusCode.LOCAL_UNAVAILABLE
-        config, channel = self._config, self._channel
-        if len(self._outstanding) >= config.outstanding_requests_max:
-            return StatusCode.ETOOMANYREQUESTS
-        if channel is not None and channel.unsent_bytes > config.unsent_bytes_max:
-            return StatusCode.ETOOMANYREQUESTS
-        return None
-
-    def _start_connecting(self) -> None:
-        if not self._connecting:
-            self._connecting = True
-            self._tasks.start(self._connect(), "connect")
-
-    async def _connect(self) -> None:
-        try:
-            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
-                host, port = await self._resolve()
-                await asyncio.get_running_loop().create_connection(self._new_channel, host, port)
-        except (OSError, TimeoutError, CoreError) as error:
-            self._metrics.connect_failures_total += 1
-            logger.warning("bookie_unreachable bookie=%s error=%s", self.bookie_id, error)
-            self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
-        finally:
-            self._connecting = False
-        if self._unsent:  # the connection failed, or is gone again, and they came after that
-            self._start_connecting()
-
-    def _new_channel(self) -> FrameChannel:
-        limits = FrameLimits(frame_bytes_max=MAX_FRAME_BYTES, write_high_bytes=_NO_WRITE_HOLD)
-        return FrameChannel(self, limits, self._budget, _RECEIVE)
-
-    def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
-        now_s = loop.time()
-        late = [txn for txn, asked in self._outstanding.items() if asked.deadline_s <= now_s]
-        self._metrics.timeouts_total += len(late)
-        self._sweep = None
-        if self._outstanding and not self._closed:  # before the replies: one of them may raise
-            self._sweep = loop.call_later(self._config.request_timeout_ms / 2000, self._expire)
-        self._fail(late, StatusCode.LOCAL_TIMEOUT)
-
-    def _fail_all(self, status: StatusCode) -> None:
-        self._unsent.clear()
-        self._fail(list(self._outstanding), status)
-
-    def _fail(self, txn_ids: list[int], status: StatusCode) -> None:
-        for txn_id in txn_ids:
-            asked = self._outstanding.pop(txn_id, None)
-            if asked is not None:  # else a reply before it closed the client
-                self._metrics.outstanding -= 1
-                asked.reply(ErrorResponse(status, operation_of(asked.request)))
-
-
-_RECEIVE: Final = ReceiveBuffer()
-"""One for all bookie connections: a read and its frames are one step of the loop."""

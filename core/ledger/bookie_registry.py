@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from core.errors import CoreError, Unavailable
-from core.ledger.bookie_client import BookieClient, TcpBookieClient, UnreachableBookie
+from core.ledger.bookie_client import BookieClient, UnreachableBookie
 from core.ledger.bookie_nodes import BookieNodes
 from core.ledger.config import BookieClientConfig
 from core.ledger.metrics import BookieClientMetrics
 from core.ledger.read_order import Standing
+from core.ledger.tcp_bookie import TcpBookieClient
 from core.metadata.layout import LEDGERS_ROOT, LedgerPaths
 from core.metadata.network_location import NetworkLocation
 from core.metadata.store import MetadataStore, WatchEvent

@@ -82,6 +82,12 @@ class BookieClientConfig:
         10_000,
         "Requests without an answer per bookie; the next one fails at once.",
     )
+    batch_reads: bool = setting(
+        "batchReadEnabled",
+        True,
+        "Read entries that follow each other in one answer, on a second connection, from bookies"
+        " that can (BookKeeper 4.17 and ours) where the ledger is not striped.",
+    )
     vanished_close_ms: int = setting(
         "bookieVanishedCloseMs",
         60_000,

@@ -36,4 +36,5 @@ class BookieClientMetrics:
     losses_total: int = counter("connections lost")
     timeouts_total: int = counter("requests without an answer in time")
     refusals_total: int = counter("requests refused here because too much was outstanding")
+    batch_refusals_total: int = counter("connections that ended at the first batch read")
     outstanding: int = gauge("requests without an answer yet")

@@ -10,7 +10,7 @@ import logging
 from typing import Any, Final
 
 from core.errors import CoreError, EntryNotFound, LedgerNotFound, MetadataConflict, Unavailable
-from core.ledger.batch_read import is_on_each_bookie, read_in_batches
+from core.ledger.batch_read import BatchRead, is_on_each_bookie
 from core.ledger.bookie_registry import BookieRegistry
 from core.ledger.lac_reads import glimpse_lac, search_lac
 from core.ledger.long_poll import Outcome
@@ -56,6 +56,9 @@ class LedgerReader:
         self._window = window
         self._digest = Digest(stored.metadata.digest, stored.metadata.password)
         self._last_confirmed = NO_ENTRY
+        self._entry_bytes = 0
+        """Payload of an entry on the average, as the last one that a batch brought tells; 0: none.
+        """
         self._watch = MetadataWatch(nodes, stored.ledger_id, self._install)
         metadata = stored.metadata
         sticks = self._replicas.config.sticky and metadata.ensemble_size == metadata.write_quorum
@@ -98,8 +101,8 @@ class LedgerReader:
         Errors: EntryNotFound beyond the LAC; else when all replicas of an entry failed, the error
         that says most: CorruptData before BookieUnavailable before EntryNotFound; LedgerNotFound
         when the ledger was deleted.
-        Cost: one round trip per `window` entries, or per batch of up to 5 MiB where the ledger is
-        not striped and its bookies read batches.
+        Cost: one round trip per `window` entries, or per few MiB where the ledger is not striped
+        and its bookies read batches.
         """
         if first < 0 or last > self._last_confirmed:
             raise EntryNotFound(
@@ -113,13 +116,11 @@ class LedgerReader:
         """Return the entries from `first` on as far as batches bring them; [] if there are none."""
         if last <= first or not is_on_each_bookie(self._schedules, first, last):
             return []
-        self._replicas.refresh(asyncio.get_running_loop().time())
-        client = self._replicas.client(self._order(first)[0])
-        if not client.reads_batches:
-            return []
-        entries = await read_in_batches(client, self.ledger_id, self._digest, first, last)
-        self._nodes.metrics.reads_total += len(entries)
+        entry_bytes = self._entry_bytes or self.length // (self._last_confirmed + 1)
+        entries = await BatchRead(self._context, first, last, entry_bytes).run()
         if entries:
+            self._nodes.metrics.reads_total += len(entries)
+            self._entry_bytes = entries[-1].length // (entries[-1].entry_id + 1)
             self.note_confirmed(entries[-1].lac)
         return entries
 

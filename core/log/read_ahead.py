@@ -77,21 +77,27 @@ class ReadAhead:
                 return self._take(chunk, waited=waited and known is not None)
         return []
 
-    def ask_ahead(self, last: EntryId, tasks: Tasks) -> None:
-        """Ask for the entries behind those that were given out, unless the process is full."""
+    def ask_ahead(self, last: EntryId, tasks: Tasks) -> bool:
+        """Ask for the entries behind those that were given out, unless the process is full.
+
+        Tell whether a request is to be sent: as soon as the loop is free.
+        """
         first = self.next_entry
         if first > last:
-            return
-        chunk = self._shared.find(self._ledger.ledger_id, first)
-        if chunk is None:
-            end = self._end(last, self.pace.bytes)
-            if not self._shared.has_room((end - first + 1) * self._entry_bytes):
-                return
-            chunk = self._new_chunk(end)
-            task = tasks.spawn(self._fetch_ahead(chunk), "read_ahead")
-            # A task that is cancelled before its first step would never tell who waits.
-            task.add_done_callback(partial(self._on_fetched, chunk))
+            return False
+        known = self._shared.find(self._ledger.ledger_id, first)
+        if known is not None:
+            self._asked_to = known.last
+            return False
+        end = self._end(last, self.pace.bytes)
+        if not self._shared.has_room((end - first + 1) * self._entry_bytes):
+            return False
+        chunk = self._new_chunk(end)
         self._asked_to = chunk.last
+        task = tasks.spawn(self._fetch_ahead(chunk), "read_ahead")
+        # A task that is cancelled before its first step would never tell who waits.
+        task.add_done_callback(partial(self._on_fetched, chunk))
+        return True
 
     def has_asked_for(self, entry_id: EntryId) -> bool:
         """Tell whether everything up to an entry was given out or is on its way."""

@@ -269,25 +269,27 @@ class LogReader:
             self._check_open()
         if step is Step.ENTRIES:
             self._idleness.on_entry()
-            self._move(cursor)
+            if self._move(cursor):
+                await asyncio.sleep(0)  # let it be sent: the consumer may not pause for long
         elif step is Step.END:
             self._leave(cursor, DLSN(lssn + 1, 0, 0))
         self._was_at_tail = step is Step.TAIL
         return not self._was_at_tail
 
-    def _move(self, cursor: SegmentCursor) -> None:
-        """Tell the others where this reader is, and look ahead."""
+    def _move(self, cursor: SegmentCursor) -> bool:
+        """Tell the others where this reader is, and look ahead; tell whether it asks for more."""
         lssn = cursor.view.metadata.lssn
         self._log.shared.move(self._place, (lssn, cursor.next_entry))
         if not self._settings.reads_ahead:
-            return
-        cursor.ask_ahead()
+            return False
+        has_asked = cursor.ask_ahead()
         following = self._log.segments.find(lssn + 1)
         if following is not None and self._following is None and cursor.is_near_end():
             expected = (following.lssn, following.ledger_id)
             if self._opening != expected:
                 self._opening = expected
                 self._tasks.start(self._open_following(following), "open_following")
+        return has_asked
 
     async def _open_following(self, segment: SegmentMetadata) -> None:
         """Open the segment that comes next, and ask for its beginning."""

@@ -113,9 +113,9 @@ class SegmentCursor:
                 return Step.ENTRIES
         return Step.END if readable.is_final else Step.TAIL
 
-    def ask_ahead(self) -> None:
-        """Ask for the entries that come next."""
-        self._ahead.ask_ahead(self.view.known().last, self._context.tasks)
+    def ask_ahead(self) -> bool:
+        """Ask for the entries that come next; tell whether that was needed and possible."""
+        return self._ahead.ask_ahead(self.view.known().last, self._context.tasks)
 
     def may_read_on(self) -> bool:
         """Tell whether there is more, as far as this process knows: entries, or a fixed end."""

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from core.errors import CoreError, LedgerFenced, OverCapacity
-from core.ledger.bookie_client import BookieClient, TcpBookieClient
+from core.ledger.bookie_client import BookieClient
 from core.ledger.client import LedgerClient
 from core.ledger.config import BookieClientConfig, LedgerClientConfig, LedgerConfig, ReadConfig
 from core.ledger.read_order import Standing
+from core.ledger.tcp_bookie import TcpBookieClient
 from core.ledger.writer import LedgerWriter
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.network_location import NetworkLocation

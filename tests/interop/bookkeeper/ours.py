@@ -103,11 +103,19 @@ class Listener:
 @asynccontextmanager
 async def ledger_client(uri: str) -> AsyncIterator[LedgerClient]:
     """A client with a session and connections of its own."""
+    async with bookies_of(uri) as (_, ledgers):
+        yield ledgers
+
+
+@asynccontextmanager
+async def bookies_of(uri: str) -> AsyncIterator[tuple[RegisteredBookies, LedgerClient]]:
+    """Such a client and what it finds its bookies by."""
     store = await open_store(uri, session_timeout_ms=10_000)
     patient = BookieClientConfig(request_timeout_ms=30_000)
     bookies = RegisteredBookies(store, patient, root=ledgers_root(uri))
     try:
-        yield LedgerClient(store, bookies, LedgerClientConfig(root=ledgers_root(uri)), Random(5))
+        config = LedgerClientConfig(root=ledgers_root(uri))
+        yield bookies, LedgerClient(store, bookies, config, Random(5))
     finally:
         await bookies.close()
         await store.close()

@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 
 from core.errors import CoreError, EntryNotFound, LedgerFenced, UnauthorizedAccess
+from core.ledger import bookie_client
 from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerConfig
 from core.ledger.reader import LedgerReader
 from protocol.bookkeeper.digest import DigestType
 from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
+from protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, StatusCode
 from protocol.ids import LedgerId
 from tests.interop.bookkeeper.java import create
-from tests.interop.bookkeeper.ours import Listener, add, ledger_client, run
+from tests.interop.bookkeeper.ours import Listener, add, bookies_of, ledger_client, run
 from tests.interop.bookkeeper.payloads import payload, shown
 from tests.java.peers import JavaClient, JavaError
 
@@ -75,6 +77,31 @@ def test_a_ledgers_life(java: JavaClient, uri: str, v3: str, v2: str, digest: Di
     assert (metadata["last"], metadata["length"]) == (49, 5000)
     assert metadata["custom"] == {"application": "test"}
     java.call("delete", client=v3, ledger=ledger_id)
+
+
+def test_entries_are_read_in_batches(uri: str) -> None:
+    """Large enough for several answers, of which Java bounds each; all over one connection."""
+
+    async def story() -> None:
+        async with ledger_client(uri) as ledgers:
+            listener = Listener()
+            writer = await ledgers.create_ledger(config(), listener)
+            await add(writer, listener, 9, 300, 40_000)
+            await writer.close()
+        async with bookies_of(uri) as (bookies, ledgers):
+            reader = await ledgers.open_ledger(writer.ledger_id, recover=False)
+            await check(reader, 9, 299, 40_000)
+            metrics = bookies.metrics
+            assert (metrics.connects_total, metrics.batch_refusals_total) == (1, 0)
+            first, *_ = writer.metadata.fragments[0].ensemble
+            missing = BatchReadRequest(writer.ledger_id, 298, 10, 1 << 20)
+            answer = await bookie_client.ask(bookies.client(first), missing)
+            assert isinstance(answer, BatchReadResponse)
+            assert (answer.status, len(answer.bodies)) == (StatusCode.EOK, 2)
+            nothing = await bookie_client.ask(bookies.client(first), missing._replace(entry_id=300))
+            assert nothing == BatchReadResponse(StatusCode.ENOENTRY, writer.ledger_id, 300)
+
+    run(story)
 
 
 def test_striped_entries(java: JavaClient, uri: str, v3: str) -> None:

@@ -8,8 +8,9 @@ from typing_extensions import override
 
 from bookie.app import BookieProcess, start_bookie
 from bookie.local import LocalBookieClient
-from core.ledger.bookie_client import BookieClient, TcpBookieClient
+from core.ledger.bookie_client import BookieClient
 from core.ledger.config import BookieClientConfig
+from core.ledger.tcp_bookie import TcpBookieClient
 from core.runtime.clock import ManualClock
 from core.runtime.files import SystemFiles
 from protocol.bookkeeper.availability import decode_availability

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from core.errors import CoreError
+from core.ledger import batch_read
 from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
 from protocol.bookkeeper.messages import BatchReadRequest, ReadRequest, StatusCode
@@ -48,6 +49,10 @@ def read_batches(world: World, *, bytes_max: int = 1 << 20) -> None:
         bookie.batch_bytes_max = bytes_max
 
 
+def firsts_of(bookie: FakeBookie) -> list[int]:
+    return [r.entry_id for r in bookie.requests if isinstance(r, BatchReadRequest)]
+
+
 def test_one_request_for_a_range_more_for_a_long_one(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         writer = await written(world, SINGLE, 10)
@@ -60,11 +65,35 @@ def test_one_request_for_a_range_more_for_a_long_one(tmp_path: Path) -> None:
         bookie.requests.clear()
         read_batches(world, bytes_max=100)  # three entries in each answer
         assert await outcome(world, writer, 0, 9) == [b"%d" % i * 9 for i in range(10)]
-        firsts = [r.entry_id for r in bookie.requests if isinstance(r, BatchReadRequest)]
-        assert firsts == [0, 3, 6, 9]
+        assert firsts_of(bookie) == [0, 3, 6, 9]
         bookie.requests.clear()
         assert await outcome(world, writer, 4, 4) == [b"4" * 9]
         assert [type(request) for request in bookie.requests] == [ReadRequest]
+
+    run_world(tmp_path, story)
+
+
+def test_a_few_batches_of_a_range_are_on_their_way_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are made to hold `BATCH_BYTES`, by the entries' average."""
+    monkeypatch.setattr(batch_read, "BATCH_BYTES", 20)  # two entries of 9 bytes and a bit
+
+    async def story(world: World) -> None:
+        writer = await written(world, SINGLE, 20)
+        (bookie,) = world.ensemble(writer)
+        read_batches(world)
+        bookie.hold()
+        reading = asyncio.get_running_loop().create_task(outcome(world, writer, 1, 19))
+        await settle(200)
+        assert firsts_of(bookie) == [1, 3, 5, 7]
+        bookie.release(2)
+        await settle()
+        assert firsts_of(bookie) == [1, 3, 5, 7, 9, 11]
+        bookie.batch_bytes_max = 1  # one entry in each answer
+        bookie.release()
+        assert await reading == [b"%d" % i * 9 for i in range(1, 20)]
+        assert sorted(firsts_of(bookie)) == [1, 3, *range(5, 20)]
 
     run_world(tmp_path, story)
 
@@ -103,8 +132,11 @@ def spoil(bookie: FakeBookie, ledger_id: LedgerId, rng: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_whatever_is_wrong_the_outcome_is_that_of_single_reads(tmp_path: Path, seed: int) -> None:
+def test_whatever_is_wrong_the_outcome_is_that_of_single_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     rng = Random(seed)
+    monkeypatch.setattr(batch_read, "BATCH_BYTES", rng.choice([1, 30, 1 << 20]))
 
     async def story(world: World) -> None:
         writer = await written(world, rng.choice([SINGLE, REPLICATED]), 12)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,17 +11,18 @@ import uvloop
 from core.errors import BookieUnavailable
 from core.ledger.bookie_client import (
     BookieClient,
-    TcpBookieClient,
     UnreachableBookie,
     ask,
     ask_all,
 )
 from core.ledger.bookie_registry import LocalBookies, RegisteredBookies
 from core.ledger.config import BookieClientConfig
+from core.ledger.tcp_bookie import TcpBookieClient
 from core.metadata.bookie_service_info import encode_service_info, rpc_service_info
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.sqlite import SqliteStore
 from core.runtime.clock import ManualClock
+from protocol.bookkeeper import v2_answers, v2_requests
 from protocol.bookkeeper.codec import decode_request, encode_response
 from protocol.bookkeeper.messages import (
     ErrorResponse,
@@ -29,7 +31,7 @@ from protocol.bookkeeper.messages import (
     Response,
     StatusCode,
 )
-from protocol.ids import BookieId, LedgerId
+from protocol.ids import BookieId, Buffer, LedgerId
 from tests.unit.core.ledger.bookie_contract import BookieContract, add_request
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 
@@ -42,6 +44,8 @@ class TcpBookie:
     def __init__(self, bookie: FakeBookie | None = None) -> None:
         self.bookie = bookie or FakeBookie("b1")
         self.port = 0
+        self.reads_batches = True
+        """Else it ends a connection at a batch read, as bookies before 4.17."""
         self.connections: list[asyncio.StreamWriter] = []
         self.accepted = 0
         self._server: asyncio.Server | None = None
@@ -67,16 +71,27 @@ class TcpBookie:
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                txn_id, request = decode_request(memoryview(await reader.readexactly(size)))
-                self.bookie.submit(
-                    request, lambda response, txn=txn_id: self._reply(writer, txn, response)
-                )
+                self._submit(memoryview(await reader.readexactly(size)), writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    def _reply(self, writer: asyncio.StreamWriter, txn_id: int, response: Response) -> None:
-        if not writer.is_closing():
-            writer.writelines(encode_response(txn_id, response))
+    def _submit(self, frame: memoryview, writer: asyncio.StreamWriter) -> None:
+        is_v2 = v2_requests.is_v2(frame)
+        if is_v2 and not self.reads_batches:
+            raise ConnectionError("an opcode that it does not know")
+        encode: Callable[[Response], list[Buffer]]
+        if is_v2:
+            origin, request = v2_requests.decode_request(frame)
+            encode = partial(v2_answers.encode_response, origin)
+        else:
+            txn_id, request = decode_request(frame)
+            encode = partial(encode_response, txn_id)
+
+        def reply(response: Response) -> None:
+            if not writer.is_closing():
+                writer.writelines(encode(response))
+
+        self.bookie.submit(request, reply)
 
 
 class TestTcpBookieClient(BookieContract):
@@ -221,7 +236,7 @@ def test_nobody_listens() -> None:
         server = TcpBookie()
         await server.start()
         await server.stop()
-        client = client_of(server)
+        client = client_of(server, BookieClientConfig())
         for _ in range(2):
             response = await ask(client, add_request(0))
             assert response.status is StatusCode.LOCAL_UNAVAILABLE

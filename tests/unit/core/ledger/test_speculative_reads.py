@@ -136,6 +136,47 @@ def test_replica_that_answers_others_is_waited_for() -> None:
     run_fast(story)
 
 
+def test_silent_batches_are_given_up_for_reads_of_other_replicas() -> None:
+    async def story(world: FastWorld) -> None:
+        writer = await written(world)
+        for bookie in world.bookies:
+            bookie.reads_batches = True
+        first, second, third = world.ensemble(writer)
+        reader, client = await opened(world, writer)
+        first.hold()
+        start_s = now_s()
+        assert payloads(await reader.read(0, 5)) == texts(0, 5)
+        assert now_s() - start_s == pytest.approx(2.0)
+        assert reads_of(first) == []
+        assert sorted(reads_of(second) + reads_of(third)) == list(range(6))
+        assert client.metrics.speculative_reads_total == 1
+        start_s = now_s()
+        assert payloads(await reader.read(0, 5)) == texts(0, 5)
+        assert now_s() == start_s, "it is slow now, and asked last"
+        first.release()  # the late answer disturbs nobody
+        await settle()
+        assert client.metrics.replica_failures_total == 0
+
+    run_fast(story)
+
+
+def test_batches_of_the_only_replica_are_waited_for() -> None:
+    async def story(world: FastWorld) -> None:
+        writer = await written(world, config=LedgerConfig())
+        (only,) = world.ensemble(writer)
+        only.reads_batches = True
+        reader, _ = await opened(world, writer)
+        only.hold()
+        read = asyncio.get_running_loop().create_task(reader.read(0, 5))
+        await asyncio.wait([read], timeout=1000)
+        assert not read.done()
+        only.release()
+        assert payloads(await read) == texts(0, 5)
+        assert reads_of(only) == []
+
+    run_fast(story)
+
+
 def test_a_range_waits_once_for_a_silent_replica() -> None:
     async def story(world: FastWorld) -> None:
         writer = await written(world, 30)

@@ -99,6 +99,27 @@ def test_read_ahead_is_bounded_and_ordered(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+def test_the_next_piece_is_asked_for_before_the_consumer_has_this_one(tmp_path: Path) -> None:
+    """It may work for long without a pause, and then have to wait for what could be here."""
+
+    async def story(world: World) -> None:
+        log = await world.log(read_ahead_entries=4)
+        writer = await log.open_writer(Listener())
+        for txid in range(12):
+            put(writer, txid)
+            await writer.flush()
+        reader = await log.open_reader(INITIAL)
+        world.bookie.requests.clear()
+        entries = await reader.read_entries(1)
+        asked = [r.entry_id for r in world.bookie.requests if isinstance(r, ReadRequest)]
+        assert [entry.entry_id for entry in entries] == [0]
+        assert asked == list(range(8))
+        await reader.close()
+        await writer.close()
+
+    run_world(tmp_path, story)
+
+
 def test_the_tail_wakes_a_reader_of_the_same_process(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await world.log(lac_poll_ms=3_600_000)
