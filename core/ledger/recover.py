@@ -19,38 +19,18 @@ import logging
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from core.errors import (
-    BookieUnavailable,
-    CoreError,
-    CorruptData,
-    MetadataConflict,
-    NotEnoughBookies,
-    Unavailable,
-)
+from core.errors import CoreError, MetadataConflict, NotEnoughBookies, Unavailable
 from core.ledger.add_options import AddOptions
 from core.ledger.adder import EntryAdder
-from core.ledger.bookie_client import ask_all
 from core.ledger.context import LedgerContext
 from core.ledger.durability import promise_of
 from core.ledger.ensemble_change import with_ensemble, with_recovered, without_unwritten
 from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
 from core.ledger.metadata_update import StoredLedger
-from core.ledger.outcomes import ABSENT, error_of, worse
 from core.ledger.reader import LedgerReader
-from core.ledger.recovery import EntrySearch, LacSearch, Verdict
-from core.ledger.schedule import Schedules
+from core.ledger.recovery_reads import RecoveryReads
 from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
-from protocol.bookkeeper.digest import Digest, ledger_master_key
-from protocol.bookkeeper.entry import Entry, read_entry
-from protocol.bookkeeper.messages import (
-    HIGH_PRIORITY,
-    LAST_ENTRY,
-    ReadRequest,
-    ReadResponse,
-    Response,
-    StatusCode,
-)
-from protocol.errors import DecodeError
+from protocol.bookkeeper.entry import Entry
 from protocol.ids import BookieId, EntryId
 
 logger = logging.getLogger(__name__)
@@ -71,14 +51,6 @@ class _Silent:
 
 
 _SILENT: Final = _Silent()
-
-
-class _Asked(NamedTuple):
-    """One entry that is being asked for at its whole write set."""
-
-    entry_id: EntryId
-    search: EntrySearch
-    answers: asyncio.Queue[tuple[BookieId, Response]]
 
 
 class Recovered(NamedTuple):
@@ -116,7 +88,7 @@ async def _recover_once(stored: StoredLedger, context: LedgerContext, read_batch
     recovery = _Recovery(stored, context)
     try:
         async with asyncio.TaskGroup() as group:
-            fencing = group.create_task(recovery.try_fence())
+            fencing = group.create_task(recovery.reads.try_fence())
             begun = await context.nodes.update(stored, _decide_begin)
             if begun.metadata.is_closed:
                 fencing.cancel()
@@ -133,19 +105,13 @@ def _decide_begin(current: LedgerMetadata) -> LedgerMetadata | None:
 
 class _Recovery:
     def __init__(self, stored: StoredLedger, context: LedgerContext) -> None:
-        metadata = stored.metadata
         self._stored = stored
         self._ledger_id = stored.ledger_id
         self._context = context
         self._nodes = context.nodes
         self._bookies = context.bookies
-        self._fragments = metadata.fragments
-        self._digest = Digest(metadata.digest, metadata.password)
-        self._master_key = ledger_master_key(metadata.password)
-        self._schedules = Schedules(metadata.fragments, metadata.write_quorum, metadata.ack_quorum)
-        self._error: CoreError | None = None  # the most telling failure of a bookie
-        self._last_entries: dict[EntryId, Entry] = {}
-        """What came with the answers to the fence: the last entry of each bookie."""
+        self._fragments = stored.metadata.fragments
+        self.reads = RecoveryReads(stored, context.bookies)
         self._last_entry: Entry | None = None
 
     async def run(
@@ -178,35 +144,6 @@ class _Recovery:
         if begun.metadata.fragments != self._fragments:
             raise _EnsembleMoved(f"{self._fragments[-1]} became {begun.metadata.fragments[-1]}")
 
-    async def try_fence(self) -> EntryId | CoreError:
-        """Fence the last ensemble; return the LAC, or why it could not be done."""
-        try:
-            return await self._fence()
-        except CoreError as error:
-            return error
-
-    async def _fence(self) -> EntryId:
-        schedule = self._schedules.last
-        search = LacSearch(schedule, self._schedules.last_first_entry_id - 1)
-        answers = ask_all(
-            [self._bookies.client(bookie) for bookie in schedule.ensemble],
-            self._fencing_read(LAST_ENTRY),
-        )
-        while not search.is_covered:
-            if search.is_hopeless:
-                raise self._failure(f"fence ledger {self._ledger_id}")
-            bookie, response = await answers.get()
-            if response.status is StatusCode.EUA:
-                raise error_of(response.status, f"fence ledger {self._ledger_id} at {bookie}")
-            found = self._outcome(bookie, response, None)
-            if isinstance(found, CoreError):
-                search.on_failure(bookie)
-            else:
-                search.on_answer(bookie, None if found is None else found.lac)
-                if found is not None:
-                    self._last_entries[found.entry_id] = found
-        return search.lac
-
     async def _read_forward(self, lac: EntryId, batch: int) -> tuple[EntryId, int]:
         """Add again everything behind `lac` that may have been acknowledged; return the end.
 
@@ -220,11 +157,10 @@ class _Recovery:
             adder, self._context.ensembles, self._change, policy, self._nodes.metrics
         )
         try:
-            newest = max(self._last_entries, default=lac)
-            await self._add_again(adder, max(1, min(batch, newest + 1 - lac)))
+            await self._add_again(adder, max(1, min(batch, self.reads.newest + 1 - lac)))
             await changer.settled()
         except NotEnoughBookies:
-            if not await self._is_unacknowledged(adder.lac + 1):
+            if not await self.reads.is_unacknowledged(adder.lac + 1):
                 raise
             logger.info(
                 "ledger_recovery_ends_early ledger=%d entry=%d", self._ledger_id, adder.lac + 1
@@ -237,27 +173,12 @@ class _Recovery:
             changer.abort()
         return adder.last_add_pushed, adder.length
 
-    async def _is_unacknowledged(self, entry_id: EntryId) -> bool:
-        """Tell whether an entry that finds no room at a quorum need not be in the ledger.
-
-        The copy that was found may be all there is: the others, fenced by now, prove that nobody
-        was told of it.
-        """
-        asked = self._ask_entry(entry_id)
-        while asked.search.verdict is Verdict.PENDING:
-            bookie, response = await asked.answers.get()
-            if response.status in ABSENT:
-                asked.search.on_absent(bookie)
-            else:
-                asked.search.on_failure(bookie)
-        return asked.search.verdict is Verdict.ABSENT
-
     async def _add_again(self, adder: EntryAdder, batch: int) -> None:
         while True:
             before = adder.length
             next_entry = adder.last_add_pushed + 1
-            for found in [self._find_entry(next_entry + i) for i in range(batch)]:
-                entry = found if isinstance(found, Entry) else await self._decide_entry(found)
+            for found in [self.reads.find(next_entry + i) for i in range(batch)]:
+                entry = found if isinstance(found, Entry) else await self.reads.decide(found)
                 if entry is None:
                     await adder.drained()
                     return
@@ -277,32 +198,6 @@ class _Recovery:
         self._fragments = with_ensemble(self._fragments, change.first_entry_id, change.ensemble)
         return change.ensemble
 
-    def _find_entry(self, entry_id: EntryId) -> Entry | _Asked:
-        """Return the copy that the fence found, else ask for one."""
-        return self._last_entries.pop(entry_id, None) or self._ask_entry(entry_id)
-
-    def _ask_entry(self, entry_id: EntryId) -> _Asked:
-        schedule = self._schedules.of(entry_id)
-        clients = [self._bookies.client(b) for b in schedule.write_bookies(entry_id)]
-        answers = ask_all(clients, self._fencing_read(entry_id))
-        return _Asked(entry_id, EntrySearch(schedule, entry_id), answers)
-
-    async def _decide_entry(self, asked: _Asked) -> Entry | None:
-        """Return a valid copy, or None when the entry was never acknowledged."""
-        search = asked.search
-        while search.verdict is Verdict.PENDING:
-            bookie, response = await asked.answers.get()
-            found = self._outcome(bookie, response, asked.entry_id)
-            if isinstance(found, CoreError):
-                search.on_failure(bookie)
-            elif found is None:
-                search.on_absent(bookie)
-            else:
-                return found
-        if search.verdict is Verdict.UNDECIDABLE:
-            raise self._failure(f"entry {asked.entry_id} of ledger {self._ledger_id}")
-        return None
-
     async def _length_at(self, lac: EntryId) -> int:
         """Return the length at an entry that was confirmed before: no later one told it."""
         if lac < 0:
@@ -311,38 +206,6 @@ class _Recovery:
         reader.note_confirmed(lac)
         (self._last_entry,) = await reader.read(lac, lac)
         return self._last_entry.length
-
-    def _fencing_read(self, entry_id: EntryId) -> ReadRequest:
-        return ReadRequest(
-            self._ledger_id,
-            entry_id,
-            fence=True,
-            master_key=self._master_key,
-            priority=HIGH_PRIORITY,
-        )
-
-    def _outcome(
-        self, bookie: BookieId, response: Response, entry_id: EntryId | None
-    ) -> Entry | CoreError | None:
-        """Return the entry, None when the bookie has none, or what went wrong."""
-        if response.status in ABSENT:
-            return None
-        what = f"recovery read of ledger {self._ledger_id} at bookie {bookie}"
-        error: CoreError
-        if isinstance(response, ReadResponse) and response.status is StatusCode.EOK:
-            try:
-                return read_entry(response.body or b"", self._ledger_id, entry_id, self._digest)
-            except DecodeError as problem:
-                error = CorruptData(f"{what}: {problem}")
-        else:
-            error = error_of(response.status, what)
-        logger.warning("recovery_read_failed %s", error)
-        self._error = worse(self._error, error)
-        return error
-
-    def _failure(self, what: str) -> CoreError:
-        kind = type(self._error) if self._error is not None else BookieUnavailable
-        return kind(f"{what}: too few valid answers ({self._error})")
 
     def _decide_close(
         self, current: LedgerMetadata, last_entry_id: EntryId, length: int
