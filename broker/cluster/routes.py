@@ -166,6 +166,7 @@ class _Registrations:
         self._tasks = Tasks("registrations")
         self._absences = 0
         """Ends of this broker's session that others may be missing for."""
+        self._is_closed = False
         store.on_session(self._on_session)
 
     async def start(self) -> None:
@@ -175,12 +176,13 @@ class _Registrations:
         self._watch.start()
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._watch is not None:
             await self._watch.close()
         await self._tasks.close()
 
     def _on_session(self, event: SessionEvent) -> None:
-        if event is SessionEvent.NEW_SESSION:
+        if event is SessionEvent.NEW_SESSION and not self._is_closed:
             self._absences += 1
             self._tasks.start(self._wait_for_others(), "wait for others")
 

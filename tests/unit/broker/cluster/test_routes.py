@@ -172,6 +172,7 @@ async def test_who_does_not_come_back_is_gone_in_the_end(
         made.store.say(SessionEvent.NEW_SESSION)
         await made.go(2)
         await made.until(1, 3)
+    made.store.say(SessionEvent.NEW_SESSION)  # when all is closed nobody is waited for
 
 
 @in_loop
