@@ -32,7 +32,7 @@ _OPENINGS: Final = 10
 _SEEKS: Final = 20
 _IDLE_LOGS: Final = 1000
 _IDLE_LOGS_QUICK: Final = 100
-_POSITIONS: Final = 200
+_POSITIONS: Final = 100
 _QUORUMS: Final = ("bkcEnsembleSize=3", "bkcWriteQuorumSize=3", "bkcAckQuorumSize=2")
 _PATIENT: Final = "lockTimeoutSeconds=30"
 _IMMEDIATE: Final = ("writerOutputBufferSize=0", "enableImmediateFlush=true")
