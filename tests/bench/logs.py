@@ -106,14 +106,15 @@ class _Round:
         for side in self.figures:
             found = self._run(side, "open", "many", _OPENINGS, _PATIENT)
             self._note(side, f"open and recover {count} segments, ms", found["open_ms"])
-            self._note(side, "the same and a record written, ms", found["written_ms"])
+            self._note(side, f"open {count} segments and write a record, ms", found["written_ms"])
         for side in self.figures:
             found = self._run(side, "position", "many", _POSITIONS)
             self._note(side, f"position in {count} segments, p50 ms", found["p50_ms"])
         for side in self.figures:
             found = self._run(side, "seek", "many", _OPENINGS, _SEEKS, _PATIENT)
-            self._note(side, f"read from a txid in {count} segments, p50 ms", found["p50_ms"])
-            self._note(side, "the same by a client new to the log, ms", found["first_ms"])
+            what = f"read from a txid in {count} segments"
+            self._note(side, f"{what}, p50 ms", found["p50_ms"])
+            self._note(side, f"{what}, a new client's first, ms", found["first_ms"])
 
     def idle(self, count: int) -> None:
         """Note what logs cost that this process owns and nobody writes. Only ours."""
