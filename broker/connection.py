@@ -98,7 +98,7 @@ class KafkaConnection:
         except ProtocolError:
             self._outbox.give_back(size)
             raise
-        item = InFlight(self, header, frame, body_at)
+        item = InFlight(self, header, frame, body_at, size)
         self._outbox.turns.turns.append(item)
         handler = item.handler = HANDLERS.get(header.api_key)
         if handler is None:
@@ -314,8 +314,7 @@ class KafkaConnection:
         if parts is None:
             self._outbox.give_back(len(frame))
             raise error
-        item = InFlight(self, error.header, frame, 0)
-        item.frame = None
+        item = InFlight(self, error.header, None, 0, len(frame))
         item.parts = parts
         self._outbox.turns.turns.append(item)
         self._outbox.flush()

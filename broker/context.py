@@ -1,6 +1,8 @@
 """What a handler knows about the request it answers."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from broker.broker import Broker
 from broker.listeners import ConnectionInfo
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
     from broker.quotas.request_quota import RequestQuota
 
 
-class RequestContext(NamedTuple):
+class RequestContext(msgspec.Struct, frozen=True):
     """One request: the broker it is for, its header, its connection."""
 
     broker: Broker

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from protocol.kafka.header import RequestHeader
 
 if TYPE_CHECKING:
@@ -20,29 +22,22 @@ class Answering(Protocol):
         """Build and send an answer."""
 
 
-class InFlight:
+class InFlight(msgspec.Struct, eq=False):
     """A request that was decoded as far as its header; a `Turn` of the pipeline."""
 
-    __slots__ = (
-        "body_at", "build", "connection", "deadline_s", "frame", "handler", "header", "parts",
-        "quota", "size", "task",
-    )  # fmt: skip
-
-    def __init__(
-        self, connection: Answering, header: RequestHeader, frame: memoryview, body_at: int
-    ) -> None:
-        self.connection = connection
-        self.header = header
-        self.frame: memoryview | None = frame  # dropped when the handler has it
-        self.body_at = body_at
-        self.size = len(frame)
-        self.handler: Handler | None = None
-        self.parts: list[Buffer] | None = None
-        self.build: Callable[[], Any] | None = None
-        self.deadline_s = float("inf")
-        self.task: asyncio.Task[None] | None = None
-        self.quota: RequestQuota | None = None
-        """What it is charged to; None for a client without quotas."""
+    connection: Answering
+    header: RequestHeader
+    frame: memoryview | None
+    """Dropped when the handler has it."""
+    body_at: int
+    size: int
+    handler: "Handler | None" = None
+    parts: "list[Buffer] | None" = None
+    build: Callable[[], Any] | None = None
+    deadline_s: float = float("inf")
+    task: "asyncio.Task[None] | None" = None
+    quota: "RequestQuota | None" = None
+    """What it is charged to; None for a client without quotas."""
 
     def on_done(self, _done: object) -> None:
         """Make the answer: what a `Deferred` waits for is done."""

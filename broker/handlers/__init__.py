@@ -13,6 +13,8 @@ that escapes becomes the response's top-level `error_code`, or ends the connecti
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+import msgspec
+
 from broker.context import RequestContext
 from protocol.kafka.api import Api
 
@@ -26,7 +28,7 @@ class Completion(Protocol):
         """Have `callback` called once it is done, at once or later."""
 
 
-class Deferred(NamedTuple, Generic[R]):
+class Deferred(msgspec.Struct, Generic[R], frozen=True, eq=False):
     """An answer that something else completes.
 
     `build` is called once: when `future` is done (however it went), or when `timeout_s` has passed;

@@ -8,13 +8,15 @@ one step of the loop.
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
 
 
-class AppendResult(NamedTuple):
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """A batch that is confirmed."""
 
     base_offset: Offset
@@ -27,20 +29,15 @@ AppendOutcome: TypeAlias = AppendResult | ErrorCode
 """What becomes of an append; never an exception."""
 
 
-class Append:
+class Append(msgspec.Struct, eq=False):
     """A batch between its append and its outcome."""
 
-    __slots__ = ("_callbacks", "_outcome", "base_offset", "batch", "last_offset", "log_append_time")
-
-    def __init__(
-        self, batch: memoryview, base_offset: Offset, last_offset: Offset, log_append_time: int
-    ) -> None:
-        self.batch = batch
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.log_append_time = log_append_time
-        self._outcome: AppendOutcome | None = None
-        self._callbacks: list[Callable[[Append], object]] = []
+    batch: memoryview
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time: int
+    _outcome: AppendOutcome | None = None
+    _callbacks: list[Callable[["Append"], object]] = []
 
     @classmethod
     def answered(cls, outcome: AppendOutcome) -> "Append":

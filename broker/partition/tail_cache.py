@@ -62,7 +62,7 @@ class PartitionTail:
 
     def drop_oldest(self) -> int:
         """Drop one batch; return the bytes that this frees."""
-        return 0 if self.takes_back() else self._drop()
+        return 0 if self._gone and self.takes_back() else self._drop()
 
     def takes_back(self) -> bool:
         """Whether the oldest place in the cache is of a batch that went already; it is, then."""

@@ -8,7 +8,9 @@ Source: Kafka RequestHeader.json, ResponseHeader.json; reference/kafka.md 2.2.
 
 from struct import Struct
 from struct import error as struct_error
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from protocol.errors import BadLength, BadValue, BufferUnderflow, UnsupportedVersion
 from protocol.ids import Buffer
@@ -26,7 +28,7 @@ _PREFIX: Final = Struct(">hhi")
 _RESPONSE: Final = Struct(">ii")  # size, correlation id
 
 
-class RequestHeader(NamedTuple):
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     """Who asks what, in which version."""
 
     api_key: int
