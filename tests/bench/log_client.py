@@ -32,6 +32,7 @@ from core.log.log import Log
 from core.log.namespace import LogNamespace
 from core.log.open_namespace import NamespaceOptions, open_namespace
 from core.log.writer import LogWriter
+from core.runtime.collector import settle_collector
 from core.runtime.config import from_arguments, load
 from protocol.distributedlog.dlsn import INITIAL
 
@@ -300,7 +301,8 @@ STEPS: Final[dict[str, Step]] = {
 
 
 async def main(arguments: Sequence[str]) -> None:
-    """Do one step."""
+    """Do one step, as our processes run: with the collector settled."""
+    settle_collector()
     uri, what, log, *words = arguments
     await STEPS[what](Load(uri, log, words))
 
