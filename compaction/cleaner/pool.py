@@ -222,6 +222,7 @@ class CleanerPool:
 
     async def _clean(self, log: CleanableLog) -> None:
         look, config = self._looks[log.name], self._config
+        self._courtesy = Courtesy()  # what clients wrote since the last pass says nothing of now
         computer: Computer | None = None
         try:
             computer = await self._computers.take(config)

@@ -144,6 +144,22 @@ async def test_a_pass_leaves_time_to_clients_that_write_and_none_to_those_that_d
 
 
 @in_loop
+async def test_what_clients_wrote_before_a_pass_does_not_slow_it_down() -> None:
+    world = make_world()
+    written = 0
+    logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
+    config = replace(CONFIG, io_courtesy_bytes_per_second=10_000.0)
+    pool = CleanerPool(logs.round, world.clock, config, InlineComputer, lambda: written)
+    for topic in ("first", "second"):
+        await three(world, topic)
+        assert await pool.clean_filthiest()
+        written += 10**6
+    assert pool.metrics.passes_total == 2
+    assert pool.status()["yielded_seconds"] == 0
+    await pool.close()
+
+
+@in_loop
 async def test_delete_markers_go_once_readers_had_their_time() -> None:
     world = make_world()
     log, table = await three(world, delete_retention_ms="1000", min_cleanable_dirty_ratio="0")
