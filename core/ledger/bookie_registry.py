@@ -97,7 +97,7 @@ class LocalBookies:
 
 
 class RegisteredBookies:
-    """Bookies over TCP, found where they register themselves. One connection per bookie.
+    """Bookies over TCP, found where they register themselves. One client per bookie.
 
     The lists of bookies and the nodes in them are read when they are first asked for and again when
     they change, so a call costs no round trip. After a lost session or a failed read they are read

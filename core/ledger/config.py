@@ -67,7 +67,7 @@ class LedgerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieClientConfig:
-    """The connection to one bookie."""
+    """The way to one bookie: a connection, and one more for batch reads; limits are for each."""
 
     connect_timeout_ms: int = setting(
         "clientConnectTimeoutMillis", 10_000, "Time to reach a bookie. Unit: ms."
