@@ -197,7 +197,6 @@ class Load:
         for number in range(rounds + 1):
             async with self.connect() as logs:
                 await self._connect_to_all(logs)
-                await _seek(await logs.open_log(f"{self._log}-other"), 1)
                 start = time.perf_counter()
                 log = await logs.open_log(self._log)
                 await _seek(log, chance.randint(1, _SEEK_TXID_MAX))

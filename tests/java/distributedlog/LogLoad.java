@@ -192,7 +192,6 @@ public final class LogLoad {
         for (int round = -1; round < rounds; round++) { // the first one warms up
             Namespace in = connect();
             openOnce(in, log + "-other");
-            seekOnce(in.openLog(log + "-other"), 1);
             long start = System.nanoTime();
             DistributedLogManager stream = in.openLog(log);
             seekOnce(stream, 1 + random.nextInt(SEEK_TXID_MAX));
