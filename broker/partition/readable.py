@@ -51,7 +51,7 @@ class ReadablePartition:
         self.log_start_offset: Offset = 0
         self.high_watermark: Offset = 0
         self._readers = shared.readers
-        self._source = Source(log, Bookmarks(), self.locate)
+        self._source = Source(log, Bookmarks(), self.locate, self.tail.holds)
         self._unstable = UnstableOffsets()
 
     def read_tail(

@@ -4,7 +4,8 @@ A consumer reads forward, so the reader that served offset N is kept under the o
 next, and the next fetch finds it in place, its read-ahead under way. Bounded in number, kept
 ones and those in use each, because a reader may hold two chunks of read-ahead; the one used longest
 ago is closed first. A reader belongs to one call at a time.
-Who is not known to come back soon (`bookmarks.py`) gets what he asks for and no reader that stays.
+Who is not known to come back soon (`bookmarks.py`) gets what he asks for and no reader that stays;
+nor does who has come to the tail cache: what was read ahead for him is there (6 partitions: 58 MB).
 """
 
 import asyncio
@@ -43,6 +44,8 @@ class Source(NamedTuple):
     marks: Bookmarks
     locate: Callable[[Offset], Awaitable[Place | None]]
     """Finds a position at or before an offset, for when nobody left a bookmark there."""
+    in_memory: Callable[[Offset], bool]
+    """Whether the tail cache serves who goes on at an offset: no reader need stay for them."""
 
 
 class _Cursor:
@@ -114,7 +117,7 @@ class OpenReaders:
         finally:
             if not whole:
                 self._leaving.append(cursor)
-        if stays:
+        if stays and not source.in_memory(cursor.next_offset):
             self._keep(log, cursor)
         else:
             self._leaving.append(cursor)

@@ -46,7 +46,7 @@ class PartitionTail:
         """
         lasts, batches = self._lasts, self._batches
         at = bisect_left(lasts, offset, self._head)
-        if at == len(lasts) or (at == self._head and not self._holds(at, offset)):
+        if at == len(lasts) or (at == self._head and not self._begins_by(at, offset)):
             return None
         found: list[Buffer] = []
         size = 0
@@ -59,6 +59,10 @@ class PartitionTail:
             size += len(batch)
             found.append(batch)
         return Found(found, size, limited=False)
+
+    def holds(self, offset: Offset) -> bool:
+        """Whether reading may begin at `offset`, or will once there is more."""
+        return self._head < len(self._lasts) and self._begins_by(self._head, offset)
 
     def drop_oldest(self) -> int:
         """Drop one batch; return the bytes that this frees."""
@@ -108,8 +112,8 @@ class PartitionTail:
         self._cache.left_places += count
         self._cache.tidy()
 
-    def _holds(self, at: int, offset: Offset) -> bool:
-        """Whether the oldest batch begins at or before `offset`."""
+    def _begins_by(self, at: int, offset: Offset) -> bool:
+        """Whether the batch at this place begins at or before `offset`."""
         batch = self._batches[at]
         assert batch is not None
         return int.from_bytes(batch[:8], "big") <= offset

@@ -34,8 +34,9 @@ async def beginning(_offset: int) -> Place:
     return Place(DLSN(1, 0, 0), LedgerId(1))
 
 
-def source(stream: FakeLog) -> Source:
-    return Source(stream, Bookmarks(), beginning)  # type: ignore[arg-type]
+def source(stream: FakeLog, in_memory_from: int = 1000) -> Source:
+    marks = Bookmarks()
+    return Source(stream, marks, beginning, lambda at: at >= in_memory_from)  # type: ignore[arg-type]
 
 
 def bases(parts: list[Buffer] | tuple[Buffer, ...]) -> list[int]:
@@ -56,6 +57,28 @@ async def test_a_consumer_that_reads_on_uses_one_reader() -> None:
     assert stream.readers_opened == 2, "one to look, one that stays"
     assert stream.readers_ahead == 1
     assert (await log.read_log(40, 1000, at_least_one=True)).parts == ()
+
+
+@in_loop
+async def test_who_goes_on_in_memory_leaves_no_reader() -> None:
+    _, _, stream = await filled()
+    readers = OpenReaders(4)
+    there = source(stream, in_memory_from=8)
+    for offset, kept in ((2, 0), (4, 1), (6, 0)):
+        found = await readers.read(there, ReadRange(offset, 40, 1))
+        assert bases(list(found.parts)) == [offset]
+        assert len(readers) == stream.readers_opened - stream.readers_closed == kept
+
+
+@in_loop
+async def test_a_consumer_that_comes_to_the_tail_cache_leaves_no_reader() -> None:
+    _, log, stream = await filled()
+    data = batch(2)
+    await log.append(data, log.check(data))  # the only one in the cache
+    for offset in range(0, 40, 2):
+        await log.read_log(offset, 1, at_least_one=True)
+        assert stream.readers_opened - stream.readers_closed == (0 < offset < 38)
+    assert log.read_tail(40, 1, at_least_one=True) is not None
 
 
 @in_loop
@@ -108,7 +131,7 @@ async def test_the_number_of_readers_in_use_is_bounded_too() -> None:
         inside -= 1
         return Place(DLSN(1, 0, 0), LedgerId(1))
 
-    there = Source(stream, Bookmarks(), start)  # type: ignore[arg-type]
+    there = source(stream)._replace(locate=start)
     reads = [readers.read(there, ReadRange(0, 40, 100 + n)) for n in range(6)]
     assert all([(await read).parts for read in asyncio.as_completed(reads)])
     assert most == 2
@@ -242,7 +265,7 @@ async def test_an_offset_that_no_record_reaches_is_nothing() -> None:
     async def nowhere(_offset: int) -> None:
         return None
 
-    there = Source(stream, Bookmarks(), nowhere)  # type: ignore[arg-type]
+    there = source(stream)._replace(locate=nowhere)
     found = await OpenReaders(1).read(there, ReadRange(7, 40, 100))
     assert (found.parts, found.size) == ((), 0)
 

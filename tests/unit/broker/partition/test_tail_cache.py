@@ -35,6 +35,18 @@ def test_reading_begins_with_the_batch_that_holds_the_offset() -> None:
     assert shown(tail.read(12, 1, at_least_one=True, end=15)) == [10]
 
 
+def test_it_holds_what_begins_with_or_behind_its_oldest_batch() -> None:
+    cache = TailCache(2 * (100 + BATCH_OVERHEAD_BYTES))
+    tail = cache.partition()
+    assert not tail.holds(0)
+    fill(tail, (10, 5, 92), (15, 5, 92))
+    assert [tail.holds(offset) for offset in (9, 10, 14, 20, 21)] == [False, True, True, True, True]
+    fill(tail, (20, 5, 92))
+    assert [tail.holds(offset) for offset in (14, 15)] == [False, True], "the oldest went"
+    tail.clear()
+    assert not tail.holds(25)
+
+
 def test_limits_cut_between_batches_and_spare_the_first() -> None:
     tail = TailCache(1 << 20).partition()
     fill(tail, (0, 1, 92), (1, 1, 92), (2, 1, 92))
