@@ -24,7 +24,7 @@ from tests.unit.core.ledger.test_bookie_client import TcpBookie, run
 
 L7 = LedgerId(7)
 BATCH = BatchReadRequest(L7, 0, 10, MAX_FRAME_BYTES)
-PATIENT = BookieClientConfig()
+PATIENT = BookieClientConfig(request_timeout_ms=60_000)
 
 
 async def added(client: TcpBookieClient, count: int = 3) -> None:
