@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol, cast
 from typing_extensions import override
 
 from core.runtime.budget import Budget
+from core.runtime.same_host import send_unpaced
 from core.runtime.turn_writer import TurnWriter
 from core.runtime.unfinished import UNFINISHED_BYTES_MAX, UnfinishedFrame
 from protocol.errors import DecodeError, FrameTooLarge, ProtocolError
@@ -140,6 +141,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
         local = transport.get_extra_info("sockname")
         self.local = (local[0], local[1]) if isinstance(local, tuple) else None
+        send_unpaced(transport)
         high = min(self._limits.write_high_bytes, _WRITE_HIGH_BYTES_MAX)
         transport.set_write_buffer_limits(high=high, low=high // 4)
         self.last_active_s = self._loop.time()
