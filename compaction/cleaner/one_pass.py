@@ -12,7 +12,7 @@ the pass would have left, and the next one goes over all of it again.
 Source: Cleaner.doClean (reference Kafka 9.4).
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -20,17 +20,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from compaction.cleaner.cleanable import (
     CleanableLog,
     CleanableSegment,
-    SegmentCounts,
-    SegmentRewrite,
     StoredBatches,
 )
 from compaction.cleaner.errors import CleanAborted, CorruptBatch
-from compaction.cleaner.outcome import PassOutcome, SegmentOutcome
+from compaction.cleaner.outcome import PassOutcome, PassProgress, SegmentOutcome
 from compaction.cleaner.run import Compute
-from compaction.cleaner.walks import Stays, Walks
-from core.errors import CorruptData, LogTruncated
+from compaction.cleaner.segment_writer import SegmentWriter
+from compaction.cleaner.walks import Walks
+from core.errors import CorruptData
 from protocol.ids import Buffer, Offset
-from protocol.records.batch import read_header
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -39,8 +37,6 @@ T = TypeVar("T")
 
 AHEAD = 3
 """Blocks that are given to be computed before the oldest of them is waited for."""
-STEP_BYTES = 64 * 1024
-"""Written at once, between two looks at how fast that may be: as an entry of a rewrite."""
 
 
 class Dirty(NamedTuple):
@@ -48,19 +44,6 @@ class Dirty(NamedTuple):
 
     first_dirty: Offset
     first_uncleanable: Offset
-
-
-@dataclass(slots=True)
-class PassProgress:
-    """How far a pass is; whoever gave it may look at any time."""
-
-    bytes_total: int = 0
-    """To be read, by both walks."""
-    bytes_read: int = 0
-    bytes_written: int = 0
-    segments_total: int = 0
-    """Of the second walk."""
-    segments_done: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +140,7 @@ class _Pass:
             self.progress.segments_done += 1
 
     async def _filter_segment(self, segment: CleanableSegment) -> SegmentOutcome:
-        writer = _SegmentWriter(self._log, segment, self._means.throttle, self.progress)
+        writer = SegmentWriter(self._log, segment, self._means.throttle, self.progress)
         before = self.progress.bytes_read
         try:
             async with aclosing(self._each(segment, Walks.filter)) as blocks:
@@ -226,87 +209,3 @@ class _Pass:
                 f"{self._log.name}: segment {part.lssn}, ledger {part.ledger_id}, entry "
                 f"{part.entries[error.index]}: {error}; it is not cleaned until that is mended"
             ) from error
-
-
-class _SegmentWriter:
-    """Writes one segment, from its first change on."""
-
-    def __init__(
-        self,
-        log: CleanableLog,
-        segment: CleanableSegment,
-        throttle: Callable[[int], Awaitable[None]],
-        progress: PassProgress,
-    ) -> None:
-        self._log, self._segment, self._throttle, self._progress = log, segment, throttle, progress
-        self._lssn = segment.lssn
-        self._rewrite: SegmentRewrite | None = None
-        self._verbatim = 0  # batches that came so far, none of them changed
-        self._changed_from = segment.base_offset  # behind the last of them
-
-    async def take(self, source: Sequence[Buffer], stays: Sequence[Stays]) -> None:
-        """Take what stays of a block."""
-        if self._rewrite is None:
-            if list(stays) == list(range(len(source))):
-                self._verbatim += len(source)
-                if source:
-                    self._changed_from = read_header(source[-1]).last_offset + 1
-                return
-            self._rewrite = await self._log.rewrite([self._lssn])
-            await self._copy(self._rewrite)
-        left = [source[each] if isinstance(each, int) else each for each in stays]
-        await self._append(self._rewrite, left)
-
-    async def finish(self, outcome: SegmentOutcome) -> None:
-        """Complete the segment and swap it in, if anything of it changed."""
-        if self._rewrite is None:
-            return
-        keys = -1 if outcome.keys is None else outcome.keys
-        await self._rewrite.finish(self._lssn, SegmentCounts(outcome.tombstones, keys))
-        await self._rewrite.commit()
-        self._rewrite = None
-
-    async def abort(self) -> None:
-        """Give up what was not finished. Idempotent."""
-        if self._rewrite is not None:
-            await self._rewrite.abort()
-
-    async def _copy(self, rewrite: SegmentRewrite) -> None:
-        """Copy what was passed over before the first change."""
-        if not self._verbatim:
-            return
-        count = 0
-        async with aclosing(self._log.read(self._lssn)) as parts:
-            async for part in parts:
-                before = [each for each in part.batches if _base_offset(each) < self._changed_from]
-                await self._append(rewrite, before)
-                count += len(before)
-                if len(before) < len(part.batches) or count == self._verbatim:
-                    break
-        if count == self._verbatim:
-            return
-        what = f"{self._log.name}: segment {self._lssn} had {self._verbatim} batches before its"
-        if self._segment.base_offset < self._log.log_start_offset:
-            raise LogTruncated(f"{what} first change, {count} now: the log begins behind them")
-        raise CorruptData(f"{what} first change, {count} now; it is read anew when the log is run")
-
-    async def _append(self, rewrite: SegmentRewrite, batches: Sequence[Buffer]) -> None:
-        for step in _steps(batches):
-            size = sum(map(len, step))
-            await self._throttle(size)
-            await rewrite.append(self._lssn, step)
-            self._progress.bytes_written += size
-
-
-def _steps(batches: Sequence[Buffer]) -> Iterator[Sequence[Buffer]]:
-    """Cut a block into pieces of about `STEP_BYTES`, at least a batch each."""
-    first = size = 0
-    for at, batch in enumerate(batches, 1):
-        size += len(batch)
-        if size >= STEP_BYTES or at == len(batches):
-            yield batches[first:at]
-            first, size = at, 0
-
-
-def _base_offset(batch: Buffer) -> Offset:
-    return int.from_bytes(bytes(batch[:8]), "big")

@@ -76,3 +76,16 @@ class PassOutcome:
     def invalid(self) -> int:
         """Records that were dropped because they had no key."""
         return sum(each.invalid for each in self.segments.values())
+
+
+@dataclass(slots=True)
+class PassProgress:
+    """How far a pass is; whoever gave it may look at any time."""
+
+    bytes_total: int = 0
+    """To be read, by both walks."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+    segments_total: int = 0
+    """Of the second walk."""
+    segments_done: int = 0

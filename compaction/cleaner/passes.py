@@ -7,7 +7,8 @@ from typing import Any
 from compaction.cleaner.cleanable import CleanableLog, CleanCheckpoint
 from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.looking import look_at
-from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, one_pass
+from compaction.cleaner.one_pass import Dirty, PassMeans, one_pass
+from compaction.cleaner.outcome import PassProgress
 from compaction.cleaner.run import Compute
 from core.runtime.clock import Clock
 

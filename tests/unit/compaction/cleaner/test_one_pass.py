@@ -16,8 +16,8 @@ from compaction.cleaner.cleanable import (
 )
 from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.key_summary import LOAD_FACTOR, SLOT_BYTES
-from compaction.cleaner.one_pass import Dirty, PassMeans, PassProgress, one_pass
-from compaction.cleaner.outcome import PassOutcome
+from compaction.cleaner.one_pass import Dirty, PassMeans, one_pass
+from compaction.cleaner.outcome import PassOutcome, PassProgress
 from core.errors import CorruptData, LogTruncated, Unavailable
 from protocol.ids import Buffer, LedgerId
 from protocol.records.batch import read_header

@@ -1,0 +1,106 @@
+"""Writes one segment of a pass anew, from its first change on.
+
+A segment in which nothing changes is not written: what came before its first change is read again.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+
+from compaction.cleaner.cleanable import (
+    CleanableLog,
+    CleanableSegment,
+    SegmentCounts,
+    SegmentRewrite,
+)
+from compaction.cleaner.outcome import PassProgress, SegmentOutcome
+from compaction.cleaner.walks import Stays
+from core.errors import CorruptData, LogTruncated
+from protocol.ids import Buffer, Offset
+from protocol.records.batch import read_header
+
+STEP_BYTES = 64 * 1024
+"""Written at once, between two looks at how fast that may be: as an entry of a rewrite."""
+
+
+class SegmentWriter:
+    """Writes one segment, from its first change on."""
+
+    def __init__(
+        self,
+        log: CleanableLog,
+        segment: CleanableSegment,
+        throttle: Callable[[int], Awaitable[None]],
+        progress: PassProgress,
+    ) -> None:
+        self._log, self._segment, self._throttle, self._progress = log, segment, throttle, progress
+        self._lssn = segment.lssn
+        self._rewrite: SegmentRewrite | None = None
+        self._verbatim = 0  # batches that came so far, none of them changed
+        self._changed_from = segment.base_offset  # behind the last of them
+
+    async def take(self, source: Sequence[Buffer], stays: Sequence[Stays]) -> None:
+        """Take what stays of a block."""
+        if self._rewrite is None:
+            if list(stays) == list(range(len(source))):
+                self._verbatim += len(source)
+                if source:
+                    self._changed_from = read_header(source[-1]).last_offset + 1
+                return
+            self._rewrite = await self._log.rewrite([self._lssn])
+            await self._copy(self._rewrite)
+        left = [source[each] if isinstance(each, int) else each for each in stays]
+        await self._append(self._rewrite, left)
+
+    async def finish(self, outcome: SegmentOutcome) -> None:
+        """Complete the segment and swap it in, if anything of it changed."""
+        if self._rewrite is None:
+            return
+        keys = -1 if outcome.keys is None else outcome.keys
+        await self._rewrite.finish(self._lssn, SegmentCounts(outcome.tombstones, keys))
+        await self._rewrite.commit()
+        self._rewrite = None
+
+    async def abort(self) -> None:
+        """Give up what was not finished. Idempotent."""
+        if self._rewrite is not None:
+            await self._rewrite.abort()
+
+    async def _copy(self, rewrite: SegmentRewrite) -> None:
+        """Copy what was passed over before the first change."""
+        if not self._verbatim:
+            return
+        count = 0
+        async with aclosing(self._log.read(self._lssn)) as parts:
+            async for part in parts:
+                before = [each for each in part.batches if _base_offset(each) < self._changed_from]
+                await self._append(rewrite, before)
+                count += len(before)
+                if len(before) < len(part.batches) or count == self._verbatim:
+                    break
+        if count == self._verbatim:
+            return
+        what = f"{self._log.name}: segment {self._lssn} had {self._verbatim} batches before its"
+        if self._segment.base_offset < self._log.log_start_offset:
+            raise LogTruncated(f"{what} first change, {count} now: the log begins behind them")
+        raise CorruptData(f"{what} first change, {count} now; it is read anew when the log is run")
+
+    async def _append(self, rewrite: SegmentRewrite, batches: Sequence[Buffer]) -> None:
+        for step in _steps(batches):
+            size = sum(map(len, step))
+            await self._throttle(size)
+            await rewrite.append(self._lssn, step)
+            self._progress.bytes_written += size
+
+
+def _steps(batches: Sequence[Buffer]) -> Iterator[Sequence[Buffer]]:
+    """Cut a block into pieces of about `STEP_BYTES`, at least a batch each."""
+    first = size = 0
+    for at, batch in enumerate(batches, 1):
+        size += len(batch)
+        if size >= STEP_BYTES or at == len(batches):
+            yield batches[first:at]
+            first, size = at, 0
+
+
+def _base_offset(batch: Buffer) -> Offset:
+    return int.from_bytes(bytes(batch[:8]), "big")
