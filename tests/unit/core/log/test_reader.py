@@ -357,6 +357,8 @@ def test_a_cancelled_read_loses_nothing(tmp_path: Path) -> None:
                 reading.cancel()
             with suppress(asyncio.CancelledError):
                 found += await reading
+        while batch := await txids(reader, 90):  # a busy machine answers none of those in time
+            found += batch
         assert found == list(range(20))
         await reader.close()
         await writer.close()
