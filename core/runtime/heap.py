@@ -11,7 +11,7 @@ from typing import Final
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 """Free memory at the heap's end above which it is given back; larger blocks never come from there.
 
-Measured (bookie, 64 KiB adds, 100 MB/s for 6 s): 7,000-20,000 page faults instead of
+Measured (bookie, 64 KiB adds, at most 100 MB/s for 6 s): 7,000-20,000 page faults instead of
 47,000-88,000, and no more resident memory; with 32 MiB 4,700, and 17 MB more.
 """
 
