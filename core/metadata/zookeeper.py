@@ -109,7 +109,8 @@ class ZookeeperStore:
     async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
         """Return the nodes, None for each that is not there.
 
-        Cost: one request for all; one for each while the server is older than ZooKeeper 3.6.
+        Cost: one request for all. A server before ZooKeeper 3.6 refuses it and closes the
+        connection, once for a store; then it is one request for each.
         """
         for path in paths:
             split_path(path)
@@ -119,6 +120,10 @@ class ZookeeperStore:
                 return cast("list[Node | None]", found)
             self._is_old = True
             logger.info("zookeeper_reads_one_by_one why=server_before_3.6")
+            # It closes the connection behind such an answer: what is sent before we hear of that
+            # is lost, and what comes then waits for the next connection.
+            with contextlib.suppress(Unavailable):
+                return await together([self.exists(path) for path in paths])
         return await together([self.exists(path) for path in paths])
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
