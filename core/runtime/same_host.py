@@ -2,7 +2,7 @@
 
 A host may pace what every TCP connection sends (BBR does, where it is the system's algorithm). Over
 loopback that only waits: there is no queue on the way to be kept short. Measured with fetches of
-6 MB by a client of the same host: 4 ms paced, 2.3 ms not, and a tenth less CPU of ours.
+6 MB by a client of the same host: 4 ms paced, 2.3 ms not, and a sixth less CPU of ours.
 """
 
 import asyncio
