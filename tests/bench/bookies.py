@@ -71,7 +71,7 @@ class Bookies:
 
     def load(self, *arguments: object) -> list[str]:
         """Return the command that puts load on them: see ledger_client.py."""
-        java = main_class("bookkeeper", "LedgerLoad") if self.side.is_java else []
+        java = main_class("bookkeeper", "LedgerLoad", runs_long=True) if self.side.is_java else []
         ours = [sys.executable, "-m", "tests.bench.ledger_client"]
         return [*(java or ours), self.uri, *map(str, arguments)]
 

@@ -126,7 +126,7 @@ class _Round:
         self.figures[side][figure] = value
 
     def _run(self, side: str, what: str, log: str, *words: object) -> dict[str, float]:
-        java = main_class("distributedlog", "LogLoad") if side == JAVA else []
+        java = main_class("distributedlog", "LogLoad", runs_long=True) if side == JAVA else []
         ours = [sys.executable, "-m", "tests.bench.log_client"]
         command = [*(java or ours), self._uri, what, log, *map(str, words), *_QUORUMS]
         (line,) = run_load(command)

@@ -41,10 +41,14 @@ def jars(pom: str) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def main_class(pom: str, name: str, against: str | None = None) -> list[str]:
+def main_class(
+    pom: str, name: str, against: str | None = None, *, runs_long: bool = False
+) -> list[str]:
     """Return the command that runs tests/java/<pom>/<name>.java, compiled with what it uses there.
 
     The jars are those of `pom`, or of another one: one source against several versions.
+    `runs_long`: with all of Java's compiler, for what is measured; else with the part that starts
+    fast.
     """
     java, javac = tool("java"), tool("javac")
     classpath = jars(against or pom)
@@ -57,7 +61,8 @@ def main_class(pom: str, name: str, against: str | None = None) -> list[str]:
             where = ["-cp", os.pathsep.join(map(str, classpath)), "-sourcepath", path]
             _run([javac, *where, "-d", str(folder), str(source)])
     every = os.pathsep.join(map(str, [folder, *classpath]))
-    return [java, "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", every, name]
+    compiler = [] if runs_long else ["-XX:TieredStopAtLevel=1"]
+    return [java, *compiler, "-Xshare:auto", "-cp", every, name]
 
 
 def _run(command: list[str]) -> None:
