@@ -6,7 +6,7 @@ import select
 import struct
 import sys
 import time
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -96,6 +96,10 @@ def produce(
     }
 
 
+_NOT_YET: Final = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+"""What librdkafka does not call retriable when it is asked for offsets."""
+
+
 def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """Ask until there is a leader: a Kafka that was just restarted says for a while it is none."""
     deadline = time.perf_counter() + 120
@@ -103,7 +107,9 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
         try:
             low, high = consumer.get_watermark_offsets(partition, timeout=30)
         except KafkaException as error:
-            if not error.args[0].retriable() or time.perf_counter() > deadline:
+            reason = error.args[0]
+            is_early = reason.retriable() or reason.code() in _NOT_YET
+            if not is_early or time.perf_counter() > deadline:
                 raise
             time.sleep(0.2)
             consumer.list_topics(partition.topic, timeout=30)  # look who leads now
