@@ -103,15 +103,20 @@ class BookieConnection:
             self._start_connecting()
 
     async def close(self) -> None:
-        """Fail what is outstanding, close the connection, end the tasks."""
+        """Fail what is outstanding, close the connection, end the tasks.
+
+        Cancel: it is closed, only the waiting ends.
+        """
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
-        await self._tasks.close()
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
+        try:
+            await self._tasks.close()
+        finally:
+            if self._channel is not None:
+                self._channel.close()
+                self._channel = None
+            self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
 
     def disconnect_if_idle(self) -> bool:
         """Close the connection unless an answer is owed; tell whether there is none now.

@@ -93,9 +93,14 @@ class TcpBookieClient(BookieConnection):
 
     @override
     async def close(self) -> None:
-        """Fail what is outstanding, close the connections, end the tasks."""
-        await self._batches.close()
-        await super().close()
+        """Fail what is outstanding, close the connections, end the tasks.
+
+        Cancel: they are closed, only the waiting ends.
+        """
+        try:
+            await self._batches.close()
+        finally:
+            await super().close()
 
     @override
     def disconnect_if_idle(self) -> bool:

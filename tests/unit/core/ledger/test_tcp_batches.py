@@ -18,7 +18,7 @@ from protocol.bookkeeper.messages import (
     ReadRequest,
     StatusCode,
 )
-from protocol.ids import LedgerId
+from protocol.ids import BookieId, LedgerId
 from tests.unit.core.ledger.bookie_contract import add_request
 from tests.unit.core.ledger.test_bookie_client import TcpBookie, run
 
@@ -175,6 +175,32 @@ def test_both_connections_are_closed_when_idle_and_at_the_end() -> None:
         await client.close()
         assert (await waiting).status is StatusCode.LOCAL_UNAVAILABLE
         assert (await ask(client, BATCH)).status is StatusCode.LOCAL_UNAVAILABLE
+        server.bookie.release()
+
+    run(story, PATIENT)
+
+
+def test_close_that_is_cancelled_leaves_nobody_waiting() -> None:
+    async def story(server: TcpBookie, _: TcpBookieClient) -> None:
+        ports = [server.port]
+
+        async def resolve() -> tuple[str, int]:
+            if not ports:
+                await asyncio.Event().wait()  # the second connection hangs
+            return "127.0.0.1", ports.pop()
+
+        client = TcpBookieClient(BookieId("b1"), resolve, PATIENT)
+        await added(client)
+        server.bookie.hold()
+        waiting = [ask(client, ReadRequest(L7, 0)), ask(client, BATCH)]
+        await held(server, 1)
+        closing = asyncio.ensure_future(client.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        async with asyncio.timeout(10):
+            assert {(await answer).status for answer in waiting} == {StatusCode.LOCAL_UNAVAILABLE}
         server.bookie.release()
 
     run(story, PATIENT)
