@@ -28,7 +28,7 @@ from protocol.bookkeeper.v2_requests import (
     Origin,
     frame_of,
 )
-from protocol.errors import BufferUnderflow, UnsupportedVersion
+from protocol.errors import BadValue, BufferUnderflow, UnsupportedVersion
 from protocol.ids import Buffer
 
 ANSWER_BYTES: Final = 24
@@ -37,6 +37,8 @@ ANSWER_BYTES: Final = 24
 _ANSWER = struct.Struct(">BBHiqq")
 _REQUEST_ID = struct.Struct(">q")
 _LENGTH = struct.Struct(">I")
+_IDS_BYTES: Final = 16
+"""The least that a bookie stores: ids. A frame of empty ones would be a million values."""
 
 _CODES = {
     StatusCode.EOK: 0,
@@ -119,6 +121,8 @@ def _read_delimited(view: memoryview, at: int) -> tuple[Buffer, ...]:
     bodies: list[Buffer] = []
     while at < len(view):
         (length,) = _LENGTH.unpack_from(view, at)
+        if length < _IDS_BYTES:
+            raise BadValue(f"an entry of {length} bytes has no ids")
         at += _LENGTH.size + length
         if at > len(view):
             raise BufferUnderflow(f"an entry of {length} bytes is cut")

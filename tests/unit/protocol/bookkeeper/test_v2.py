@@ -1,5 +1,7 @@
 """Protocol v2: Java's own bytes, and what no bytes may do."""
 
+from typing import Final
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,6 +59,9 @@ entry_ids = st.integers(-1, 1 << 62)
 request_ids = st.integers(-(1 << 63), (1 << 63) - 1)
 codes = [status for status in StatusCode if status >= 0]
 
+IDS: Final = bytes(16)
+"""What every entry begins with; nothing shorter is one."""
+
 
 @st.composite
 def adds(draw: st.DrawFn) -> AddRequest:
@@ -104,7 +109,7 @@ def answers(draw: st.DrawFn) -> tuple[Origin, Response]:
     if opcode is Opcode.ADD_ENTRY:
         return origin, AddResponse(status, ledger_id, entry_id)
     if opcode is Opcode.BATCH_READ_ENTRY:
-        bodies = tuple(draw(st.lists(small_bytes, max_size=4)))
+        bodies = tuple(draw(st.lists(small_bytes.map(IDS.__add__), max_size=4)))
         origin = origin._replace(request_id=draw(request_ids))
         return origin, BatchReadResponse(status, ledger_id, entry_id, bodies)
     body = draw(small_bytes) if status is StatusCode.EOK else None
@@ -228,10 +233,20 @@ def test_a_length_in_a_batch_that_lies_allocates_nothing() -> None:
         decode_response(head + b"\xff\xff\xff\xff" + b"entry")
 
 
+@pytest.mark.parametrize("size", [0, 1, len(IDS) - 1])
+def test_a_batch_has_no_more_entries_than_a_bookie_can_store(size: int) -> None:
+    """A frame of zeros was a million entries, 260 MB, and a second of the loop."""
+    origin = Origin(Opcode.BATCH_READ_ENTRY, LedgerId(1), 0, 5)
+    bodies = (IDS, bytes(size))
+    frame = response_frame(origin, BatchReadResponse(StatusCode.EOK, LedgerId(1), 0, bodies))
+    with pytest.raises(BadValue):
+        decode_response(frame)
+
+
 # ---- views instead of copies, limits
 
 
-@given(st.lists(small_bytes, min_size=1, max_size=4))
+@given(st.lists(small_bytes.map(IDS.__add__), min_size=1, max_size=4))
 def test_entries_are_the_parts_that_were_given(parts: list[bytes]) -> None:
     origin = Origin(Opcode.BATCH_READ_ENTRY, LedgerId(1), 0)
     encoded = encode_response(
