@@ -23,6 +23,10 @@ logger = logging.getLogger(__name__)
 BATCH_BYTES: Final = 1024 * 1024
 """What one answer should hold: more saves nothing, and keeps who decodes it waiting."""
 
+BATCH_ENTRIES: Final = 64
+"""How many of them at most. A bookie may have to seek for each (10 ms), and one that works on them
+for the time of a speculative read (2 s) would count as silent."""
+
 AT_ONCE: Final = 4
 """Batches of one range that are on their way: the bookie reads while answers are decoded."""
 
@@ -50,7 +54,8 @@ class BatchRead:
         self._silence_s = (context.replicas.speculation.first_s or None) if others else None
         self._following = first
         self._last = last
-        self._count_max = -(-BATCH_BYTES // entry_bytes) if entry_bytes else last - first + 1
+        fitting = -(-BATCH_BYTES // entry_bytes) if entry_bytes > 0 else BATCH_ENTRIES
+        self._count_max = min(fitting, BATCH_ENTRIES)
         self._asked: deque[_Asked] = deque()
 
     async def run(self) -> list[Entry]:

@@ -101,8 +101,8 @@ class LedgerReader:
         Errors: EntryNotFound beyond the LAC; else when all replicas of an entry failed, the error
         that says most: CorruptData before BookieUnavailable before EntryNotFound; LedgerNotFound
         when the ledger was deleted.
-        Cost: one round trip per `window` entries, or per few MiB where the ledger is not striped
-        and its bookies read batches.
+        Cost: one round trip per `window` entries, or per few MiB and 256 entries where the ledger
+        is not striped and its bookies read batches.
         """
         if first < 0 or last > self._last_confirmed:
             raise EntryNotFound(

@@ -100,6 +100,24 @@ def test_a_few_batches_of_a_range_are_on_their_way_at_once(
     run_world(tmp_path, story)
 
 
+def test_a_batch_of_small_entries_is_bounded_in_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bookie that seeks for each entry must answer before its silence counts against it."""
+    monkeypatch.setattr(batch_read, "BATCH_ENTRIES", 4)
+
+    async def story(world: World) -> None:
+        writer = await written(world, SINGLE, 20)
+        (bookie,) = world.ensemble(writer)
+        read_batches(world)
+        assert await outcome(world, writer, 1, 19) == [b"%d" % i * 9 for i in range(1, 20)]
+        asked = [r for r in bookie.requests if isinstance(r, BatchReadRequest)]
+        counts = [(request.entry_id, request.count_max) for request in asked]
+        assert counts == [(1, 4), (5, 4), (9, 4), (13, 4), (17, 3)]
+
+    run_world(tmp_path, story)
+
+
 def test_ranges_are_read_from_the_bookies_in_turn(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         writer = await written(world, REPLICATED, 6)
