@@ -9,6 +9,7 @@ from core.ledger import tcp_bookie
 from core.ledger.bookie_client import ask
 from core.ledger.config import BookieClientConfig
 from core.ledger.tcp_bookie import TcpBookieClient
+from protocol.bookkeeper import v2_answers, v2_requests
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
 from protocol.bookkeeper.messages import (
     BatchReadRequest,
@@ -40,6 +41,13 @@ async def batch_of(client: TcpBookieClient, first: int, count: int) -> int:
     ids = [int.from_bytes(body[8:16], "big") for body in response.bodies]
     assert ids == list(range(first, first + len(ids)))
     return len(ids)
+
+
+def batch_frame(delimited: bytes) -> bytes:
+    """Return an answer to the first request of a connection."""
+    origin = v2_requests.Origin(v2_requests.Opcode.BATCH_READ_ENTRY, L7, 0, 1)
+    nothing = BatchReadResponse(StatusCode.EOK, L7, 0)
+    return b"".join(v2_answers.encode_response(origin, nothing))[4:] + delimited
 
 
 async def held(server: TcpBookie, count: int) -> None:
@@ -95,6 +103,35 @@ def test_older_bookie_is_asked_once_and_serves_everything_else_on(
         assert client._metrics.batch_refusals_total == 1
         assert (await ask(client, ReadRequest(L7, 0))).status is StatusCode.EOK
         assert (server.accepted, client.losses) == (2, 0)
+
+    run(story, PATIENT)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        bytes(32),
+        batch_frame(b"\xff\xff\xff\xff"),
+        batch_frame(bytes(400)),
+        batch_frame(b"\0\0\0\x20entry"),
+    ],
+    ids=["another version", "a length beyond the frame", "empty entries", "an entry that is cut"],
+)
+def test_answer_that_makes_no_sense_is_a_refusal_too(answer: bytes) -> None:
+    async def story(server: TcpBookie, client: TcpBookieClient) -> None:
+        await added(client)
+        serve = server._submit
+
+        def spoiled(frame: memoryview, writer: asyncio.StreamWriter) -> None:
+            if v2_requests.is_v2(frame):
+                writer.write(len(answer).to_bytes(4, "big") + answer)
+            else:
+                serve(frame, writer)
+
+        server._submit = spoiled  # type: ignore[method-assign]
+        assert (await ask(client, BATCH)).status is StatusCode.LOCAL_UNAVAILABLE
+        assert not client.reads_batches
+        assert (await ask(client, ReadRequest(L7, 0))).status is StatusCode.EOK
 
     run(story, PATIENT)
 
