@@ -10,7 +10,6 @@ from typing import Any, Final, Self, cast
 
 from core.errors import CoreError, NodeExists, NoNode, NotEmpty, Unavailable
 from core.metadata.node_path import check_ops, check_size, split_path
-from core.metadata.node_reads import together
 from core.metadata.store import (
     ANY_VERSION,
     Delete,
@@ -62,7 +61,13 @@ class ZookeeperStore:
         """
         session = ZookeeperSession(hosts + chroot, session_timeout_ms)
         await session.open()
-        return cls(session)
+        store = cls(session)
+        try:
+            await store._learn_age()
+        except BaseException:
+            await store.close()
+            raise
+        return store
 
     @property
     def session_id(self) -> int:
@@ -109,22 +114,40 @@ class ZookeeperStore:
     async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
         """Return the nodes, None for each that is not there.
 
-        Cost: one request for all. A server before ZooKeeper 3.6 refuses it and closes the
-        connection, once for a store; then it is one request for each.
+        Cost: one request for all; one for each if the server is older than ZooKeeper 3.6.
         """
         for path in paths:
             split_path(path)
-        if paths and not self._is_old:
+        if not paths:
+            return []
+        if not self._is_old:
             found = await self._session.ask(lambda link, done: link.get_all(paths, done))
             if found is not None:
                 return cast("list[Node | None]", found)
-            self._is_old = True
-            logger.info("zookeeper_reads_one_by_one why=server_before_3.6")
-            # It closes the connection behind such an answer: what is sent before we hear of that
-            # is lost, and what comes then waits for the next connection.
-            with contextlib.suppress(Unavailable):
-                return await together([self.exists(path) for path in paths])
-        return await together([self.exists(path) for path in paths])
+            await self._note_old()
+        return await self._get_each(paths)
+
+    async def _learn_age(self) -> None:
+        """Ask for no node at all, while nothing else is asked.
+
+        An old server refuses at once, before it answers what was sent earlier; kazoo takes that
+        for the end of the session.
+        """
+        if await self._session.ask(lambda link, done: link.get_all((), done)) is None:
+            await self._note_old()
+
+    async def _note_old(self) -> None:
+        self._is_old = True
+        logger.info("zookeeper_reads_one_by_one why=server_before_3.6")
+        # It closes the connection behind such an answer: what is sent before we hear of that is
+        # lost, and what comes then waits for the next connection.
+        with contextlib.suppress(Unavailable):
+            await self.sync()
+
+    async def _get_each(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read them before anything that is called later: who loads a log relies on that order."""
+        found = await self._session.ask(lambda link, done: link.get_each(paths, done))
+        return cast("list[Node | None]", found)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of the children, sorted. Errors: NoNode. Fires on CHILDREN, DELETED."""

@@ -157,6 +157,21 @@ class ZookeeperLink:
         with self._asking("multi read", done, partial(_nodes, paths)):
             client._call(request, client.handler.async_result())
 
+    def get_each(self, paths: Sequence[str], done: Done) -> None:
+        """Answer as `get_all`, by a request for each; all are sent before this returns."""
+        found: list[Node | CoreError | None] = []
+
+        def note(answer: Seen | CoreError) -> None:
+            if isinstance(answer, Seen):
+                found.append(answer.node)
+            else:
+                found.append(None if isinstance(answer, NoNode) else answer)
+            if len(found) == len(paths):
+                done(next((each for each in found if isinstance(each, CoreError)), found))
+
+        for path in paths:
+            self.get(path, note, watch=False)
+
     def exists(self, path: str, done: Done, *, watch: bool) -> None:
         """Answer a Seen without data, or None."""
         with self._asking(path, done, lambda stat: stat and _seen(b"", stat)):

@@ -47,6 +47,20 @@ class WatchLog:
         return self.seen[0]
 
 
+async def check_order(store: MetadataStore) -> None:
+    """Call several operations on the empty node "/a" at once: each sees those before it only."""
+    async with asyncio.TaskGroup() as group:
+        before = group.create_task(store.get_all(["/a", "/a/b"]))
+        group.create_task(store.set("/a", b"new"))
+        group.create_task(store.create("/a/b"))
+        after = group.create_task(store.get_all(["/a", "/a/b"]))
+        children = group.create_task(store.children("/a"))
+        group.create_task(store.delete("/a/b"))
+    assert [each and each.data for each in before.result()] == [b"", None]
+    assert [each and each.data for each in after.result()] == [b"new", b""]
+    assert children.result() == ["b"]
+
+
 class MetadataStoreContract:
     async def open_store(self) -> MetadataStore:
         raise AssertionError("the test class gives this")
@@ -100,6 +114,13 @@ class MetadataStoreContract:
             assert await store.get_all(paths) == one_by_one
             assert [each and each.data for each in one_by_one[:2]] == [None, b"two"]
             assert await store.get_all([]) == []
+
+        self.run(story)
+
+    def test_operations_take_effect_in_the_order_of_their_calls(self) -> None:
+        async def story(store: MetadataStore) -> None:
+            await store.create("/a")
+            await check_order(store)
 
         self.run(story)
 

@@ -5,7 +5,7 @@ import pytest
 from core.metadata.kazoo_reads import MultiRead
 from core.metadata.store import MetadataStore
 from core.metadata.zookeeper import ZookeeperStore
-from tests.unit.core.metadata.store_contract import MetadataStoreContract
+from tests.unit.core.metadata.store_contract import MetadataStoreContract, check_order
 from tests.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.java
@@ -47,6 +47,36 @@ class TestZookeeperStore(MetadataStoreContract):
                 first, second = await store.get_all(["/a", "/b"])
                 assert first == await store.get("/a")
                 assert second is None
+
+        self.run(story)
+
+    def test_such_a_server_keeps_the_order_of_calls_too(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(MultiRead, "type", property(lambda _: 99))
+
+        async def story(store: MetadataStore) -> None:
+            await store.create("/a")
+            await store.get_all(["/a"])  # now it is known
+            await check_order(store)
+
+        self.run(story)
+
+    def test_such_a_server_is_met_behind_other_requests(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It answers at once what it does not know, before what was asked earlier."""
+        monkeypatch.setattr(MultiRead, "type", property(lambda _: 99))
+
+        async def story(store: MetadataStore) -> None:
+            session_id = store.session_id
+            await store.create("/a")
+            for _ in range(2):
+                asked = store.sync(), store.get_all(["/a"]), store.children("/")
+                _, nodes, children = await asyncio.gather(*asked)
+                assert nodes[0] is not None
+                assert children == ["a"]
+            assert store.session_id == session_id
 
         self.run(story)
 
