@@ -92,7 +92,7 @@ async def _recover_once(stored: StoredLedger, context: LedgerContext, read_batch
             begun = await context.nodes.update(stored, _decide_begin)
             if begun.metadata.is_closed:
                 fencing.cancel()
-    except* CoreError as errors:
+    except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     if begun.metadata.is_closed:
         return Recovered(begun)

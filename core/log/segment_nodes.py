@@ -6,12 +6,11 @@ lost (or that was sent twice below us) is settled by reading what is there.
 Source: reference DistributedLog 4.4, 4.5, 4.6, 5.7.
 """
 
-import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from core.errors import (
     CoreError,
@@ -27,7 +26,7 @@ from core.log.allocation_node import AllocationNode
 from core.log.cold.nodes import read_cold
 from core.log.segments import SegmentList
 from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
-from core.metadata.node_reads import read_nodes
+from core.metadata.node_reads import read_nodes, together
 from core.metadata.segment_metadata import (
     INVALID_TXID,
     SegmentMetadata,
@@ -193,16 +192,16 @@ class SegmentNodes:
             *(paths.segments, paths.max_txid, paths.allocation, paths.version),
             *(paths.cold, paths.purged),
         )
+        reads: list[Coroutine[Any, Any, Any]] = [
+            store.sync(),
+            store.get_all(wanted),
+            store.children(paths.segments),
+        ]
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(store.sync())
-                nodes = group.create_task(store.get_all(wanted))
-                children = group.create_task(store.children(paths.segments))
-        except* NoNode:
+            _, nodes, children = await together(reads)
+        except NoNode:
             raise LogNotFound(paths.log) from None
-        except* CoreError as errors:
-            raise errors.exceptions[0] from None
-        return nodes.result(), children.result()
+        return nodes, children
 
     async def start(self, segment: SegmentMetadata, handover: SetData) -> None:
         """Make a segment in progress of a ledger; `handover` takes it from its allocator.

@@ -42,10 +42,29 @@ async def read_below(store: MetadataStore, path: str) -> list[str]:
 
 
 async def together(reads: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Do reads at once, sent in their order; return what they return. Errors: the first one's."""
+    """Do reads at once, sent in their order; return what they return.
+
+    Errors: the first one's, once all have ended. Cancel: ends the reads, and is never lost.
+    """
+    failed: list[Exception] = []
+
+    async def guard(read: Coroutine[Any, Any, T]) -> T:
+        # A group whose task fails forgets that its caller was cancelled in the same moment; one
+        # who tries again would go on, and who cancelled it would wait for ever.
+        try:
+            return await read
+        except Exception as error:
+            failed.append(error)
+            for task in tasks:
+                task.cancel()
+            raise asyncio.CancelledError from error
+
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(read) for read in reads]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+            tasks = [group.create_task(guard(read)) for read in reads]
+    finally:
+        for read in reads:
+            read.close()  # one that was cancelled before it began
+    if failed:
+        raise failed[0]
     return [task.result() for task in tasks]

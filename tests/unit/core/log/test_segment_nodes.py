@@ -12,6 +12,7 @@ from core.errors import (
     EndOfStream,
     LogNotFound,
     MetadataConflict,
+    NoNode,
     OwnershipLost,
     Unavailable,
 )
@@ -24,7 +25,7 @@ from core.log.segment_nodes import (
 from core.log.segments import SegmentEnd
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata, completed_name, in_progress_name
-from core.metadata.store import Op
+from core.metadata.store import Node, Op
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import LedgerId
 from tests.unit.core.log.faulty_store import FaultyStore
@@ -200,6 +201,28 @@ def test_nodes_that_may_be_missing_or_unreadable(tmp_path: Path) -> None:
             await loaded(world)
         with pytest.raises(LogNotFound):
             await SegmentNodes(world.store, LogPaths("/distributedlog/tailrace", "no")).load()
+
+    run_world(tmp_path, story)
+
+
+def test_a_log_that_goes_while_the_store_goes_is_one_error(tmp_path: Path) -> None:
+    """Of two reads that fail in the same moment the first is told, not a group of errors."""
+
+    async def story(world: World) -> None:
+        store = FaultyStore(world.store)
+
+        async def away(*_args: object) -> list[Node | None]:
+            raise Unavailable("the store is away")
+
+        async def gone(path: str, *_args: object) -> list[str]:
+            raise NoNode(path)
+
+        store.children = gone  # type: ignore[method-assign]
+        with pytest.raises(LogNotFound):
+            await SegmentNodes(store, PATHS).load()
+        store.get_all = away  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            await SegmentNodes(store, PATHS).load()
 
     run_world(tmp_path, story)
 
