@@ -1,9 +1,10 @@
 """Which broker configs can change while brokers run, for one broker or for all, and to what. Pure.
 
 Those that Kafka can change and that act here: the defaults of topic configs, and a few of the
-broker's own. What Kafka can change and what is not here (threads, listeners' keystores) is refused
-as Kafka refuses what it cannot change, but for what tools and tests set as a matter of course
-(`INERT`); and so is a name that nobody knows: there are no plug-ins that might know it.
+broker's own; and of those that Kafka does not have, the cleaner's courtesy. What Kafka can change
+and what is not here (threads, listeners' keystores) is refused as Kafka refuses what it cannot
+change, but for what tools and tests set as a matter of course (`INERT`); and so is a name that
+nobody knows: there are no plug-ins that might know it.
 Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
 """
 
@@ -48,6 +49,7 @@ OWN: Final[Mapping[str, DynamicSetting]] = MappingProxyType(
         "log.cleaner.backoff.ms": DynamicSetting(ConfigType.LONG, at_least(0)),
         "log.cleaner.dedupe.buffer.size": DynamicSetting(ConfigType.LONG),
         "log.cleaner.io.buffer.load.factor": DynamicSetting(ConfigType.DOUBLE),
+        "log.cleaner.io.courtesy.bytes.per.second": DynamicSetting(ConfigType.DOUBLE),
         "log.cleaner.io.max.bytes.per.second": DynamicSetting(ConfigType.DOUBLE),
         "log.cleaner.threads": DynamicSetting(ConfigType.INT, at_least(1)),
         "max.connection.creation.rate": DynamicSetting(ConfigType.INT, at_least(1)),

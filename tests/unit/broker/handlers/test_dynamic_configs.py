@@ -200,7 +200,11 @@ def test_the_cleaner_changes_while_it_runs_as_far_as_kafkas_does(tmp_path: Path)
             configs.check_with(lambda now, wanted: check_change(now.cleaner, wanted.cleaner))
             rate = ("log.cleaner.io.max.bytes.per.second", SET, "1000.5")
             assert await alter(to, BROKER, "", rate) == (ErrorCode.NONE, None)
-            assert configs.in_force.cleaner.io_bytes_per_second == 1000.5
+            courtesy = ("log.cleaner.io.courtesy.bytes.per.second", SET, "2000.5")
+            assert await alter(to, BROKER, "", courtesy) == (ErrorCode.NONE, None)
+            cleaner = configs.in_force.cleaner
+            assert cleaner.io_bytes_per_second == 1000.5
+            assert cleaner.io_courtesy_bytes_per_second == 2000.5
             for threads, words in ((2, None), (4, None), (9, "double"), (1, "half")):
                 change = ("log.cleaner.threads", SET, str(threads))
                 code, message = await alter(to, BROKER, "1", change)
@@ -209,6 +213,7 @@ def test_the_cleaner_changes_while_it_runs_as_far_as_kafkas_does(tmp_path: Path)
             assert configs.in_force.cleaner.threads == 4
             for bad in (
                 ("log.cleaner.io.max.bytes.per.second", SET, "NaN"),
+                ("log.cleaner.io.courtesy.bytes.per.second", SET, "0"),
                 ("log.cleaner.dedupe.buffer.size", SET, "24"),
                 ("log.cleaner.enable", SET, "false"),
             ):
