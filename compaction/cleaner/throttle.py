@@ -5,11 +5,17 @@ Source: org.apache.kafka.storage.internals.utils.Throttler (reference Kafka 9.1,
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 WINDOW_S = 0.3
 """As far back as unused time counts: Kafka's window."""
 SHORT_WINDOW_S = 0.005
 """Where many small steps are wanted, and no large one that makes up for them: a few timers'."""
+LOOK_AGAIN_S = 1.0
+"""Longest wait before the rate is asked again: it may be one that a pass would take days at."""
+
+_NOW_S = 1e-6
+"""Less is not waited for: what a float leaves of it might never end."""
 
 
 class Throttle:
@@ -19,16 +25,31 @@ class Throttle:
         """`rate`: bytes per second, asked each time; `window_s`: as far back as time counts."""
         self._rate = rate
         self._window_s = window_s
-        self._spent_until_s = 0.0
+        self._spent = 0
+        self._within = 0.0
+        """How much of all that may be spent was within the rate when it was looked at last."""
+        self._looked_s, self._looked_rate = 0.0, inf
         self.slept_s = 0.0
         """All the time that callers were made to wait."""
 
     async def spend(self, size_bytes: int) -> None:
         """Return once that many more bytes are within the rate. Cancel: they count as spent."""
-        now_s = asyncio.get_running_loop().time()
-        begin_s = max(self._spent_until_s, now_s - self._window_s)
-        self._spent_until_s = begin_s + size_bytes / self._rate()
-        wait_s = self._spent_until_s - now_s
-        if wait_s > 0:
+        rate = self._look()
+        self._spent += size_bytes
+        wanted = self._spent
+        while (wait_s := (wanted - self._within) / rate) > _NOW_S:
+            wait_s = min(wait_s, LOOK_AGAIN_S)
             self.slept_s += wait_s
             await asyncio.sleep(wait_s)
+            rate = self._look()
+
+    def _look(self) -> float:
+        """Let the time since the last look count, at the rate of then; return the one of now."""
+        rate, now_s = self._rate(), asyncio.get_running_loop().time()
+        if passed_s := now_s - self._looked_s:  # no time of infinitely much is no number
+            self._within += self._looked_rate * passed_s
+        self._within = min(self._within, self._spent + rate * self._window_s)
+        if rate == inf:
+            self._within = max(self._within, self._spent)
+        self._looked_s, self._looked_rate = now_s, rate
+        return rate

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from compaction.cleaner.throttle import WINDOW_S, Throttle
+from compaction.cleaner.throttle import LOOK_AGAIN_S, WINDOW_S, Throttle
 from tests.unit.broker.virtual import in_virtual_time
 
 
@@ -34,6 +34,34 @@ async def test_another_rate_holds_for_what_is_spent_next() -> None:
     began_s = loop.time()
     await throttle.spend(1000)
     assert loop.time() - began_s == pytest.approx(1.0, abs=WINDOW_S)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("unlimited", [1e9, float("inf")])
+async def test_who_waits_already_goes_on_when_the_rate_rises(unlimited: float) -> None:
+    rate = 1.0
+    throttle = Throttle(lambda: rate)
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(10 * LOOK_AGAIN_S), asyncio.TaskGroup() as group:
+        for _ in range(2):  # of whom the second waits for the first one's time too
+            group.create_task(throttle.spend(10**6))
+        await asyncio.sleep(LOOK_AGAIN_S / 2)
+        rate = unlimited
+    assert loop.time() == pytest.approx(LOOK_AGAIN_S, abs=0.1)
+
+
+@in_virtual_time
+async def test_what_was_given_up_counts_at_the_rate_of_then() -> None:
+    rate = 1.0
+    throttle = Throttle(lambda: rate)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await throttle.spend(10**6)
+    rate = 10.0**6
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await throttle.spend(10**6)
+    assert loop.time() - began_s == pytest.approx(2.0, abs=WINDOW_S)
 
 
 @in_virtual_time
