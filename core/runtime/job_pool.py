@@ -34,7 +34,8 @@ class JobPool:
         """Run `work` in a thread and return its result.
 
         Errors: OSError and CoreError that `work` raised; Unavailable for anything else that it
-        raised, and when no thread was free, or it was not over, in time; OverCapacity.
+        raised, when no thread was free, or it was not over, in time, and when the system gives
+        no thread; OverCapacity.
         Cancel: `work` still ends by itself.
         """
         if self._waiting >= self._waiting_max:
@@ -62,7 +63,11 @@ class JobPool:
         self._idle.clear()
 
     def _start(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        thread = self._idle.pop() if self._idle else self._new_thread()
+        try:
+            thread = self._idle.pop() if self._idle else self._new_thread()
+        except RuntimeError as error:  # Python's, at the system's limit of threads
+            self._turns.release()
+            raise Unavailable(f"{self._name}: {error}") from error
         job = thread.call(work)
         self._running[thread] = job  # type: ignore[assignment]  # only ever waited for, or failed
 

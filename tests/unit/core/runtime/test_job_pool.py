@@ -116,6 +116,21 @@ async def test_a_bug_in_a_call_fails_its_caller_and_no_other() -> None:
 
 
 @in_loop
+async def test_a_system_without_a_thread_to_give_costs_that_call_only() -> None:
+    pool = JobPool("p", 1)
+    with pytest.MonkeyPatch.context() as system:
+        system.setattr(threading.Thread, "start", _no_more_threads)
+        with pytest.raises(Unavailable, match="can't start new thread"):
+            await pool.call(lambda: 1, 5)
+    assert await pool.call(lambda: 1, 5) == 1
+    await pool.close(1)
+
+
+def _no_more_threads(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")  # as Python says it at a limit of processes
+
+
+@in_loop
 async def test_a_bug_in_a_call_that_nobody_waits_for_any_more_costs_nothing() -> None:
     pool = JobPool("p", 1)
     gate = threading.Event()
