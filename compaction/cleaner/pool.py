@@ -222,7 +222,8 @@ class CleanerPool:
 
     async def _clean(self, log: CleanableLog) -> None:
         look, config = self._looks[log.name], self._config
-        self._courtesy = Courtesy()  # what clients wrote since the last pass says nothing of now
+        if not self._passes:
+            self._courtesy = Courtesy()  # what clients wrote before all that is cleaned now
         computer: Computer | None = None
         try:
             computer = await self._computers.take(config)

@@ -1,8 +1,10 @@
 """The cleaner's pool over real partitions: what is cleaned, what is left alone, what fails."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -134,9 +136,8 @@ async def test_a_pass_leaves_time_to_clients_that_write_and_none_to_those_that_d
         written = count(5, writes)
         logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
         config = replace(CONFIG, io_courtesy_bytes_per_second=10_000.0)
-        pool = CleanerPool(
-            logs.round, world.clock, config, InlineComputer, lambda counted=written: next(counted)
-        )
+        counted = partial(next, written)
+        pool = CleanerPool(logs.round, world.clock, config, InlineComputer, counted)
         assert await pool.clean_filthiest()
         pool.refresh_metrics()
         assert (pool.metrics.yielded_seconds_total > 0) == bool(writes)
@@ -156,6 +157,32 @@ async def test_what_clients_wrote_before_a_pass_does_not_slow_it_down() -> None:
         written += 10**6
     assert pool.metrics.passes_total == 2
     assert pool.status()["yielded_seconds"] == 0
+    await pool.close()
+
+
+@in_loop
+async def test_a_pass_that_begins_beside_another_goes_at_the_rate_that_this_one_learned() -> None:
+    world = make_world()
+    await three(world, "first")
+    await three(world, "second")
+    written = count()
+    logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
+    config = replace(CONFIG, io_courtesy_bytes_per_second=1.0)
+    pool = CleanerPool(
+        logs.round, world.clock, config, InlineComputer, lambda: min(next(written), 1)
+    )
+
+    def yielded() -> float:
+        return float(pool.status()["yielded_seconds"])
+
+    tasks = [asyncio.create_task(pool.clean_filthiest())]
+    await until(lambda: yielded() > 0)
+    before = yielded()
+    tasks.append(asyncio.create_task(pool.clean_filthiest()))
+    await until(lambda: yielded() > before and len(pool.status()["cleaning"]) == 2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     await pool.close()
 
 
