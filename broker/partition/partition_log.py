@@ -190,13 +190,15 @@ class PartitionLog(ReadablePartition):
         if code:
             return Append.answered(code)
         marker = EndTransaction(committed, coordinator_epoch)
-        now_ms = self._clock.now_ms()
-        batch = memoryview(build_marker(producer_id, producer_epoch, marker, now_ms))
+        timestamp = self._clock.now_ms()
+        batch = memoryview(build_marker(producer_id, producer_epoch, marker, timestamp))
         offset = self.log_end_offset
         append = self._enqueue(batch, offset)
         if append.base_offset < 0:
             return append  # the log refused it
-        ended = self._producers.end_transaction(producer_id, producer_epoch, marker, offset, now_ms)
+        ended = self._producers.end_transaction(
+            producer_id, producer_epoch, marker, offset, self.state.now_ms
+        )
         self._verifications.forget(producer_id)
         if ended is not None:
             self._unstable.end(ended.first_offset, offset)

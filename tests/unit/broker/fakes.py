@@ -582,13 +582,18 @@ class World(NamedTuple):
 
 
 def make_world(
-    *, auto: bool = True, config: BrokerConfig | None = None, store: Any = None, bookies: int = 1
+    *,
+    auto: bool = True,
+    config: BrokerConfig | None = None,
+    store: Any = None,
+    bookies: int = 1,
+    clock: ManualClock | None = None,
 ) -> World:
     """Return a broker without sockets; needs a running loop."""
     config = config or BrokerConfig()
     namespace = FakeNamespace(auto=auto)
     topics = FakeTopics(namespace)
-    clock = ManualClock()
+    clock = clock or ManualClock()
     anything: Any = topics
     logs: Any = namespace
     there = Bookies(bookies)

@@ -8,6 +8,7 @@ from broker.partition.appends import AppendResult
 from broker.partition.partition_log import PartitionLog
 from broker.partition.waiters import FetchWaiter
 from core.errors import LedgerFenced, OverCapacity
+from core.runtime.clock import ManualClock
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.records.batch import read_header, verify_crc
@@ -28,6 +29,14 @@ async def opened(world: World, configs: dict[str, str] | None = None) -> Partiti
 async def reopened(world: World) -> PartitionLog:
     await world.broker.partitions.close_partition(TopicPartition("t", 0))
     return await world.open("t")
+
+
+class TickingClock(ManualClock):
+    """A clock that no two looks find at the same time."""
+
+    def now_ms(self) -> int:
+        self.advance_ms(1)
+        return super().now_ms()
 
 
 def confirm(world: World, offset: int | None = None) -> None:
@@ -71,6 +80,17 @@ async def test_a_marker_is_a_batch_of_its_own_with_kafkas_header() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 4, -1)
     assert (header.base_offset, header.partition_leader_epoch) == (1, log.leader_epoch)
     assert read_marker(marker) == (True, 5)
+
+
+@in_loop
+async def test_the_next_life_knows_when_a_producers_transaction_ended() -> None:
+    """The log keeps one time for a marker, whatever the clock says while it is appended."""
+    world = make_world(clock=TickingClock())
+    log = await opened(world)
+    await write(log, 7, 0)
+    await end(log, 7)
+    before = log.producers()
+    assert (await reopened(world)).producers() == before
 
 
 @in_loop
