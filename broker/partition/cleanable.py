@@ -130,7 +130,8 @@ class CleanablePartition:
         segment = self._log.log.segments.find(lssn)
         if segment is None:
             raise LogTruncated(f"{self.name} has no segment {lssn}")
-        reader = await self._log.log.open_reader(DLSN(lssn, 0, 0))
+        # Nothing is read ahead: that would be beyond what the cleaner may read a second.
+        reader = await self._log.log.open_reader(DLSN(lssn, 0, 0), reads_ahead=False)
         try:
             while entries := await reader.read_entries(READ_BYTES):
                 batches: list[Buffer] = []
@@ -141,8 +142,8 @@ class CleanablePartition:
                         places += [entry.entry_id] * len(entry.columns.payloads)
                 if batches:
                     yield StoredBatches(lssn, segment.ledger_id, batches, places)
-                if entries[-1].lssn != lssn:
-                    return
+                if entries[-1].lssn != lssn or entries[-1].columns.txids[-1] == segment.last_txid:
+                    return  # before the reader goes on in the segment behind
         finally:
             await reader.close()
 

@@ -16,6 +16,8 @@ LOOK_AGAIN_S = 1.0
 
 _NOW_S = 1e-6
 """Less is not waited for: what a float leaves of it might never end."""
+_TIMER_S = 1e-3
+"""What a loop's timers can tell: one that is asked for less ends at once, and is asked again."""
 
 
 class Throttle:
@@ -38,7 +40,7 @@ class Throttle:
         self._spent += size_bytes
         wanted = self._spent
         while (wait_s := (wanted - self._within) / rate) > _NOW_S:
-            wait_s = min(wait_s, LOOK_AGAIN_S)
+            wait_s = min(max(wait_s, _TIMER_S), LOOK_AGAIN_S)
             self.slept_s += wait_s
             await asyncio.sleep(wait_s)
             rate = self._look()

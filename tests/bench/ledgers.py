@@ -5,11 +5,11 @@ one reached, for the latency; then everything is read back. Then one of three bo
 500 ms for each sync, and the pace is kept.
 """
 
-import contextlib
 import json
 import os
 import tempfile
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,18 +61,15 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Run one round of these of `PARTS`; return figures by side."""
     figures: dict[str, dict[str, float]] = {side.name: {} for side in SIDES}
-    loads = [load for load in LOADS if load.name in parts]
-    for ensemble in sorted({load.ensemble for load in loads}):
-        with contextlib.ExitStack() as stack:
-            own = Path(tempfile.mkdtemp(prefix=f"e{ensemble}-", dir=folder))
+    for load in [load for load in LOADS if load.name in parts]:
+        # Bookies of its own for each: what all loads of a round leave would fill a disk.
+        with tempfile.TemporaryDirectory(prefix="load-", dir=folder) as own, ExitStack() as stack:
             running = [
-                stack.enter_context(started(side, ensemble, zookeeper, own)) for side in SIDES
+                stack.enter_context(started(side, load.ensemble, zookeeper, Path(own)))
+                for side in SIDES
             ]
-            for load in [load for load in loads if load.ensemble == ensemble]:
-                _measure_load(load, running, seconds, warm_s, figures)
-                steps(load.name)
-            for bookies in running:
-                figures[bookies.side.name][f"RSS of a bookie, E{ensemble}, MB"] = bookies.rss_mb()
+            _measure_load(load, running, seconds, warm_s, figures)
+        steps(load.name)
     if ONE_SLOW in parts:
         figures[TAILRACE.name] |= _one_slow(zookeeper, folder, seconds, warm_s)
         steps(ONE_SLOW)
@@ -107,6 +104,7 @@ def _measure_load(
         figures[bookies.side.name] |= {
             f"{load.name} half load p50 ms": paced["p50_ms"],
             f"{load.name} half load p99 ms": paced["p99_ms"],
+            f"{load.name} RSS of a bookie, MB": bookies.rss_mb(),
         }
 
 

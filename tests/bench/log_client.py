@@ -38,7 +38,6 @@ from protocol.distributedlog.dlsn import INITIAL
 
 _READ_BYTES: Final = 1 << 20
 _SEGMENT_RECORD: Final = bytes(1024)
-_TICK_S: Final = 0.001
 _SEEK_TXID_MAX: Final = 200
 """What is looked for first: any log of `segments` has so many records."""
 
@@ -68,26 +67,45 @@ class Sent:
     async def write(self, writer: LogWriter, payload: bytes, seconds: float, rate: float) -> float:
         """Append for `seconds`, at a rate or as fast as it goes (0); return how long it took."""
         start = time.perf_counter()
-        first = len(self.due_s)
-        most = int(np.ceil(rate * seconds)) if rate else sys.maxsize
-        while self.error is None and (sent := len(self.due_s) - first) < most:
-            now = time.perf_counter()
-            if not rate and now >= start + seconds:
-                break
-            room = self._in_flight - (len(self.due_s) - len(self.latencies_s))
-            due = min(int((now - start) * rate) + 1, most) - sent if rate else room
-            for number in range(sent, sent + min(room, due)):
-                self.due_s.append(start + number / rate if rate else time.perf_counter())
-                writer.append(len(self.due_s), (payload,), len(payload))
-            if rate:
-                await asyncio.sleep(_TICK_S)
-            else:
-                await self._wait()
+        if rate:
+            await self._send_when_due(writer, payload, int(np.ceil(rate * seconds)), rate)
+        else:
+            await self._send_as_it_goes(writer, payload, start + seconds)
         while len(self.latencies_s) < len(self.due_s) and self.error is None:
             await self._wait()
         if self.error is not None:
             raise self.error
         return time.perf_counter() - start
+
+    async def _send_as_it_goes(self, writer: LogWriter, payload: bytes, until_s: float) -> None:
+        while self.error is None and time.perf_counter() < until_s:
+            for _ in range(self._in_flight - (len(self.due_s) - len(self.latencies_s))):
+                self.due_s.append(time.perf_counter())
+                writer.append(len(self.due_s), (payload,), len(payload))
+            await self._wait()
+
+    async def _send_when_due(
+        self, writer: LogWriter, payload: bytes, count: int, rate: float
+    ) -> None:
+        """Send from a thread's clock, as Java's load does: the loop's timers are a ms late."""
+        loop = asyncio.get_running_loop()
+        start = time.perf_counter()
+
+        def send(due_s: float) -> None:
+            if self.error is None:
+                self.due_s.append(due_s)
+                writer.append(len(self.due_s), (payload,), len(payload))
+
+        def pace() -> None:
+            for number in range(count):
+                due_s = start + number / rate
+                while (left_s := due_s - time.perf_counter()) > 0:
+                    time.sleep(left_s)
+                if self.error is not None:
+                    return
+                loop.call_soon_threadsafe(send, due_s)
+
+        await asyncio.to_thread(pace)
 
     async def _wait(self) -> None:
         self._moved.clear()

@@ -60,6 +60,10 @@ class FakeSegment:
         self.end_snapshot: bytes | None = None
         self.index: bytes | None = None
 
+    @property
+    def last_txid(self) -> int:
+        return self.records[-1].record.txid if self.records else -999
+
 
 class FakeSegments(list[FakeSegment]):
     """The segments of a `FakeLog`, oldest first."""

@@ -50,8 +50,11 @@ async def test_segments_cover_the_log_without_holes() -> None:
 
 @in_loop
 async def test_a_segment_is_read_alone_with_its_places() -> None:
-    _, _, cleanable = await compacted(5, 3, 4)
+    world, _, cleanable = await compacted(5, 3, 4)
+    fake = world.log("t")
+    ahead, reads = fake.readers_ahead, fake.reads
     blocks = [block async for block in cleanable.read(2)]
+    assert (fake.readers_ahead, fake.reads) == (ahead, reads + 1), "nothing that was not asked for"
     assert [read_header(each).base_offset for b in blocks for each in b.batches] == [3, 5]
     assert [entry for block in blocks for entry in block.entries] == [0, 1]
     assert {(block.lssn, block.ledger_id) for block in blocks} == {(2, 2)}

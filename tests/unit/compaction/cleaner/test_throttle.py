@@ -75,6 +75,19 @@ async def test_time_further_back_than_its_window_does_not_count() -> None:
 
 
 @in_virtual_time
+async def test_no_wait_is_shorter_than_a_timer_can_be() -> None:
+    """A loop's timer for less than a millisecond ends at once: who asks again and again spins."""
+    throttle = Throttle(lambda: 10.0**6, 0.005)
+    loop = asyncio.get_running_loop()
+    await throttle.spend(5000)  # what the window holds
+    began_s = loop.time()
+    await throttle.spend(100)
+    assert loop.time() - began_s == pytest.approx(0.001)
+    await throttle.spend(900)  # and what was waited too long counts
+    assert loop.time() - began_s == pytest.approx(0.001)
+
+
+@in_virtual_time
 async def test_without_a_limit_nobody_waits() -> None:
     throttle = Throttle(lambda: float(2**63 - 1))
     for _ in range(100):
