@@ -117,8 +117,10 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
             return low, high
 
 
-def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -> dict[str, Any]:
-    """Read everything that is there from the start. Return records, bytes and seconds."""
+def consume(
+    *, bootstrap: str, topic: str, partitions: int, record_bytes: int, newest_bytes: int = -1
+) -> dict[str, Any]:
+    """Read everything that is there, or so much of the newest. Return records, bytes, seconds."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -128,11 +130,15 @@ def consume(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -
         }
     )
     total = 0
+    starts = []
     for partition in range(partitions):
         low, high = _watermarks(consumer, TopicPartition(topic, partition))
+        if newest_bytes >= 0:
+            low = max(low, high - newest_bytes // record_bytes // partitions)
         total += high - low
+        starts.append(TopicPartition(topic, partition, low))
     started = time.perf_counter()
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    consumer.assign(starts)
     records = 0
     while records < total:
         messages = consumer.consume(min(10_000, total - records), timeout=30)

@@ -15,6 +15,8 @@ from tests.bench.brokers import Kind, Running, started
 _CLIENT_TIMEOUT_S = 600
 PACED_RECORDS_S = 2000
 """What the producer sends whose records are timed from end to end: no queue builds up anywhere."""
+CONSUMED_BYTES = 512 * 1024 * 1024
+"""What is read back of each load: the same of everybody, who took more or less in the same time."""
 _topic_numbers = count()
 
 
@@ -76,7 +78,7 @@ def warm_up(broker: Running, seconds: float) -> None:
 
 
 def produce_and_consume(broker: Running, load: Produce, seconds: float) -> dict[str, float]:
-    """Produce for `seconds`, then read all of it back from the start."""
+    """Produce for `seconds`, then until there are `CONSUMED_BYTES`; read the newest of these."""
     topic = f"load-{next(_topic_numbers)}"
     common = {
         "bootstrap": broker.bootstrap,
@@ -87,7 +89,10 @@ def produce_and_consume(broker: Running, load: Produce, seconds: float) -> dict[
     cpu = broker.cpu_s()
     sent = client("produce", create=True, batch_bytes=load.batch_bytes, seconds=seconds, **common)
     spent = broker.cpu_s() - cpu
-    read = client("consume", **common)
+    there = sent["bytes"]
+    while there < CONSUMED_BYTES:
+        there += client("produce", batch_bytes=load.batch_bytes, seconds=1, **common)["bytes"]
+    read = client("consume", newest_bytes=CONSUMED_BYTES, **common)
     return {
         f"produce {load.name} MB/s": sent["mb_s"],
         f"produce {load.name} CPU us/request": spent / max(1, sent["requests"]) * 1e6,
