@@ -76,6 +76,10 @@ def write_unsigned(value: int) -> bytes:
     if 0 <= value < 0x80:
         return _ONE_BYTE[value]
     assert value >= 0, value
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
     while value >= 0x80:
         out.append((value & 0x7F) | 0x80)

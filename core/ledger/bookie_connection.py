@@ -18,6 +18,7 @@ from core.runtime.tasks import Tasks
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
 from protocol.bookkeeper.messages import (
     ErrorResponse,
+    ReadRequest,
     Request,
     Response,
     StatusCode,
@@ -43,10 +44,8 @@ class Wire(NamedTuple):
     """Returns number and answer of a frame without its length. Errors: ProtocolError."""
 
 
-class _Outstanding(NamedTuple):
-    request: Request
-    reply: Reply
-    deadline_s: float
+_Outstanding: TypeAlias = tuple[Request, Reply, float]
+"""A request, whom to give its answer, and until when (s of the loop)."""
 
 
 class BookieConnection:
@@ -90,9 +89,11 @@ class BookieConnection:
             loop.call_soon(reply, ErrorResponse(refusal, operation_of(request)))
             return
         self._last_txn_id = txn_id = self._last_txn_id + 1
-        timeout_ms = self._config.request_timeout_ms + (getattr(request, "timeout_ms", None) or 0)
+        timeout_ms = self._config.request_timeout_ms
+        if type(request) is ReadRequest:
+            timeout_ms += request.timeout_ms or 0
         deadline_s = loop.time() + timeout_ms / 1000
-        self._outstanding[txn_id] = _Outstanding(request, reply, deadline_s)
+        self._outstanding[txn_id] = (request, reply, deadline_s)
         self._metrics.outstanding += 1
         if self._sweep is None:
             self._sweep = loop.call_later(self._config.request_timeout_ms / 2000, self._expire)
@@ -138,7 +139,7 @@ class BookieConnection:
         unsent, self._unsent = self._unsent, []
         for txn_id in unsent:
             if txn_id in self._outstanding:  # else it timed out before there was a connection
-                channel.send(self._encode(txn_id, self._outstanding[txn_id].request))
+                channel.send(self._encode(txn_id, self._outstanding[txn_id][0]))
 
     def on_frame(self, frame: memoryview) -> None:
         """Hand an answer to who asked; one that came after its time-out is dropped."""
@@ -147,7 +148,7 @@ class BookieConnection:
         asked = self._outstanding.pop(txn_id, None)
         if asked is not None:
             self._metrics.outstanding -= 1
-            asked.reply(response)
+            asked[1](response)
 
     def on_drained(self) -> None:
         """Nothing waits for the socket here."""
@@ -199,7 +200,7 @@ class BookieConnection:
     def _expire(self) -> None:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        late = [txn for txn, asked in self._outstanding.items() if asked.deadline_s <= now_s]
+        late = [txn for txn, (_, _, until_s) in self._outstanding.items() if until_s <= now_s]
         self._metrics.timeouts_total += len(late)
         self._sweep = None
         if self._outstanding and not self._closed:  # before the replies: one of them may raise
@@ -215,7 +216,8 @@ class BookieConnection:
             asked = self._outstanding.pop(txn_id, None)
             if asked is not None:  # else a reply before it closed the client
                 self._metrics.outstanding -= 1
-                asked.reply(ErrorResponse(status, operation_of(asked.request)))
+                request, reply, _ = asked
+                reply(ErrorResponse(status, operation_of(request)))
 
 
 _RECEIVE: Final = ReceiveBuffer()

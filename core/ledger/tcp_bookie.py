@@ -89,7 +89,7 @@ class TcpBookieClient(BookieConnection):
         if type(request) is BatchReadRequest:
             self._batches.submit(request, reply)
         else:
-            super().submit(request, reply)
+            BookieConnection.submit(self, request, reply)  # hot: super() makes an object each time
 
     @override
     async def close(self) -> None:

@@ -5,6 +5,7 @@ writes them, nothing unknown, numbers in their range. Anything else gives None a
 decides, so there is one set of rules; property tests hold both equal on every input.
 """
 
+from functools import lru_cache
 from typing import TypeVar
 
 from protocol.bookkeeper.messages import (
@@ -33,18 +34,21 @@ _SHIFT_MAX = 63
 _ADD_ENTRY, _READ_ENTRY = int(OperationType.ADD_ENTRY), int(OperationType.READ_ENTRY)
 # Tags: field number << 3 | wire type. Single ones stand where they are used.
 _READ, _ADD, _FLAG = b"\xa2\x06", b"\xaa\x06", b"\xa0\x06"
-_VERSION = bytes((0x08, VERSION_THREE, 0x10))  # and the operation's tag
+_HEADS = {
+    each: bytes((0x08, VERSION_THREE, 0x10, each, 0x18)) for each in (_ADD_ENTRY, _READ_ENTRY)
+}
+"""Headers up to the transaction id: version, operation, tag."""
+
+LEDGERS_KEPT = 1024
+"""Ledgers whose fields are kept encoded."""
 
 
 def write_add(txn_id: int, request: AddRequest) -> tuple[bytes, tuple[Buffer, ...], bytes]:
     """Return what comes before the body, the body's parts, and what comes after them."""
     body = request.body
     size = len(body[0]) if len(body) == 1 else sum(map(len, body))
-    key = request.master_key
-    head = (
-        b"\x08" + _int64(request.ledger_id) + b"\x10" + _int64(request.entry_id)
-        + b"\x1a" + write_unsigned(len(key)) + key + b"\x22" + write_unsigned(size)
-    )  # fmt: skip
+    ledger, key = _ledger_fields(request.ledger_id, request.master_key)
+    head = ledger + _int64(request.entry_id) + key + write_unsigned(size)
     tail = b""
     if request.write_flags:
         tail += b"\x28" + _int64(request.write_flags)
@@ -53,6 +57,13 @@ def write_add(txn_id: int, request: AddRequest) -> tuple[bytes, tuple[Buffer, ..
     header = _header(_ADD_ENTRY, txn_id, request.priority)
     length = write_unsigned(len(head) + size + len(tail))
     return header + _ADD + length + head, body, tail
+
+
+@lru_cache(maxsize=LEDGERS_KEPT)
+def _ledger_fields(ledger_id: LedgerId, key: bytes) -> tuple[bytes, bytes]:
+    """Return what is the same in all adds to a ledger: before and after the entry's number."""
+    ledger = b"\x08" + _int64(ledger_id) + b"\x10"
+    return ledger, b"\x1a" + write_unsigned(len(key)) + key + b"\x22"
 
 
 def write_read(txn_id: int, request: ReadRequest) -> bytes:
@@ -108,7 +119,7 @@ def write_read_response(
 
 
 def _header(operation: int, txn_id: int, priority: int) -> bytes:
-    header = b"\x08\x03\x10" + write_unsigned(operation) + b"\x18" + write_unsigned(txn_id)
+    header = _HEADS[operation] + write_unsigned(txn_id)
     if priority:
         header += b"\x20" + write_unsigned(priority)
     return b"\x0a" + write_unsigned(len(header)) + header
@@ -226,7 +237,13 @@ _NOT_ORDINARY = (_NotOrdinaryError, IndexError)
 
 def _read_header(message: memoryview) -> tuple[int, int, int, int]:
     """Return operation, transaction id, priority, and the place after the header."""
-    if message[0] != 0x0A or message[2:5] != _VERSION or message[6] != 0x18:
+    if (
+        message[0] != 0x0A
+        or message[2] != 0x08
+        or message[3] != VERSION_THREE
+        or message[4] != 0x10
+        or message[6] != 0x18
+    ):
         raise _NotOrdinaryError
     end = 2 + message[1]
     txn_id, at = _number(message, 6, 0x18)
@@ -240,7 +257,7 @@ def _read_header(message: memoryview) -> tuple[int, int, int, int]:
 
 def _enter(message: memoryview, at: int, tag: bytes) -> int:
     """Return where the inner message begins; it must be the last thing."""
-    if message[at : at + 2] != tag:
+    if message[at] != tag[0]:
         raise _NotOrdinaryError
     length, at = _number(message, at + 1, tag[1])
     if at + length != len(message):
@@ -252,20 +269,22 @@ def _number(message: memoryview, at: int, tag: int) -> tuple[int, int]:
     """Read the number that must be here, unsigned."""
     if message[at] != tag:
         raise _NotOrdinaryError
-    byte = value = message[at + 1]
-    at += 2
-    if byte >= 0x80:
-        value &= 0x7F
-        shift = 7
-        while byte >= 0x80:
-            if shift > _SHIFT_MAX:
-                raise _NotOrdinaryError
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-        if value > _MASK64:
+    value = message[at + 1]
+    if value < 0x80:
+        return value, at + 2
+    byte = message[at + 2]
+    value = value & 0x7F | (byte & 0x7F) << 7
+    at += 3
+    shift = 14
+    while byte >= 0x80:
+        if shift > _SHIFT_MAX:
             raise _NotOrdinaryError
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    if value > _MASK64:
+        raise _NotOrdinaryError
     return value, at
 
 
