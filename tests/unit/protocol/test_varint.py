@@ -53,6 +53,16 @@ def test_unsigned_comes_back(value: int) -> None:
             read_unsigned32(packed)
 
 
+@pytest.mark.parametrize("bits", range(7, 64, 7))
+@pytest.mark.parametrize("beside", [-1, 0, 1])
+def test_a_number_is_a_byte_longer_from_each_seventh_bit_on(bits: int, beside: int) -> None:
+    value = (1 << bits) + beside
+    packed = write_unsigned(value)
+    assert len(packed) == bits // 7 + (beside >= 0)
+    assert read_unsigned64(packed) == (value, len(packed))
+    assert read_varlong(write_varint(value >> 1))[0] == value >> 1
+
+
 @pytest.mark.parametrize(
     "endless", [b"\xff" * 200, b"\x80" * 200, b"\xff" * 9 + b"\x7f", b"\xff" * 4 + b"\x10"]
 )

@@ -171,6 +171,21 @@ def test_numbers_of_ten_bytes_mean_what_protobuf_says(digits: list[int], field: 
         assert by_hand == protobuf_codec.read_request(frame)
 
 
+@pytest.mark.parametrize("bits", range(7, 63, 7))
+@pytest.mark.parametrize("beside", [-1, 0, 1])
+def test_numbers_where_they_become_a_byte_longer(bits: int, beside: int) -> None:
+    """Random ones hardly ever are: 128, 16,384, ... and those beside them."""
+    number = (1 << bits) + beside
+    add = AddRequest(LedgerId(number), number, b"key", (b"body",))
+    frame = protobuf_codec.write_request(number, add)
+    assert request_frame(number, add) == frame
+    assert fast_codec.read_request(memoryview(frame)) == (number, joined(add))
+    answer = AddResponse(StatusCode.EOK, LedgerId(number), number)
+    frame = protobuf_codec.write_response(number, answer)
+    assert response_frame(number, answer) == frame
+    assert fast_codec.read_response(memoryview(frame)) == (number, answer)
+
+
 # ---- whole, cut, changed, random
 
 
