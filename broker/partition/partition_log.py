@@ -196,9 +196,8 @@ class PartitionLog(ReadablePartition):
         append = self._enqueue(batch, offset)
         if append.base_offset < 0:
             return append  # the log refused it
-        ended = self._producers.end_transaction(
-            producer_id, producer_epoch, marker, offset, self.state.now_ms
-        )
+        now_ms = self.state.now_ms  # as the log's own table has it: the next life reads that one
+        ended = self._producers.end_transaction(producer_id, producer_epoch, marker, offset, now_ms)
         self._verifications.forget(producer_id)
         if ended is not None:
             self._unstable.end(ended.first_offset, offset)
