@@ -167,7 +167,7 @@ def _await_cleaned(
     look: Callable[[], object] = lambda: None,
     at_most_s: float = CLEANED_S,
 ) -> list[Cleaned]:
-    """Wait for a pass over each partition, or for so long that there was one at least.
+    """Wait for a pass over each partition; after `at_most_s` one of them is enough.
 
     `look`: called 20 times a second meanwhile.
     """

@@ -92,9 +92,13 @@ class Sent:
         start = time.perf_counter()
 
         def send(due_s: float) -> None:
-            if self.error is None:
-                self.due_s.append(due_s)
+            if self.error is not None:
+                return
+            self.due_s.append(due_s)
+            try:
                 writer.append(len(self.due_s), (payload,), len(payload))
+            except CoreError as error:
+                self.on_failed(error)  # nobody else would hear of it, and all would wait
 
         def pace() -> None:
             for number in range(count):
