@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.runtime.turn_writer import KEPT_BYTES_MAX, TurnWriter
+from core.runtime.turn_writer import ENOUGH_BYTES, ENOUGH_WRITES, KEPT_BYTES_MAX, TurnWriter
 
 
 class Transport(asyncio.Transport):
@@ -76,6 +76,25 @@ def test_no_more_is_kept_than_the_limit() -> None:
         writer.write([b"y"])
         await turn()
         assert transport.writes[2] == [b"y"]
+
+    asyncio.run(story())
+
+
+def test_enough_writes_of_enough_bytes_do_not_wait_for_the_end_of_the_turn() -> None:
+    def sent_after(writes: int, size: int) -> int:
+        transport, writer = rig()
+        writer.write([b"first"])
+        for _ in range(writes):
+            writer.write([bytes(size)])
+        return sum(map(len, transport.writes[1])) if len(transport.writes) > 1 else 0
+
+    async def story() -> None:
+        exact = ENOUGH_BYTES // ENOUGH_WRITES
+        assert sent_after(ENOUGH_WRITES, exact) == ENOUGH_BYTES
+        assert sent_after(ENOUGH_WRITES - 1, exact * 2) == 0, "few and not many bytes: kept"
+        assert sent_after(ENOUGH_WRITES, exact - 1) == 0, "many small ones: kept"
+        assert sent_after(ENOUGH_WRITES + 1, exact - 1) == (ENOUGH_WRITES + 1) * (exact - 1)
+        assert sent_after(2 * ENOUGH_WRITES - 1, exact) == ENOUGH_BYTES, "it counts from zero again"
 
     asyncio.run(story())
 
