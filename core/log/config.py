@@ -194,7 +194,7 @@ class LogConfig:
         "readAheadMaxRecords", 256, "Entries that a reader holds or requests ahead of its caller"
     )
     read_ahead_bytes: int = setting(
-        "log.read.ahead.bytes", 4 * 1024 * 1024, "Bytes that a reader holds ahead of its caller"
+        "log.read.ahead.bytes", 16 * 1024 * 1024, "Bytes that a reader holds ahead of its caller"
     )
     lac_poll_ms: int = setting(
         "readLACLongPollTimeout",
