@@ -152,8 +152,7 @@ class RecordSender:
             self._limits.check()
             self._limits.add(values or 1)
         self._waiting_bytes = waiting_bytes
-        # _make, less a call
-        self._waiting.append(tuple.__new__(RecordParts, (txid, payload, length, values)))
+        self._waiting.append((txid, payload, length, values))
         self._appended += values or 1
         self.last_txid = txid
         buffer_bytes = self._policy.buffer_bytes
@@ -230,11 +229,15 @@ class RecordSender:
             waiting.clear()
             self._waiting_bytes = 0
             return records, size
-        records = [waiting.popleft()]
-        size = HEADER_SIZE + records[0].length
-        while waiting and size + HEADER_SIZE + waiting[0].length <= ENTRY_RECORDS_BYTES_MAX:
-            records.append(waiting.popleft())
-            size += HEADER_SIZE + records[-1].length
+        records, size = [], 0
+        for record in waiting:
+            _, _, length, _ = record
+            if records and size + HEADER_SIZE + length > ENTRY_RECORDS_BYTES_MAX:
+                break
+            records.append(record)
+            size += HEADER_SIZE + length
+        for _ in records:
+            waiting.popleft()
         self._waiting_bytes -= size - HEADER_SIZE * len(records)
         return records, size
 
@@ -258,7 +261,7 @@ class RecordSender:
         elif self._waiting or (self._end is not None and not self._end.done()):
             first_txid = self.confirmed_txid
             if first_txid == INVALID_TXID:
-                first_txid = self._waiting[0].txid if self._waiting else END_OF_STREAM_TXID
+                first_txid = self._waiting[0][0] if self._waiting else END_OF_STREAM_TXID
             chain.advance(first_txid)
 
     def _roll_if_due(self, segment: SegmentWriter) -> None:

@@ -81,7 +81,7 @@ class SegmentCopy:
         active_from = self._source.active_from
         if self._active is None and active_from is not None and txid >= active_from:
             self._active = (self._next_entry, len(self._pending))
-        self._pending.append(RecordParts(txid, parts, length))
+        self._pending.append((txid, parts, length, 0))
         self._pending_bytes += size
         self._last_txid = txid
         return self._next_entry

@@ -142,7 +142,8 @@ class SegmentWriter:
         payload = compress_envelope(payload) if self._codec else join_small(payload, size_bytes)
         self.last_user = DLSN(lssn, entry_id, position - self.records - 1)
         self.records = position
-        self.last_txid = txid = records[-1].txid
+        txid, *_ = records[-1]
+        self.last_txid = txid
         self._told_lac = self.lac
         self.size_bytes += size_bytes
         self.unacked_bytes += size_bytes

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record import RecordParts
+from protocol.distributedlog.record import record_parts
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.ours import (
@@ -178,7 +178,7 @@ def test_positions_that_our_writer_returns_are_those_that_java_reads(
             writer = await log.open_writer(Listener())
             records = [(txid, payload(f"10/{txid}")) for txid in range(1, COUNT + 1)]
             futures = [writer.write(txid, record) for txid, record in records[: COUNT // 2]]
-            many = [RecordParts(txid, (rest,), len(rest)) for txid, rest in records[COUNT // 2 :]]
+            many = [record_parts(txid, (rest,), len(rest)) for txid, rest in records[COUNT // 2 :]]
             futures += writer.append_many(many)
             dlsns = [await future for future in futures]
             await writer.commit()

@@ -107,8 +107,8 @@ class OwnerState:
         self._first = self.txid + 1
 
     def observe(self, lssn: int, entry_id: int, records: Sequence[RecordParts]) -> None:
-        for record in records:
-            self._add(record.txid, b"".join(record.parts))
+        for txid, parts, _, _ in records:
+            self._add(txid, b"".join(parts))
 
     def index(self) -> bytes:
         return b"%d %d" % (self._first, self.txid)

@@ -40,7 +40,7 @@ from core.runtime.budget import Budget
 from core.runtime.clock import ManualClock
 from protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse, StatusCode
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord, RecordColumns, RecordParts
+from protocol.distributedlog.record import LogRecord, RecordColumns, record_parts
 from protocol.errors import ErrorCode
 from protocol.ids import BookieId, Buffer, LedgerId
 from protocol.kafka.header import RequestHeader
@@ -300,7 +300,7 @@ class FakeWriter:
         segment = self.segment
         assert segment is not None
         dlsn = DLSN(segment.lssn, len(segment.records), 0)
-        self._state.observe(dlsn.lssn, dlsn.entry_id, [RecordParts(txid, payload, length)])
+        self._state.observe(dlsn.lssn, dlsn.entry_id, [record_parts(txid, payload, length)])
         record = LogRecord(txid, payload[0] if len(payload) == 1 else b"".join(payload))
         segment.records.append(LogRecordWithDLSN(dlsn, record))
         self.last_txid = txid

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.partition.segment_state import PartitionState, decode_index
 from core.errors import CorruptData
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord, RecordParts
+from protocol.distributedlog.record import LogRecord, record_parts
 from protocol.ids import LedgerId
 from protocol.records.batch import read_header, stamp
 from protocol.records.record import Producer
@@ -28,7 +28,7 @@ def fill(state: PartitionState, epochs: list[int], first: int = 0) -> list[LogRe
     state.begin_segment(1, LedgerId(1))
     for number, epoch in enumerate(epochs):
         data = stamped(first + 2 * number, epoch, producer=Producer(4, 0, 2 * number))
-        state.observe(1, number, [RecordParts(first + 2 * number + 1, (data,), len(data))])
+        state.observe(1, number, [record_parts(first + 2 * number + 1, (data,), len(data))])
         records.append(LogRecord(first + 2 * number + 1, data))
     return records
 
@@ -73,7 +73,7 @@ def test_a_new_segment_begins_a_new_index_and_old_ones_are_few() -> None:
         state.begin_segment(lssn, LedgerId(lssn))
         offset = state.next_offset
         data = stamped(offset, 1)
-        state.observe(lssn, 0, [RecordParts(offset + 1, (data,), len(data))])
+        state.observe(lssn, 0, [record_parts(offset + 1, (data,), len(data))])
     assert decode_index(state.index()).totals.first_offset == 56
     assert len(state.indexes) == 8
     assert list(state.indexes)[-1] == 29

@@ -12,7 +12,7 @@ from core.log.config import CompressionType
 from core.log.log import Log
 from core.log.writer import LogWriter
 from protocol.distributedlog.dlsn import INITIAL
-from protocol.distributedlog.record import RecordParts
+from protocol.distributedlog.record import record_parts
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import (
     Listener,
@@ -152,7 +152,7 @@ class Sealer(Process):
         for _ in range(2):
             bulk = self._next(3)
             futures = writer.append_many(
-                [RecordParts(len(self.payloads), (each,), len(each)) for each in bulk]
+                [record_parts(len(self.payloads), (each,), len(each)) for each in bulk]
             )
             await asyncio.gather(*futures)
             self.known = len(self.payloads)

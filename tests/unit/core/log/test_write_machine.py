@@ -20,7 +20,7 @@ from core.log.config import CompressionType
 from core.log.transmit import ControlPolicy, TransmitPolicy
 from core.metadata.ledger_tree import initialize_layout
 from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record import RecordParts
+from protocol.distributedlog.record import record_parts
 from tests.unit.core.log.world import QUIET, Listener, World, settle
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class WriteMachine(RuleBasedStateMachine):
             good = min(bad, count)
             values = [*self._next(good), *[b"never"] * (count - good)]
             records = [
-                RecordParts(self.txid if n != bad else -1, (value,), len(value))
+                record_parts(self.txid if n != bad else -1, (value,), len(value))
                 for n, value in enumerate(values)
             ]
             futures = self.writer.append_many(records)

@@ -20,7 +20,7 @@ from core.log.writer import LogWriter
 from protocol.bookkeeper.messages import AddRequest, StatusCode
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX
-from protocol.distributedlog.record import RecordParts
+from protocol.distributedlog.record import RecordParts, record_parts
 from tests.unit.core.log.world import (
     Listener,
     RecordState,
@@ -37,7 +37,7 @@ from tests.unit.core.log.world import (
 
 def record(txid: int) -> RecordParts:
     payload = b"r%d" % txid
-    return RecordParts(txid, (payload,), len(payload))
+    return record_parts(txid, (payload,), len(payload))
 
 
 def fail_adds(request: object) -> StatusCode | None:
@@ -297,7 +297,7 @@ def test_a_bulk_spans_entries(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         log = await world.log()
         writer = await log.open_writer(Listener())
-        bulk = [RecordParts(txid, (b"x" * 400_000,), 400_000) for txid in range(5)]
+        bulk = [record_parts(txid, (b"x" * 400_000,), 400_000) for txid in range(5)]
         told = await asyncio.gather(*writer.append_many(bulk))
         await writer.close()
         assert told == [
@@ -314,7 +314,7 @@ def test_a_bulk_whose_entries_fail_has_no_hole(tmp_path: Path) -> None:
         world.bookie.fault = lambda request: (
             fail_adds(request) if getattr(request, "entry_id", 0) == 1 else None
         )
-        bulk = [RecordParts(txid, (b"x" * 600_000,), 600_000) for txid in range(5)]
+        bulk = [record_parts(txid, (b"x" * 600_000,), 600_000) for txid in range(5)]
         results = await asyncio.gather(*writer.append_many(bulk), return_exceptions=True)
         assert results[0] == DLSN(1, 0, 0)
         failed = results[1:]

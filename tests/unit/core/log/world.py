@@ -80,7 +80,7 @@ class RecordState:
 
     def observe(self, lssn: int, entry_id: int, records: Sequence[RecordParts]) -> None:
         assert lssn == self.segment[0]
-        txids = [record.txid for record in records for _ in range(record.values or 1)]
+        txids = [txid for txid, _, _, values in records for _ in range(values or 1)]
         self.txids += txids
         self.segment[2] += [[entry_id, slot, txid] for slot, txid in enumerate(txids)]
 

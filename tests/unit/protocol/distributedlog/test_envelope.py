@@ -15,7 +15,7 @@ from protocol.distributedlog.envelope import (
     pack_user_records,
     unpack_envelope,
 )
-from protocol.distributedlog.record import HEADER_SIZE, POSITION_MAX, LogRecord, RecordParts
+from protocol.distributedlog.record import HEADER_SIZE, POSITION_MAX, LogRecord, record_parts
 from protocol.distributedlog.record_set import expand, pack_record_set, record_set
 from protocol.errors import BadLength, BadValue, DecodeError
 from tests.golden import Vector, vectors
@@ -82,7 +82,7 @@ def test_payloads_are_the_parts_that_were_given() -> None:
     payload = memoryview(b"batch")
     parts = [b"pa", bytearray(b"rts")]
     assert pack_envelope([LogRecord(1, payload, 0, 1)])[2] is payload
-    packed, _ = pack_user_records([RecordParts(1, [payload], 5), RecordParts(2, parts, 5)], 40)
+    packed, _ = pack_user_records([record_parts(1, [payload], 5), record_parts(2, parts, 5)], 40)
     assert packed[2] is payload
     assert packed[4] is parts[0]
     assert packed[5] is parts[1]
@@ -93,7 +93,7 @@ def test_user_records_are_numbered_and_packed_as_an_envelope_of_them_is(
     records: list[LogRecord], before: int
 ) -> None:
     numbered = [each._replace(flags=0, position=before + n + 1) for n, each in enumerate(records)]
-    waiting = [RecordParts(each.txid, [each.payload], len(each.payload)) for each in records]
+    waiting = [record_parts(each.txid, [each.payload], len(each.payload)) for each in records]
     packed, position = pack_user_records(waiting, before)
     assert b"".join(packed) == b"".join(pack_envelope(numbered))
     assert position == before + len(records)
@@ -107,7 +107,7 @@ def test_a_record_set_takes_a_position_for_each_of_its_values(
     for txid, values in enumerate(values_of_each):
         payload = pack_record_set(values) if len(values) > 1 else values[0]
         count = len(values) if len(values) > 1 else 0
-        waiting.append(RecordParts(txid, [payload], len(payload), count))
+        waiting.append(record_parts(txid, [payload], len(payload), count))
     packed, position = pack_user_records(waiting, before)
     data = b"".join(compress_envelope(packed) if compressed else packed)
     found = [inner for each in unpack_envelope(data) for inner in expand(*each)]
@@ -120,7 +120,7 @@ def test_a_record_set_takes_a_position_for_each_of_its_values(
 
 def test_lz4_is_used_where_it_makes_an_entry_shorter() -> None:
     for payload, is_shorter in ((b"a" * 10_000, True), (Random(1).randbytes(10_000), False)):
-        plain, _ = pack_user_records([RecordParts(1, [payload], len(payload))], 0)
+        plain, _ = pack_user_records([record_parts(1, [payload], len(payload))], 0)
         stored = compress_envelope(plain)
         assert (sum(map(len, stored)) < sum(map(len, plain))) is is_shorter
         assert (stored is plain) is not is_shorter
@@ -130,7 +130,7 @@ def test_lz4_is_used_where_it_makes_an_entry_shorter() -> None:
 
 def test_user_records_beyond_what_java_could_number_are_our_bug() -> None:
     with pytest.raises(AssertionError):
-        pack_user_records([RecordParts(1, [b"x"], 1)], POSITION_MAX)
+        pack_user_records([record_parts(1, [b"x"], 1)], POSITION_MAX)
 
 
 def test_unpacked_payloads_are_views() -> None:
@@ -209,7 +209,7 @@ def test_an_lz4_envelope_that_claims_gigabytes_is_refused() -> None:
 @given(st.lists(st.integers(0, 4 * JOINED_BELOW_BYTES), min_size=1, max_size=5))
 def test_small_parts_are_joined_and_large_ones_stay_as_they_are(sizes: list[int]) -> None:
     payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
-    waiting = [RecordParts(1, [payload], len(payload)) for payload in payloads]
+    waiting = [record_parts(1, [payload], len(payload)) for payload in payloads]
     size = sum(HEADER_SIZE + len(payload) for payload in payloads)
     parts, _ = pack_user_records(waiting, 0)
     joined = join_small(parts, size)
