@@ -13,14 +13,14 @@ from core.errors import (
     Unavailable,
     WriteCancelled,
 )
-from core.log.config import CompressionType
+from core.log.config import ENTRY_RECORDS_BYTES_MAX, CompressionType
 from core.log.receipts import Receipts
 from core.log.transmit import TransmitPolicy
 from core.log.writer import LogWriter
 from protocol.bookkeeper.messages import AddRequest, StatusCode
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX
-from protocol.distributedlog.record import RecordParts, record_parts
+from protocol.distributedlog.record import HEADER_SIZE, RecordParts, record_parts
 from tests.unit.core.log.world import (
     Listener,
     RecordState,
@@ -303,6 +303,31 @@ def test_a_bulk_spans_entries(tmp_path: Path) -> None:
         assert told == [
             DLSN(1, entry, slot) for entry, slot in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))
         ]
+
+    run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "entries"),
+    [
+        ((ENTRY_RECORDS_BYTES_MAX - 2 * HEADER_SIZE - 9, 9, 1), [0, 0, 1]),
+        ((ENTRY_RECORDS_BYTES_MAX - 2 * HEADER_SIZE - 8, 9, 1), [0, 1, 1]),
+        ((ENTRY_RECORDS_BYTES_MAX + 1, 1, 1), [0, 1, 1]),
+    ],
+    ids=["two that just fit", "one byte too many", "one that is larger than an entry of many"],
+)
+def test_an_entry_takes_as_many_records_as_fit(
+    tmp_path: Path, sizes: tuple[int, ...], entries: list[int]
+) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        bulk = [record_parts(txid, (bytes(size),), size) for txid, size in enumerate(sizes)]
+        told = await asyncio.gather(*writer.append_many(bulk))
+        await writer.close()
+        assert [position.entry_id for position in told] == entries
+        found = [(r.txid, len(r.payload)) for _, r in await read_all(log)]
+        assert found == list(enumerate(sizes))
 
     run_world(tmp_path, story)
 

@@ -81,20 +81,22 @@ def test_no_more_is_kept_than_the_limit() -> None:
 
 
 def test_enough_writes_of_enough_bytes_do_not_wait_for_the_end_of_the_turn() -> None:
-    def sent_after(writes: int, size: int) -> int:
+    def sent(writes: int, size: int) -> list[int]:
         transport, writer = rig()
         writer.write([b"first"])
         for _ in range(writes):
             writer.write([bytes(size)])
-        return sum(map(len, transport.writes[1])) if len(transport.writes) > 1 else 0
+        return [sum(map(len, write)) for write in transport.writes[1:]]
 
     async def story() -> None:
         exact = ENOUGH_BYTES // ENOUGH_WRITES
-        assert sent_after(ENOUGH_WRITES, exact) == ENOUGH_BYTES
-        assert sent_after(ENOUGH_WRITES - 1, exact * 2) == 0, "few and not many bytes: kept"
-        assert sent_after(ENOUGH_WRITES, exact - 1) == 0, "many small ones: kept"
-        assert sent_after(ENOUGH_WRITES + 1, exact - 1) == (ENOUGH_WRITES + 1) * (exact - 1)
-        assert sent_after(2 * ENOUGH_WRITES - 1, exact) == ENOUGH_BYTES, "it counts from zero again"
+        assert sent(ENOUGH_WRITES, exact) == [ENOUGH_BYTES]
+        assert sent(ENOUGH_WRITES - 1, 2 * exact) == [], "few, and not many bytes"
+        assert sent(ENOUGH_WRITES, exact - 1) == [], "many, and small"
+        assert sent(ENOUGH_WRITES + 1, exact - 1) == [(ENOUGH_WRITES + 1) * (exact - 1)]
+        twice = 2 * ENOUGH_BYTES
+        assert sent(2 * ENOUGH_WRITES - 1, 2 * exact) == [twice], "each group counts from zero"
+        assert sent(2 * ENOUGH_WRITES, 2 * exact) == [twice, twice]
 
     asyncio.run(story())
 
@@ -106,6 +108,7 @@ def test_close_sends_what_is_kept_and_abort_drops_it() -> None:
             writer.write([b"a"])
             writer.write([b"b"])
             (writer.close if end == "closed" else writer.abort)()
+            assert writer.unsent_bytes == 0
             await turn()
             assert (transport.ended, transport.writes) == (end, expected)
 
