@@ -27,6 +27,7 @@ from protocol.distributedlog.record import (
     HEADER_SIZE,
     RecordParts,
     control_record,
+    record_parts,
 )
 from protocol.ids import NO_ENTRY, Buffer, EntryId, TxId
 
@@ -81,7 +82,7 @@ class SegmentCopy:
         active_from = self._source.active_from
         if self._active is None and active_from is not None and txid >= active_from:
             self._active = (self._next_entry, len(self._pending))
-        self._pending.append((txid, parts, length, 0))
+        self._pending.append(record_parts(txid, parts, length))
         self._pending_bytes += size
         self._last_txid = txid
         return self._next_entry

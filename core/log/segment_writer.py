@@ -142,8 +142,7 @@ class SegmentWriter:
         payload = compress_envelope(payload) if self._codec else join_small(payload, size_bytes)
         self.last_user = DLSN(lssn, entry_id, position - self.records - 1)
         self.records = position
-        txid, *_ = records[-1]
-        self.last_txid = txid
+        self.last_txid = txid = records[-1][0]
         self._told_lac = self.lac
         self.size_bytes += size_bytes
         self.unacked_bytes += size_bytes

@@ -101,7 +101,7 @@ class LogWriter(RecordSender):
         return self.write(txid, pack_record_set(values, compression.codec), len(values))
 
     def append_many(self, records: Sequence[RecordParts]) -> "list[asyncio.Future[DLSN]]":
-        """Append records in order; return a future of each one's position.
+        """Append records (`record_parts` makes them) in order; return each one's position to come.
 
         The first that is refused has its error in its future, all behind it WriteCancelled: they
         were not taken. The transmit policy is asked once, at the end. Errors: none.
