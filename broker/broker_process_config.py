@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from broker.cluster.assignments import lock_name
 from broker.config import BrokerConfig
-from broker.standalone_config import check_topic_logs
+from broker.standalone_config import TopicLogConfig, check_topic_logs
 from core.ledger.config import BookieClientConfig, LedgerClientConfig
 from core.log.cold.config import ColdConfig
 from core.log.config import LogConfig
@@ -15,8 +15,8 @@ from core.runtime.logging_setup import LogLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLogConfig(LogConfig):
-    """The logs of topics: whoever asks for one that another broker has, is sent there at once."""
+class OwnedTopicLogConfig(TopicLogConfig):
+    """The same of several brokers: whoever asks for one that another has, is sent there at once."""
 
     lock_timeout_s: int = setting(
         "lockTimeoutSeconds",
@@ -50,7 +50,7 @@ class BrokerProcessConfig:
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
     )
     broker: BrokerConfig = field(default_factory=BrokerConfig)
-    log: TopicLogConfig = field(default_factory=TopicLogConfig)
+    log: OwnedTopicLogConfig = field(default_factory=OwnedTopicLogConfig)
     cold: ColdConfig = field(default_factory=ColdConfig)
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)

@@ -8,7 +8,6 @@ from broker.broker import Broker
 from broker.config import BrokerConfig, NetworkConfig
 from broker.standalone import standalone
 from broker.standalone_config import StandaloneConfig
-from core.log.config import LogConfig
 from core.runtime.clock import SystemClock
 
 _ON_A_FREE_PORT = BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",)))
@@ -16,9 +15,9 @@ _ON_A_FREE_PORT = BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127
 
 @asynccontextmanager
 async def running_broker(
-    data: Path, config: BrokerConfig = _ON_A_FREE_PORT, log_config: LogConfig | None = None
+    data: Path, config: BrokerConfig = _ON_A_FREE_PORT
 ) -> AsyncIterator[Broker]:
     """Run everything over `data`; stop it cleanly at the end."""
-    settings = StandaloneConfig(data=data, broker=config, log=log_config or LogConfig())
+    settings = StandaloneConfig(data=data, broker=config)
     async with standalone(settings, SystemClock()) as running:
         yield running.broker

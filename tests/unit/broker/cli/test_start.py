@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_process_config import BrokerProcessConfig, TopicLogConfig
+from broker.broker_process_config import BrokerProcessConfig, OwnedTopicLogConfig
 from broker.cli.errors import Exit
 from broker.config import BrokerConfig, NetworkConfig
 from broker.standalone_config import StandaloneConfig
+from core.log.config import LogConfig
 from core.runtime.config import environment_name, settings_of
 from tests.unit.broker.cli.test_main import tailrace
 
@@ -81,6 +82,12 @@ def test_the_bookie_lives_below_the_data_directory_unless_told(tmp_path: Path) -
     assert config.metadata_path == tmp_path / "metadata.db"
 
 
+def test_topics_are_read_less_far_ahead_than_a_log_alone(tmp_path: Path) -> None:
+    ahead = StandaloneConfig(data=tmp_path).log.read_ahead_bytes
+    assert ahead == BrokerProcessConfig().log_config().read_ahead_bytes == 4 * 1024 * 1024
+    assert LogConfig().read_ahead_bytes == 4 * ahead
+
+
 def test_every_setting_of_a_broker_of_a_cluster_has_a_meaning() -> None:
     for leaf in settings_of(BrokerProcessConfig):
         assert leaf.doc, leaf.key
@@ -97,5 +104,5 @@ def test_a_broker_goes_by_its_id_and_address_in_the_locks_of_logs() -> None:
     assert config.log_config().client_id == "1;3;public:8"
     assert config.log_config().client_id_is_exclusive
     assert config.log_config().lock_timeout_s == 0
-    named = BrokerProcessConfig(log=TopicLogConfig(client_id="mine", lock_timeout_s=4))
+    named = BrokerProcessConfig(log=OwnedTopicLogConfig(client_id="mine", lock_timeout_s=4))
     assert named.log_config() == named.log
