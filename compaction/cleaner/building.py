@@ -5,11 +5,14 @@ Source: Cleaner.buildOffsetMap (reference Kafka 9.4).
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from compaction.cleaner.cleanable import AbortedRange
-from compaction.cleaner.columns import Choice, Columns, read_columns, read_headers
+from compaction.cleaner.columns import Columns, read_columns
 from compaction.cleaner.digests import digest_places
 from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.key_summary import KeySummary, Words
+from compaction.cleaner.headers import Choice, Headers, read_headers
+from compaction.cleaner.key_summary import KeySummary, Places, Words
 from compaction.cleaner.transactions import CleanedTransactions
 from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
@@ -43,16 +46,12 @@ class SummaryBuilder:
         """
         headers = read_headers(batches)
         self.bytes_read += sum(map(len, batches))
-        self.records += sum(header.record_count for header in headers)
-        taken = [
-            index
-            for index, header in enumerate(headers)
-            if not self._is_skipped(index, header, batches[index])
-        ]
-        if taken and not self._put(batches, headers, taken):
+        self.records += int(headers.record_count.sum())
+        taken = np.flatnonzero(~self._skips(headers, batches))
+        if taken.size and not self._put(batches, headers, taken):
             return False
-        if headers:
-            self._reach(headers[-1].last_offset)
+        if len(headers):
+            self._reach(int(headers.last_offset[-1]))
         return True
 
     def end_segment(self, next_offset: Offset) -> None:
@@ -62,16 +61,19 @@ class SummaryBuilder:
     def _reach(self, offset: Offset) -> None:
         self._summary.latest_offset = max(self._summary.latest_offset, offset)
 
-    def _is_skipped(self, index: int, header: BatchHeader, batch: Buffer) -> bool:
-        if header.is_control:
-            note_marker(self._transactions, index, header, batch)
-            return True
-        is_aborted = self._transactions.on_batch(header)
-        return is_aborted or not header.record_count or header.last_offset < self._first
+    def _skips(self, headers: Headers, batches: Sequence[Buffer]) -> Choice:
+        """Say which batches have no key to note. Errors: CorruptBatch."""
+        skips = (headers.record_count == 0) | (headers.last_offset < self._first)
+        for at in np.flatnonzero(headers.is_of_transaction).tolist():
+            header = headers[at]
+            if header.is_control:
+                note_marker(self._transactions, at, header, batches[at])
+                skips[at] = True
+            elif self._transactions.on_batch(header):
+                skips[at] = True
+        return skips
 
-    def _put(
-        self, batches: Sequence[Buffer], headers: Sequence[BatchHeader], taken: list[int]
-    ) -> bool:
+    def _put(self, batches: Sequence[Buffer], headers: Headers, taken: Places) -> bool:
         columns = columns_of(batches, headers, taken)
         keyed = (columns.key_size >= 0) & (columns.offset >= self._first)
         offsets = columns.offset[keyed]
@@ -92,14 +94,14 @@ def note_marker(
         raise CorruptBatch(index, header.base_offset, str(error)) from None
 
 
-def columns_of(
-    batches: Sequence[Buffer], headers: Sequence[BatchHeader], taken: Sequence[int]
-) -> Columns:
+def columns_of(batches: Sequence[Buffer], headers: Headers, taken: Places) -> Columns:
     """Read the records of some batches of a block. Errors: CorruptBatch, of the whole block."""
+    if len(taken) == len(batches):
+        return read_columns(batches, headers)
     try:
-        return read_columns([batches[at] for at in taken], [headers[at] for at in taken])
+        return read_columns([batches[at] for at in taken.tolist()], headers.take(taken))
     except CorruptBatch as error:
-        raise CorruptBatch(taken[error.index], error.offset, error.reason) from None
+        raise CorruptBatch(int(taken[error.index]), error.offset, error.reason) from None
 
 
 def keys_of(columns: Columns, chosen: Choice) -> Words:

@@ -15,11 +15,12 @@ import numpy as np
 
 from compaction.cleaner.building import columns_of, keys_of, note_marker
 from compaction.cleaner.cleanable import AbortedRange, LastSequence
-from compaction.cleaner.columns import Choice, Columns, Ints, read_headers
+from compaction.cleaner.columns import Columns
 from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.key_summary import KeySummary
-from compaction.cleaner.outcome import KeptBatch, SegmentOutcome
-from compaction.cleaner.rebuilding import TIGHTEST, Kept, choose, empty, rebuild
+from compaction.cleaner.headers import Choice, Headers, Ints, read_headers
+from compaction.cleaner.key_summary import KeySummary, Places
+from compaction.cleaner.outcome import SegmentOutcome, Stays
+from compaction.cleaner.rebuilding import TIGHTEST, Kept, choose, cut_out, empty, rebuild
 from compaction.cleaner.transactions import CleanedTransactions
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import DELETE_HORIZON, BatchHeader
@@ -41,16 +42,13 @@ class FilterRules:
     """By producer id; who is not there needs no batch kept."""
 
 
-class _Fate(NamedTuple):
-    """What is decided of a batch before its records are looked at."""
+class _Fates(NamedTuple):
+    """What is decided of a block's batches before their records are looked at; one value each."""
 
-    at: int
-    """Its place in the block."""
-    header: BatchHeader
-    drops_records: bool
-    stays_empty: bool
-    may_go: bool
-    """A marker whose transaction has nothing left: it gets a horizon."""
+    drops_records: Choice
+    stays_empty: Choice
+    may_go: Choice
+    """Markers whose transaction has nothing left: they get a horizon."""
 
 
 class SegmentFilter:
@@ -76,29 +74,37 @@ class SegmentFilter:
             outcome.keys = outcome.keyed
         return outcome
 
-    def filter(self, batches: Sequence[Buffer]) -> list[KeptBatch]:
+    def filter(self, batches: Sequence[Buffer]) -> list[Stays]:
         """Return what stays of a block of batches, in order. Errors: CorruptBatch."""
         headers = read_headers(batches)
-        fates = [self._fate(at, header, batches[at]) for at, header in enumerate(headers)]
-        self._count_in(batches, headers)
-        read = [each.at for each in fates if not each.drops_records and each.header.record_count]
-        kept: list[KeptBatch | None] = [None] * len(batches)
-        if read:
-            self._filter_records(batches, headers, [fates[at] for at in read], kept)
-        for fate in fates:
-            if kept[fate.at] is None and fate.stays_empty:
-                kept[fate.at] = self._emptied(fate.header, batches[fate.at])
-        return self._count_out(kept)
+        fates = self._fates(headers, batches)
+        self._count_in(headers)
+        stays: dict[int, Stays] = {}
+        read = np.flatnonzero(~fates.drops_records & (headers.record_count > 0))
+        if read.size:
+            self._filter_records(batches, headers, fates, read, stays)
+        for at in np.flatnonzero(fates.stays_empty).tolist():
+            if at not in stays:
+                stays[at] = empty(headers[at]) if headers[at].record_count else at
+        self._outcome.is_changed |= any(stays.get(at) != at for at in range(len(batches)))
+        left = [stays[at] for at in sorted(stays)]
+        self._count_out([batches[each] if isinstance(each, int) else each for each in left])
+        return left
 
-    def _fate(self, at: int, header: BatchHeader, batch: Buffer) -> _Fate:
-        if header.is_control:
-            may_go = note_marker(self._transactions, at, header, batch)
-            drops = may_go and self._is_past_horizon(header)
-        else:
-            may_go = False
-            drops = self._transactions.on_batch(header)
-        stays = header.last_offset + 1 == self._end or self._holds_last_sequence(header)
-        return _Fate(at, header, drops, stays, may_go)
+    def _fates(self, headers: Headers, batches: Sequence[Buffer]) -> _Fates:
+        drops, may_go = np.zeros((2, len(headers)), np.bool_)
+        for at in np.flatnonzero(headers.is_of_transaction).tolist():
+            header = headers[at]
+            if header.is_control:
+                may_go[at] = note_marker(self._transactions, at, header, batches[at])
+                drops[at] = may_go[at] and self._is_past_horizon(header)
+            else:
+                drops[at] = self._transactions.on_batch(header)
+        stays = headers.last_offset + 1 == self._end
+        if self._rules.last_sequences:
+            for at in np.flatnonzero(headers.has_producer_id & ~stays).tolist():
+                stays[at] = self._holds_last_sequence(headers[at])
+        return _Fates(drops, stays, may_go)
 
     def _is_past_horizon(self, header: BatchHeader) -> bool:
         has_horizon = header.attributes & DELETE_HORIZON
@@ -106,7 +112,7 @@ class SegmentFilter:
 
     def _holds_last_sequence(self, header: BatchHeader) -> bool:
         last = self._rules.last_sequences.get(header.producer_id)
-        if last is None or not header.has_producer_id:
+        if last is None:
             return False
         if last.last_offset >= 0:
             return header.last_offset == last.last_offset
@@ -115,66 +121,72 @@ class SegmentFilter:
     def _filter_records(
         self,
         batches: Sequence[Buffer],
-        headers: Sequence[BatchHeader],
-        fates: Sequence[_Fate],
-        kept: list[KeptBatch | None],
+        headers: Headers,
+        fates: _Fates,
+        read: Places,
+        stays: dict[int, Stays],
     ) -> None:
-        columns = columns_of(batches, headers, [fate.at for fate in fates])
-        keeps = self._keeps(columns, fates)
+        """Say what stays of the batches at `read`. Errors: CorruptBatch."""
+        columns = columns_of(batches, headers, read)
+        headers = headers.take(read)
+        keeps = self._keeps(columns, headers)
         is_tombstone = keeps & ~columns.has_value
-        chosen = choose(columns, keeps)
+        is_data = ~headers.is_control
+        keyed = keeps & (columns.key_size >= 0)
+        self._outcome.tombstones += int(np.count_nonzero(keyed & ~columns.has_value))
+        self._outcome.keyed += int(np.count_nonzero(keyed & is_data[columns.batch]))
         tombstones = _per_batch(is_tombstone, columns.first)
-        self._outcome.tombstones += int(np.count_nonzero(is_tombstone & (columns.key_size >= 0)))
-        self._outcome.keyed += self._count_keyed(columns, keeps, fates)
-        for place, fate in enumerate(fates):
-            count = chosen.first[place + 1] - chosen.first[place]
-            if not count:
-                continue
-            horizon = self._new_horizon(fate, has_tombstones=bool(tombstones[place]))
-            is_whole = count == fate.header.record_count
-            rebuilt = None
-            if horizon is not None or not is_whole:
-                rebuilt = self._rebuilt(fate, chosen, place, horizon, is_whole=is_whole)
-            if rebuilt is None:
-                rebuilt = KeptBatch(batches[fate.at], fate.header, is_changed=False)
-            kept[fate.at] = rebuilt
+        gets_horizon = fates.may_go[read] | (is_data & (tombstones > 0))
+        gets_horizon &= ~headers.has_delete_horizon & (headers.last_offset < self._end)
+        kept = choose(columns, keeps)
+        is_left = kept.counts > 0
+        is_whole = kept.counts == headers.record_count
+        is_same = is_left & is_whole & ~gets_horizon
+        is_cut = is_left & ~is_whole & ~gets_horizon & ~headers.has_codec
+        is_cut &= headers.size_bytes <= self._rules.batch_bytes_max  # none of them grows
+        for place in np.flatnonzero(is_same).tolist():
+            stays[int(read[place])] = int(read[place])
+        cut = np.flatnonzero(is_cut)
+        for place, data in zip(cut.tolist(), cut_out(headers.take(cut), kept, cut), strict=True):
+            stays[int(read[place])] = data
+        for place in np.flatnonzero(is_left & ~is_same & ~is_cut).tolist():
+            horizon = self._new_horizon() if gets_horizon[place] else None
+            at, is_complete = int(read[place]), bool(is_whole[place])
+            rebuilt = self._rebuilt(headers[place], kept, place, horizon, is_whole=is_complete)
+            if rebuilt is not None and len(rebuilt) > self._rules.batch_bytes_max:
+                what = f"its records that stay take {len(rebuilt)} bytes,"
+                what = f"{what} {self._rules.batch_bytes_max} fit"
+                raise CorruptBatch(at, headers[place].base_offset, what)
+            stays[at] = at if rebuilt is None else rebuilt
 
     def _rebuilt(
-        self, fate: _Fate, chosen: Kept, place: int, horizon: int | None, *, is_whole: bool
-    ) -> KeptBatch | None:
+        self, header: BatchHeader, kept: Kept, place: int, horizon: int | None, *, is_whole: bool
+    ) -> bytes | None:
         """Return the batch anew; None: as it is, because with a horizon it would be too large.
 
         Timestamps become some bytes longer with a horizon, and a codec may pack worse than the
-        producer's did. Delete markers that get no horizon stay until their batch has room.
-        Errors: CorruptBatch, if what is left cannot be packed into a batch any more.
+        producer's did. Delete markers that get no horizon stay until their batch has room. What
+        cannot be packed into a batch any more is returned too large.
         """
-        header, bytes_max = fate.header, self._rules.batch_bytes_max
+        bytes_max = self._rules.batch_bytes_max
         if horizon is not None:
-            rebuilt = rebuild(header, chosen, place, horizon)
-            if len(rebuilt.data) <= bytes_max:
+            rebuilt = rebuild(header, kept, place, horizon)
+            if len(rebuilt) <= bytes_max:
                 return rebuilt
             if is_whole:
                 return None
-        rebuilt = rebuild(header, chosen, place, None)
-        if len(rebuilt.data) > bytes_max and header.codec in TIGHTEST:
-            rebuilt = rebuild(header, chosen, place, None, TIGHTEST[header.codec])
-        if len(rebuilt.data) <= bytes_max:
-            return rebuilt
-        what = f"its records that stay take {len(rebuilt.data)} bytes, {bytes_max} fit"
-        raise CorruptBatch(fate.at, header.base_offset, what)
+        rebuilt = rebuild(header, kept, place, None)
+        if len(rebuilt) > bytes_max and header.codec in TIGHTEST:
+            rebuilt = rebuild(header, kept, place, None, TIGHTEST[header.codec])
+        return rebuilt
 
-    def _count_keyed(self, columns: Columns, keeps: Choice, fates: Sequence[_Fate]) -> int:
-        is_data = np.array([not fate.header.is_control for fate in fates], np.bool_)
-        return int(np.count_nonzero(keeps & (columns.key_size >= 0) & is_data[columns.batch]))
-
-    def _keeps(self, columns: Columns, fates: Sequence[_Fate]) -> Choice:
+    def _keeps(self, columns: Columns, headers: Headers) -> Choice:
         """Say of each record whether it stays."""
-        control = np.array([fate.header.is_control for fate in fates], np.bool_)[columns.batch]
-        judged = (columns.offset < self._end) & ~control
+        judged = (columns.offset < self._end) & ~headers.is_control[columns.batch]
         keyed = judged & (columns.key_size >= 0)
         keeps = ~judged
         is_latest = self._is_latest(columns, keyed)
-        past = np.array([self._is_past_horizon(fate.header) for fate in fates], np.bool_)
+        past = headers.has_delete_horizon & (headers.base_timestamp <= self._now_ms)
         is_wanted = columns.has_value[keyed] | ~past[columns.batch[keyed]]
         keeps[keyed] = is_latest & is_wanted
         self._outcome.invalid += int(np.count_nonzero(judged & ~keyed))
@@ -196,39 +208,27 @@ class SegmentFilter:
             is_latest[count:] = summary.is_latest(offsets[count:])
         return is_latest
 
-    def _new_horizon(self, fate: _Fate, *, has_tombstones: bool) -> int | None:
-        """Return the horizon that a batch gets now; None: it has one, or needs none."""
-        header = fate.header
-        if header.attributes & DELETE_HORIZON or header.last_offset >= self._end:
-            return None
-        if fate.may_go or (has_tombstones and not header.is_control):
-            return min(self._now_ms + self._rules.delete_retention_ms, TIMESTAMP_MAX)
-        return None
+    def _new_horizon(self) -> int:
+        return min(self._now_ms + self._rules.delete_retention_ms, TIMESTAMP_MAX)
 
-    def _emptied(self, header: BatchHeader, batch: Buffer) -> KeptBatch:
-        if not header.record_count:
-            return KeptBatch(batch, header, is_changed=False)
-        return empty(header)
-
-    def _count_in(self, batches: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
+    def _count_in(self, headers: Headers) -> None:
         outcome = self._outcome
-        outcome.batches_in += len(batches)
-        outcome.bytes_in += sum(map(len, batches))
-        outcome.records_in += sum(header.record_count for header in headers)
+        outcome.batches_in += len(headers)
+        outcome.bytes_in += int(headers.size_bytes.sum())
+        outcome.records_in += int(headers.record_count.sum())
 
-    def _count_out(self, kept: Sequence[KeptBatch | None]) -> list[KeptBatch]:
-        outcome = self._outcome
-        left = [batch for batch in kept if batch is not None]
-        outcome.is_changed |= len(left) < len(kept) or any(each.is_changed for each in left)
-        for data, header, _ in left:
-            if not outcome.batches:
-                outcome.first_timestamp = header.max_timestamp
-            outcome.batches += 1
-            outcome.records += header.record_count
-            outcome.bytes_out += len(data)
-            outcome.max_timestamp = max(outcome.max_timestamp, header.max_timestamp)
-            outcome.last_offset = header.last_offset
-        return left
+    def _count_out(self, batches: Sequence[Buffer]) -> None:
+        """Count what is written, by what it says itself."""
+        if not batches:
+            return
+        outcome, headers = self._outcome, Headers.of(batches)
+        if not outcome.batches:
+            outcome.first_timestamp = int(headers.max_timestamp[0])
+        outcome.batches += len(headers)
+        outcome.records += int(headers.record_count.sum())
+        outcome.bytes_out += int(headers.size_bytes.sum())
+        outcome.max_timestamp = max(outcome.max_timestamp, int(headers.max_timestamp.max()))
+        outcome.last_offset = int(headers.last_offset[-1])
 
 
 def _per_batch(flags: Choice, first: Ints) -> Ints:

@@ -1,20 +1,12 @@
 """What became of a segment, and of a pass. Pure."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TypeAlias
 
 from protocol.ids import Buffer, Offset
-from protocol.records.batch import BatchHeader
 
-
-class KeptBatch(NamedTuple):
-    """A batch of the new segment."""
-
-    data: Buffer
-    """The source's own bytes, or new ones."""
-    header: BatchHeader
-    """As in `data`."""
-    is_changed: bool
+Stays: TypeAlias = Buffer | int
+"""A new batch, or the place of one that stays as it is among those that were given."""
 
 
 @dataclass(slots=True)

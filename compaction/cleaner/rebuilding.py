@@ -9,12 +9,14 @@ Source: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHea
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from compaction.cleaner.columns import Choice, Columns, Ints
-from compaction.cleaner.outcome import KeptBatch
+from compaction.cleaner.columns import Columns
+from compaction.cleaner.headers import Choice, Headers, Ints
+from compaction.cleaner.key_summary import Places
 from protocol.compression import Codec, compress
 from protocol.crc32c import crc32c
 from protocol.records.batch import (
@@ -40,15 +42,21 @@ class Kept(NamedTuple):
     columns: Columns
     chosen: Ints
     """Indexes of the records."""
-    first: list[int]
+    first: Ints
     """Per batch and one more: its first place in `chosen`."""
-    run_first: list[int]
+    run_first: Ints
     """Where each run of neighbours begins among the bytes, and where it ends."""
-    run_end: list[int]
-    runs: list[int]
+    run_end: Ints
+    runs: Ints
     """Per batch and one more: its first run."""
-    newest: list[int]
+    newest: Ints
     """Per batch: its largest timestamp; 0 if nothing stays."""
+
+    @property
+    def counts(self) -> Ints:
+        """Per batch: its records that stay."""
+        counts: Ints = np.diff(self.first)
+        return counts
 
 
 def choose(columns: Columns, keeps: Choice) -> Kept:
@@ -66,15 +74,41 @@ def choose(columns: Columns, keeps: Choice) -> Kept:
     if filled.size:
         newest[filled] = np.maximum.reduceat(columns.timestamp[chosen], first[filled])
     return Kept(
-        columns, chosen, first.tolist(), columns.at[chosen[starts]].tolist(),
-        columns.end[chosen[ends]].tolist(), np.searchsorted(batch[starts], batches).tolist(),
-        newest.tolist(),
+        columns, chosen, first, columns.at[chosen[starts]], columns.end[chosen[ends]],
+        np.searchsorted(batch[starts], batches), newest,
     )  # fmt: skip
+
+
+def cut_out(headers: Headers, kept: Kept, places: Places) -> list[memoryview]:
+    """Return batches without codec with the records that stay alone, at least one in each.
+
+    `headers`: of these batches; changed. `places`: of them among those of the block. All lie in
+    one buffer. Cost: 2 us a batch and 0.2 us a run of neighbours.
+    """
+    data, runs = kept.columns.data, kept.runs
+    run_bytes = np.concatenate(([0], np.cumsum(kept.run_end - kept.run_first)))
+    sizes = HEADER_SIZE + run_bytes[runs[places + 1]] - run_bytes[runs[places]]
+    headers.change("batch_length", sizes - LOG_OVERHEAD)
+    headers.change("max_timestamp", kept.newest[places])
+    headers.change("record_count", kept.counts[places])
+    heads = headers.pack()
+    parts: list[bytes] = []
+    run_first, run_end = kept.run_first.tolist(), kept.run_end.tolist()
+    spans = zip(runs[places].tolist(), runs[places + 1].tolist(), strict=True)
+    for at, (first_run, end_run) in enumerate(spans):
+        parts.append(heads[at * HEADER_SIZE : (at + 1) * HEADER_SIZE])
+        parts += [data[run_first[run] : run_end[run]] for run in range(first_run, end_run)]
+    written = memoryview(bytearray().join(parts))
+    ends = np.cumsum(sizes).tolist()
+    batches = [written[first:end] for first, end in pairwise([0, *ends])]
+    for batch in batches:
+        batch[CRC_AT:CRC_FROM] = crc32c(batch[CRC_FROM:]).to_bytes(4, "big")
+    return batches
 
 
 def rebuild(
     header: BatchHeader, kept: Kept, place: int, horizon_ms: int | None, level: int | None = None
-) -> KeptBatch:
+) -> bytes:
     """Return a batch with the records that stay alone; at least one.
 
     `place`: of the batch among those of the block. `horizon_ms`: a new delete horizon; None: as it
@@ -91,15 +125,15 @@ def rebuild(
         header._replace(
             attributes=attributes,
             base_timestamp=base,
-            max_timestamp=kept.newest[place],
-            record_count=kept.first[place + 1] - kept.first[place],
+            max_timestamp=int(kept.newest[place]),
+            record_count=int(kept.counts[place]),
             batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload),
         ),
         payload,
     )
 
 
-def empty(header: BatchHeader) -> KeptBatch:
+def empty(header: BatchHeader) -> bytes:
     """Return the batch without records: offsets and the producer's sequence are left."""
     return _pack(
         header._replace(
@@ -112,18 +146,19 @@ def empty(header: BatchHeader) -> KeptBatch:
     )
 
 
-def _pack(header: BatchHeader, payload: bytes) -> KeptBatch:
+def _pack(header: BatchHeader, payload: bytes) -> bytes:
     head = pack_header(header)
     crc = crc32c(payload, crc32c(head[CRC_FROM:]))
-    data = b"".join((head[:CRC_AT], crc.to_bytes(4, "big"), head[CRC_FROM:], payload))
-    return KeptBatch(data, header._replace(crc=crc), is_changed=True)
+    return b"".join((head[:CRC_AT], crc.to_bytes(4, "big"), head[CRC_FROM:], payload))
 
 
 def _runs(kept: Kept, place: int) -> bytes:
     """Copy records as they are; neighbours go in one slice."""
-    data, first, end = kept.columns.data, kept.run_first, kept.run_end
-    runs = range(kept.runs[place], kept.runs[place + 1])
-    return b"".join([data[first[run] : end[run]] for run in runs])
+    data, runs = kept.columns.data, slice(kept.runs[place], kept.runs[place + 1])
+    ends = kept.run_end[runs].tolist()
+    return b"".join(
+        [data[at:end] for at, end in zip(kept.run_first[runs].tolist(), ends, strict=True)]
+    )
 
 
 def _rebased(kept: Kept, place: int, base_ms: int) -> bytes:

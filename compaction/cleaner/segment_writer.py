@@ -12,8 +12,7 @@ from compaction.cleaner.cleanable import (
     SegmentCounts,
     SegmentRewrite,
 )
-from compaction.cleaner.outcome import PassProgress, SegmentOutcome
-from compaction.cleaner.walks import Stays
+from compaction.cleaner.outcome import PassProgress, SegmentOutcome, Stays
 from core.errors import CorruptData, LogTruncated
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import read_header

@@ -1,7 +1,8 @@
 """Which batches belong to aborted transactions, and which markers have nothing left to end. Pure.
 
-Batches are shown in offset order. A marker may go once a pass met no batch of its transaction any
-more; batches that stay empty for their producer's sequence are still batches of it.
+Batches are shown in offset order; those of no transaction need not be. A marker may go once a pass
+met no batch of its transaction any more; batches that stay empty for their producer's sequence are
+still batches of it.
 Source: CleanedTransactionMetadata (reference Kafka 9.5).
 """
 

@@ -6,18 +6,15 @@ numpy, so it is loaded there, by the first pass, and not where a pass is only dr
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from compaction.cleaner.cleanable import AbortedRange, LastSequence
-from compaction.cleaner.outcome import SegmentOutcome
+from compaction.cleaner.outcome import SegmentOutcome, Stays
 from protocol.ids import Buffer, Offset
 
 if TYPE_CHECKING:
     from compaction.cleaner.building import SummaryBuilder
     from compaction.cleaner.filtering import SegmentFilter
-
-Stays: TypeAlias = Buffer | int
-"""A new batch, or the place of one that stays as it is among those that were given."""
 
 
 class Built(NamedTuple):
@@ -94,11 +91,7 @@ class Walks:
 
     def filter(self, batches: Sequence[Buffer]) -> list[Stays]:
         """Return what stays of a block, in order. Errors: CorruptBatch."""
-        places = {id(batch): place for place, batch in enumerate(batches)}
-        return [
-            each.data if each.is_changed else places[id(each.data)]
-            for each in self._filter.filter(batches)
-        ]
+        return self._filter.filter(batches)
 
     def end_segment(self, next_offset: Offset) -> SegmentOutcome:
         """Return what became of the segment."""

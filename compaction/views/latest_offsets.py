@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from compaction.cleaner.columns import Choice
 from compaction.cleaner.digests import digest_keys
+from compaction.cleaner.headers import Choice
 from compaction.cleaner.key_summary import ABSENT, SLOT_BYTES, KeySummary, Offsets, Words
 from protocol.ids import Offset
 

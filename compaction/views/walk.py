@@ -7,7 +7,8 @@ import numpy as np
 
 from compaction.cleaner.building import columns_of, keys_of
 from compaction.cleaner.cleanable import AbortedRange
-from compaction.cleaner.columns import Choice, Columns, read_headers
+from compaction.cleaner.columns import Columns
+from compaction.cleaner.headers import Choice, read_headers
 from compaction.cleaner.key_summary import Offsets, Words
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader
@@ -42,15 +43,13 @@ def walk(
     """
     first = min(wanted.count_from, wanted.keys_from)
     headers = read_headers(batches)
-    taken = [
-        at
-        for at, header in enumerate(headers)
-        if header.record_count
-        and header.last_offset >= first
-        and not header.is_control
-        and not _is_aborted(header, aborted)
-    ]
-    return _count(columns_of(batches, headers, taken), wanted) if taken else None
+    counts = (headers.record_count > 0) & (headers.last_offset >= first) & ~headers.is_control
+    for at in np.flatnonzero(counts & headers.is_of_transaction).tolist():
+        counts[at] = not _is_aborted(headers[at], aborted)
+    taken = np.flatnonzero(counts)
+    if not taken.size:
+        return None
+    return _count(columns_of(batches, headers, taken), wanted)
 
 
 def _count(columns: Columns, wanted: Wanted) -> Walked:
@@ -69,7 +68,7 @@ def _count(columns: Columns, wanted: Wanted) -> Walked:
 
 
 def _is_aborted(header: BatchHeader, aborted: Sequence[AbortedRange]) -> bool:
-    return header.is_transactional and any(
+    return any(
         each.producer_id == header.producer_id
         and each.first_offset <= header.base_offset <= each.last_offset
         for each in aborted

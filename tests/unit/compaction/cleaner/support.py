@@ -8,7 +8,7 @@ from compaction.cleaner.building import SummaryBuilder
 from compaction.cleaner.cleanable import AbortedRange, LastSequence
 from compaction.cleaner.filtering import FilterRules, SegmentFilter
 from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
-from compaction.cleaner.outcome import SegmentOutcome
+from compaction.cleaner.outcome import SegmentOutcome, Stays
 from protocol.compression import Codec
 from protocol.records.batch import TRANSACTIONAL, BatchHeader, read_header, stamp
 from protocol.records.control import EndTransaction, build_marker
@@ -131,8 +131,11 @@ class FakeLog:
 
     def _clean_segment(self, cleaner: SegmentFilter, at: int, block: int) -> SegmentOutcome:
         cleaner.begin_segment(self.now_ms)
-        kept = [each for part in blocks(self.segments[at], block) for each in cleaner.filter(part)]
-        self.segments[at] = [bytes(each.data) for each in kept]
+        self.segments[at] = [
+            batch
+            for part in blocks(self.segments[at], block)
+            for batch in left_of(part, cleaner.filter(part))
+        ]
         return cleaner.end_segment(self.bases[at + 1])
 
     def batches(self) -> list[bytes]:
@@ -185,6 +188,10 @@ class Cleaned(NamedTuple):
     builder: SummaryBuilder
     outcomes: list[SegmentOutcome]
     end: int
+
+
+def left_of(block: Sequence[bytes], stays: Iterable[Stays]) -> list[bytes]:
+    return [block[each] if isinstance(each, int) else bytes(each) for each in stays]
 
 
 def blocks(batches: Sequence[bytes], size: int) -> Iterable[Sequence[bytes]]:

@@ -12,7 +12,8 @@ PRODUCER = 7
 
 def test_an_emptied_marker_ends_its_transaction_for_the_next_one() -> None:
     marker = build_marker(PRODUCER, 0, EndTransaction(committed=False, coordinator_epoch=1), 1)
-    emptied, header, _ = empty(read_header(marker))
+    emptied = empty(read_header(marker))
+    header = read_header(emptied)
     transactions = CleanedTransactions([AbortedRange(PRODUCER, 0, header.last_offset)])
     assert transactions.on_control(header, emptied), "it ends nothing that is left"
     data = build_batch(
