@@ -58,6 +58,11 @@ class PartitionState:
         self._lssn = -1
         self._epoch = -1
 
+    @property
+    def lssn(self) -> int:
+        """Sequence number of the segment that records are counted for; -1: none so far."""
+        return self._lssn
+
     def snapshot(self) -> bytes:
         """Return the state before the next record."""
         head = _HEAD.pack(VERSION, self.next_offset)

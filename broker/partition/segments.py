@@ -64,6 +64,10 @@ class SegmentCatalog:
         self._drop_rewritten()
         index = self._state.indexes.get(lssn) or self._indexes.get(lssn)
         while index is None:
+            segment = self._log.segments.find(lssn)
+            grows = segment is not None and segment.in_progress
+            if grows and lssn > self._state.lssn:
+                return SegmentIndex(self._state.next_offset)  # begun, and not written to yet
             rewrites, ledger_id = self._log.rewrites, self._ledger_of(lssn)
             data = await self._log.read_index(lssn)
             index = decode_index(data) if data else await self._read_through(lssn)
@@ -71,6 +75,8 @@ class SegmentCatalog:
                 index = None  # it may be of either ledger
                 continue
             index.ledger_id = ledger_id
+            if grows:
+                return index
             self._keep(lssn, index)
         return index
 

@@ -125,7 +125,8 @@ class FakeLog:
         self.reads = 0
         self.truncated: DLSN | None = None
         self.indexes_read = 0
-        self.indexes_read = 0
+        self.switching: asyncio.Event | None = None
+        """Set once a writer that rolls may go on in the segment that it has begun."""
 
     async def refresh(self) -> None:
         pass
@@ -320,8 +321,11 @@ class FakeWriter:
         self._listener.on_failed(error)
 
     async def roll(self) -> None:
+        segment = self._list()
+        if self.log.switching is not None:
+            await self.log.switching.wait()
         self._complete()
-        self._start()
+        self._switch(segment)
 
     async def close(self) -> None:
         if self.log.closing is not None:
@@ -334,11 +338,18 @@ class FakeWriter:
         self.is_closed = True
 
     def _start(self) -> None:
-        self.segment = FakeSegment(self.log.next_lssn)
+        self._switch(self._list())
+
+    def _list(self) -> FakeSegment:
+        segment = FakeSegment(self.log.next_lssn)
         self.log.next_lssn += 1
-        self.log.segments.append(self.segment)
-        self.segment.snapshot = self._state.snapshot()
-        self._state.begin_segment(self.segment.lssn, LedgerId(self.segment.lssn))
+        self.log.segments.append(segment)
+        return segment
+
+    def _switch(self, segment: FakeSegment) -> None:
+        self.segment = segment
+        segment.snapshot = self._state.snapshot()
+        self._state.begin_segment(segment.lssn, LedgerId(segment.lssn))
 
     def _complete(self) -> None:
         if self.segment is not None:

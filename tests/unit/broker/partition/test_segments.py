@@ -1,8 +1,10 @@
 """What is known of segments is of their ledgers: one that was rewritten is read anew."""
 
+import asyncio
+
 from broker.partition.offsets import SegmentIndex
 from broker.partition.partition_log import PartitionLog
-from broker.partition.segment_state import encode_index
+from broker.partition.segment_state import SEGMENTS_KEPT, encode_index
 from core.log.resume import Place
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import LedgerId
@@ -78,3 +80,38 @@ async def test_an_open_reader_is_not_kept_over_a_rewrite() -> None:
     await log.read_log(4, len(batch(2)), at_least_one=True)
     assert stream.readers_opened == 3, "the one that stayed is of no use"
     assert stream.readers_opened == stream.readers_closed
+
+
+@in_loop
+async def test_what_a_segment_held_while_it_was_begun_is_not_what_it_holds() -> None:
+    """It is listed before the writer goes on in it, and before this owner's state knows of it."""
+    log, stream = await of_segments(1)
+    await log.append(batch(2))
+    stream.switching = asyncio.Event()
+    rolling = asyncio.create_task(log.roll())
+    await asyncio.sleep(0)
+    assert [lssn async for lssn, _ in log.segments.totals()] == [1, 2], "3 is listed, and empty"
+    await log.append(batch(2))
+    begun = [each async for _, each in log.segments.all_totals()][-1]
+    assert (begun.batches, begun.first_offset, begun.next_offset) == (0, 24, 24)
+    stream.switching.set()
+    await rolling
+    for _ in range(SEGMENTS_KEPT + 1):
+        for _ in range(10):
+            await log.append(batch(2))
+        await log.roll()
+    found = {lssn: each.batches async for lssn, each in log.segments.totals()}
+    assert found[3] == 10
+    assert (await log.segments.index(3)).totals.batches == 10
+
+
+@in_loop
+async def test_what_is_read_of_a_segment_that_grows_is_not_kept() -> None:
+    log, _ = await of_segments(1)
+    await log.append(batch(2))
+    growing = log.state.indexes.pop(2)
+    assert (await log.segments.index(2)).totals.batches == 1
+    log.state.indexes[2] = growing
+    await log.append(batch(2))
+    del log.state.indexes[2]
+    assert (await log.segments.index(2)).totals.batches == 2
