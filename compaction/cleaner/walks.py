@@ -90,8 +90,9 @@ class Walks:
         self._filter.begin_segment(now_ms)
 
     def filter(self, batches: Sequence[Buffer]) -> list[Stays]:
-        """Return what stays of a block, in order. Errors: CorruptBatch."""
-        return self._filter.filter(batches)
+        """Return what stays of a block, in order; new batches as views. Errors: CorruptBatch."""
+        stays = self._filter.filter(batches)
+        return [each if isinstance(each, int) else memoryview(each) for each in stays]
 
     def end_segment(self, next_offset: Offset) -> SegmentOutcome:
         """Return what became of the segment."""

@@ -2,10 +2,11 @@
 
 A call is a function with its arguments, pickled. Its large buffers are copied into memory that both
 processes see, in turn into one of `SLOTS` slots: one call's are put there while another is
-computed, and the child reads them where they lie. What fits no slot goes through the socket, as
-answers do. Calls are answered one after the other. The child ends with its parent, however that
-ends: its socket is then at its end. It hears no Ctrl-C of its parent's terminal and runs at a lower
-priority, so that who serves comes first.
+computed, and the child reads them where they lie. Those of its answer go into another part of the
+slot, and the parent copies them: the child never waits for a parent that has not come to it yet.
+What fits no slot goes through the socket. Calls are answered one after the other. The child ends
+with its parent, however that ends: its socket is then at its end. It hears no Ctrl-C of its
+parent's terminal and runs at a lower priority, so that who serves comes first.
 
 Frame: u32 length of what is pickled, u32 count of buffers, u32 slot that they lie in, one behind
 the other (0: they follow), u32 length of each, then all of it.
@@ -22,7 +23,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, cycle, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ LARGE_BYTES: Final = 2048
 SLOTS: Final = 2
 """Calls that may be on their way."""
 SLOT_BYTES: Final = 2 * 1024 * 1024
+"""Room for the buffers of a call, and as much for those of its answer."""
 _BUFFERS_AT_ONCE: Final = 512  # a system call takes 1024
 _HEAD: Final = struct.Struct(">III")
 _START: Final = (
@@ -68,8 +70,8 @@ class ChildProcess:
         house = str(Path(__file__).resolve().parents[2])
         memory = os.memfd_create("child")
         try:
-            os.ftruncate(memory, SLOTS * SLOT_BYTES)
-            self._slots = _slots(memory)
+            os.ftruncate(memory, 2 * SLOTS * SLOT_BYTES)
+            self._slots, self._answers = _slots(memory)
             command = [sys.executable, "-P", "-c", _START, house, str(memory)]
             with theirs:
                 self._child = subprocess.Popen(
@@ -104,7 +106,7 @@ class ChildProcess:
         self._free_slots.acquire()
         number = self._sent % SLOTS
         try:
-            _send(self._socket, (step, arguments), self._slots[number], number + 1)
+            _send(self._socket, (step, arguments), self._slots, number)
         except BaseException as error:
             self._free_slots.release()
             if isinstance(error, OSError):
@@ -119,7 +121,7 @@ class ChildProcess:
         process is gone.
         """
         try:
-            result, raised = _receive(self._socket)
+            result, raised = _receive(self._socket, self._answers, copies=True)
         except OSError as error:
             raise Unavailable(f"process {self.pid} is gone: {error!r}") from error
         except EOFError:
@@ -145,13 +147,13 @@ def serve(memory: int) -> None:
     """Be the child: answer calls until the parent is gone. `memory`: the slots, a descriptor."""
     os.nice(NICE)
     connection = socket.socket(fileno=os.dup(0))
-    slots = _slots(memory)
+    slots, answers = _slots(memory)
     try:
         make, arguments = _receive(connection)
         state = make(*arguments)
-        while True:
+        for number in cycle(range(SLOTS)):
             step, arguments = _receive(connection, slots)
-            _send(connection, _answer(step, state, arguments))
+            _send(connection, _answer(step, state, arguments), answers, number)
             del step, arguments
     except (EOFError, OSError):
         return  # the parent closed it, or is gone
@@ -184,25 +186,26 @@ def _same(value: Buffer) -> Buffer:
     return value
 
 
-def _slots(memory: int) -> list[memoryview]:
-    whole = memoryview(mmap.mmap(memory, SLOTS * SLOT_BYTES))
-    return [whole[at * SLOT_BYTES : (at + 1) * SLOT_BYTES] for at in range(SLOTS)]
+def _slots(memory: int) -> tuple[list[memoryview], list[memoryview]]:
+    """Return the slots' parts for calls and those for answers."""
+    whole = memoryview(mmap.mmap(memory, 2 * SLOTS * SLOT_BYTES))
+    parts = [whole[at : at + SLOT_BYTES] for at in range(0, len(whole), SLOT_BYTES)]
+    return parts[:SLOTS], parts[SLOTS:]
 
 
 def _send(
-    connection: socket.socket, value: object, slot: memoryview | None = None, number: int = 0
+    connection: socket.socket, value: object, slots: Sequence[memoryview] = (), number: int = 0
 ) -> None:
     """Send a value; its large buffers go into the slot of that number, if they fit."""
     views: list[memoryview] = []
     body = io.BytesIO()
     _Pickler(body, 5, buffer_callback=lambda buffer: views.append(buffer.raw())).dump(value)
     sizes = [len(view) for view in views]
-    if slot is None or sum(sizes) > len(slot):
-        number = 0
-    head = _HEAD.pack(body.tell(), len(sizes), number) + struct.pack(f">{len(sizes)}I", *sizes)
-    parts = [memoryview(head), body.getbuffer()]
-    if number and slot is not None:
-        for view, room in zip(views, _cut(slot, sizes), strict=True):
+    is_shared = bool(slots) and 0 < sum(sizes) <= len(slots[number])
+    head = _HEAD.pack(body.tell(), len(sizes), number + 1 if is_shared else 0)
+    parts = [memoryview(head + struct.pack(f">{len(sizes)}I", *sizes)), body.getbuffer()]
+    if is_shared:
+        for view, room in zip(views, _cut(slots[number], sizes), strict=True):
             room[:] = view
     else:
         parts += views
@@ -221,13 +224,20 @@ def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:
             parts[at] = parts[at][sent:]
 
 
-def _receive(connection: socket.socket, slots: Sequence[memoryview] = ()) -> Any:
-    """Return a value; buffers of it that lie in a slot are valid until the next but one."""
+def _receive(
+    connection: socket.socket, slots: Sequence[memoryview] = (), *, copies: bool = False
+) -> Any:
+    """Return a value; buffers of it that lie in a slot are valid until that is used again.
+
+    `copies`: these too are the caller's own.
+    """
     size, count, number = _HEAD.unpack(_filled(connection, bytearray(_HEAD.size)))
     body = memoryview(_filled(connection, bytearray(4 * count + size)))
     sizes = struct.unpack(f">{count}I", body[: 4 * count])
     if number:
         room = slots[number - 1]
+        if copies:
+            room = memoryview(bytes(room[: sum(sizes)]))
     else:
         room = memoryview(_filled(connection, bytearray(sum(sizes))))
     return pickle.loads(body[4 * count :], buffers=_cut(room, sizes))

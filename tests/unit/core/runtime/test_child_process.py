@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from core.errors import Unavailable
-from core.runtime.child_process import LARGE_BYTES, SLOTS, ChildFailed, ChildProcess
+from core.runtime.child_process import LARGE_BYTES, SLOT_BYTES, SLOTS, ChildFailed, ChildProcess
 from protocol.ids import Buffer
 
 ENDED_S = 20
@@ -89,6 +89,24 @@ def test_the_next_call_is_sent_while_one_is_computed() -> None:
             child.send(Kept.echo, [memoryview(buffer)])
         for number in range(SLOTS, 2 * SLOTS):
             assert _first(child.receive()) == number
+
+
+def test_an_answer_is_its_receivers_own() -> None:
+    with running() as child:
+        answers = []
+        for number in range(2 * SLOTS + 1):
+            sent = memoryview(bytes([number]) * LARGE_BYTES)
+            answers.append(child.call(Kept.echo, [sent]))
+        assert [_first(each) for each in answers] == list(range(2 * SLOTS + 1))
+
+
+@pytest.mark.parametrize("size", [SLOT_BYTES, SLOT_BYTES + 1])
+def test_what_just_fits_a_slot_and_what_does_not_come_back(size: int) -> None:
+    with running() as child:
+        for number in range(SLOTS + 1):
+            sent = memoryview(bytes([number]) * size)
+            (answer,) = child.call(Kept.echo, [sent])
+            assert answer == sent
 
 
 def test_no_more_calls_are_sent_than_there_are_slots() -> None:
