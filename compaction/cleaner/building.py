@@ -63,7 +63,7 @@ class SummaryBuilder:
 
     def _skips(self, headers: Headers, batches: Sequence[Buffer]) -> Choice:
         """Say which batches have no key to note. Errors: CorruptBatch."""
-        skips = (headers.record_count == 0) | (headers.last_offset < self._first)
+        skips: Choice = (headers.record_count == 0) | (headers.last_offset < self._first)
         for at in np.flatnonzero(headers.is_of_transaction).tolist():
             header = headers[at]
             if header.is_control:

@@ -100,15 +100,15 @@ def _equal_starts(raw: Bytes, begins: Ints, sizes: Ints, counts: Ints) -> Ints |
 
     Also None for lengths of more than two bytes, as large records are few.
     """
-    size = sizes // np.maximum(counts, 1)
+    size: Ints = sizes // np.maximum(counts, 1)
     is_short, is_long = size - 1 < _LENGTH_OF_ONE, size - 2 >= _LENGTH_OF_ONE
     fits = (size * counts == sizes) & (is_short | (is_long & (size - 2 < _LENGTH_OF_TWO)))
     if not fits.all():
         return None
     batch = np.repeat(np.arange(len(counts)), counts)
-    nth = np.arange(len(batch)) - (np.cumsum(counts) - counts)[batch]
+    nth: Ints = np.arange(len(batch)) - (np.cumsum(counts) - counts)[batch]
     at: Ints = begins[batch] + nth * size[batch]
-    length = np.where(is_short, size - 1, size - 2) << 1
+    length: Ints = np.where(is_short, size - 1, size - 2) << 1
     low = np.where(is_short, length, length & 0x7F | 0x80)[batch]
     is_same = raw[at] == low
     is_same &= is_short[batch] | (raw[at + 1] == (length >> 7)[batch])

@@ -73,7 +73,8 @@ class Headers:
         return self._rows.astype(_STORED).tobytes()
 
     def _field(self, name: str) -> Ints:
-        return self._rows[name].astype(np.int64)
+        values: Ints = self._rows[name].astype(np.int64)
+        return values
 
     def _has(self, flags: int) -> Choice:
         has: Choice = (self._rows["attributes"] & flags) != 0

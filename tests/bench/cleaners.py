@@ -4,7 +4,8 @@ One worker, 1 KiB values, 100,000 keys at random, batches of 16 KB, segments of 
 but the segment in progress is head, so each record is read twice and most of them go. How fast a
 pass was, is what each broker's log says of it: bytes of the segments that it went over, by the time
 of the whole pass. A pass takes less than a second and two of one broker differ by half, so each
-figure is the median of several. While produces are timed, ours leaves room to them, and says what that costs it.
+figure is the median of several. While produces are timed, ours leaves room to them, and says what
+that costs it.
 """
 
 import json
