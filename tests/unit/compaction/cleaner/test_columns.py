@@ -1,5 +1,7 @@
 """Records in bulk against the record reader, and bytes that lie."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,3 +132,58 @@ def test_a_key_of_absurd_length_is_refused(size: int) -> None:
     stamp_crc(plain)
     with pytest.raises(CorruptBatch, match="a key that does not end inside its record"):
         read_columns([plain], read_headers([plain]))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("count", [-1, -(2**31), 2, 2**31 - 1])
+def test_a_count_that_cannot_be_is_refused_before_anything_is_taken_by_it(
+    codec: Codec, count: int
+) -> None:
+    good = build_batch([Record(0, 5, key=b"k", value=b"v")], codec)
+    bad = bytearray(good)
+    bad[57:61] = count.to_bytes(4, "big", signed=True)
+    stamp_crc(bad)
+    with pytest.raises(CorruptBatch, match=f"{count} records in") as raised:
+        read_columns([good, bad], read_headers([good, bad]))
+    assert raised.value.index == 1
+
+
+def test_bytes_behind_no_records_are_none() -> None:
+    good = build_batch([Record(7, 5, key=b"k", value=b"v")], base_offset=7)
+    empty = bytearray(good)
+    empty[57:61] = bytes(4)
+    stamp_crc(empty)
+    columns = read_columns([empty, good, empty], read_headers([empty, good, empty]))
+    assert columns.offset.tolist() == [7]
+    assert columns.first.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (lambda good: good[: HEADER_SIZE - 1], "fewer bytes than a batch header"),
+        (lambda good: good[:16] + b"\x01" + good[17:], "magic 1"),
+        (lambda good: good[:-1], "76 bytes in 75"),
+        (lambda good: good + b"\0", "76 bytes in 77"),
+        (lambda good: good[:-1] + b"\1", "crc"),
+    ],
+)
+def test_the_first_batch_that_is_not_whole_is_named(
+    bad: Callable[[bytes], bytes], reason: str
+) -> None:
+    good = bytes(build_batch([Record(9, 5, key=b"key", value=b"value")], base_offset=9))
+    with pytest.raises(CorruptBatch, match=reason) as raised:
+        read_headers([good, bad(good), bad(good)])
+    assert (raised.value.index, raised.value.offset) == (1, 9)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("length", [63, 64, 8191, 8192])
+def test_lengths_at_the_ends_of_what_fits_a_byte_or_two(length: int, count: int) -> None:
+    value_bytes = length - (6 + (2 if length > 100 else 1))
+    records = [Record(at, 9, key=b"k", value=bytes(value_bytes)) for at in range(count)]
+    batch = build_batch(records)
+    columns = read_columns([batch], read_headers([batch]))
+    assert (columns.end - columns.body_at == length).all()
+    assert columns.at.tolist() == [0, *columns.end.tolist()[:-1]]
+    assert columns.offset.tolist() == list(range(count))

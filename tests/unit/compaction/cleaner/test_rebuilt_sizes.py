@@ -50,3 +50,15 @@ def test_a_batch_that_packs_worse_than_it_came_is_packed_tighter(codec: Codec, l
     tight, _ = filtered([batch, later], len(batch))
     assert len(tight) <= len(batch)
     assert list(iter_records(tight)) == records[:1]
+
+
+def test_a_batch_that_lost_records_and_fits_no_segment_is_told() -> None:
+    """It was written when larger ones were allowed."""
+    records = [Record(at, 1, key=b"k%d" % at, value=bytes(100)) for at in range(10)]
+    batch = bytes(build_batch(records))
+    later = bytes(build_batch([Record(10, 1, key=b"k0", value=b"")], base_offset=10))
+    cut, _ = filtered([batch, later], len(batch) - 1)
+    assert list(iter_records(cut)) == records[1:]
+    assert filtered([batch, later], len(cut))[0] == cut
+    with pytest.raises(CorruptBatch, match=rf"take {len(cut)} bytes, {len(cut) - 1} fit"):
+        filtered([batch, later], len(cut) - 1)
