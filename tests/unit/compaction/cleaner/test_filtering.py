@@ -79,6 +79,18 @@ def test_05_and_23_the_last_sequence_of_each_producer_stays_in_an_empty_batch() 
     )
 
 
+def test_a_batch_that_was_emptied_stays_as_it_is_in_the_next_pass() -> None:
+    log = FakeLog()
+    log.append((A, b"1"), producer_id=1)
+    log.append((A, b"2"))
+    log.roll()
+    assert log.clean().outcomes[0].is_changed
+    before = log.batches()
+    assert [header.record_count for header in log.headers()] == [0, 1]
+    assert not log.clean().outcomes[0].is_changed
+    assert log.batches() == before
+
+
 def test_06_and_15_an_aborted_transaction_goes_in_three_passes() -> None:
     log = FakeLog(delete_retention_ms=100)
     log.append((A, b"1"), producer_id=1, transactional=True)
