@@ -80,7 +80,7 @@ class SegmentFilter:
         fates = self._fates(headers, batches)
         self._count_in(headers)
         stays: dict[int, Stays] = {}
-        read = np.flatnonzero(~fates.drops_records & (headers.record_count > 0))
+        read = np.flatnonzero(~fates.drops_records & (headers.record_count != 0))
         if read.size:
             self._filter_records(batches, headers, fates, read, stays)
         for at in np.flatnonzero(fates.stays_empty).tolist():

@@ -43,7 +43,7 @@ def walk(
     """
     first = min(wanted.count_from, wanted.keys_from)
     headers = read_headers(batches)
-    counts = (headers.record_count > 0) & (headers.last_offset >= first) & ~headers.is_control
+    counts = (headers.record_count != 0) & (headers.last_offset >= first) & ~headers.is_control
     for at in np.flatnonzero(counts & headers.is_of_transaction).tolist():
         counts[at] = not _is_aborted(headers[at], aborted)
     taken = np.flatnonzero(counts)

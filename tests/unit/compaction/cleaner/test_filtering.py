@@ -2,9 +2,12 @@
 
 import pytest
 
+from compaction.cleaner.building import SummaryBuilder
 from compaction.cleaner.cleanable import LastSequence
 from compaction.cleaner.errors import CorruptBatch
+from compaction.cleaner.filtering import FilterRules, SegmentFilter
 from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
+from compaction.views.walk import Wanted, walk
 from protocol.compression import Codec
 from protocol.records.batch import DELETE_HORIZON, HEADER_SIZE, read_header, stamp_crc
 from protocol.records.record import iter_records
@@ -497,3 +500,24 @@ def test_a_batch_that_holds_something_else_than_its_header_says_is_told() -> Non
         other.roll()
         with pytest.raises(CorruptBatch, match="records"):
             other.clean()
+
+
+def test_a_negative_count_of_records_is_refused_behind_the_end_of_a_pass_too() -> None:
+    """Such a batch is read by the second walk alone: it must not go as one without records."""
+    log = FakeLog()
+    log.append((A, b"1"))
+    log.append((B, b"1"))
+    log.append((C, b"1"))
+    bad = bytearray(log.segments[0][1])
+    bad[57:61] = (-1).to_bytes(4, "big", signed=True)
+    stamp_crc(bad)
+    log.segments[0][1] = bytes(bad)
+    summary = KeySummary(1009 * SLOT_BYTES)
+    SummaryBuilder(summary, 0, ()).add(log.segments[0][:1])
+    cleaner = SegmentFilter(FilterRules(summary=summary, delete_retention_ms=DAY_MS), ())
+    cleaner.begin_segment(log.now_ms)
+    with pytest.raises(CorruptBatch, match="-1 records in") as raised:
+        cleaner.filter(log.segments[0])
+    assert (raised.value.index, raised.value.offset) == (1, 1)
+    with pytest.raises(CorruptBatch, match="-1 records in"):
+        walk(log.segments[0], (), Wanted(0, 0, 3))
