@@ -60,7 +60,7 @@ class Headers:
     def __getitem__(self, at: int) -> BatchHeader:
         return BatchHeader._make(self._rows[at].item())
 
-    def take(self, places: Sequence[int] | npt.NDArray[np.intp]) -> "Headers":
+    def take(self, places: npt.NDArray[np.intp]) -> "Headers":
         """Return some of them, as a copy."""
         return Headers(self._rows[places])
 

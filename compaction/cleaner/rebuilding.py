@@ -126,7 +126,7 @@ def rebuild(
             attributes=attributes,
             base_timestamp=base,
             max_timestamp=int(kept.newest[place]),
-            record_count=int(kept.counts[place]),
+            record_count=int(kept.first[place + 1] - kept.first[place]),
             batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload),
         ),
         payload,
