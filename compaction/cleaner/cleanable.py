@@ -7,7 +7,7 @@ these values (`compaction/cleaner`, pure); what it changes goes through `Segment
 Source: reference Kafka 9.3 - 9.6.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from protocol.ids import Buffer, LedgerId, Offset
@@ -147,8 +147,13 @@ class CleanableLog(Protocol):
     def last_sequences(self) -> Mapping[int, LastSequence]:
         """Return where each known producer's last sequence stands, by producer id."""
 
-    def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
-        """Yield what a completed segment holds. Errors: CoreError. Memory: about 1 MiB."""
+    def read(
+        self, lssn: int, block_bytes: Callable[[], int]
+    ) -> AsyncGenerator[StoredBatches, None]:
+        """Yield what a completed segment holds, in blocks: whole entries, `block_bytes()` or more.
+
+        It is asked before each block. Errors: CoreError. Memory: a block.
+        """
 
     async def rewrite(self, lssns: Sequence[int]) -> SegmentRewrite:
         """Begin new ledgers for a run of completed segments. Errors: CoreError."""

@@ -24,7 +24,7 @@ class CleanerConfig:
     )
     io_courtesy_bytes_per_second: float = setting(
         "log.cleaner.io.courtesy.bytes.per.second",
-        8_000_000.0,
+        4_000_000.0,
         "What all workers may read and write together while clients write, or eight times what "
         "these write if that is more; without writes there is no such limit. Unit: bytes/s.",
     )

@@ -15,6 +15,9 @@ SAMPLE_S: Final = 0.25
 """How long written bytes are counted before there is a new rate."""
 QUIET_S: Final = 1.0
 """Clients that wrote nothing for so long do not write."""
+PATIENT_BYTES: Final = 32_000_000.0
+"""Bytes a second that a pass reaches with what is left of the cores by clients who write so little;
+where it has to be faster it needs a share of its own, or it might never come to an end."""
 UNLIMITED: Final = float("inf")
 
 

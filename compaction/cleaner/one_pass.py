@@ -12,9 +12,8 @@ the pass would have left, and the next one goes over all of it again.
 Source: Cleaner.doClean (reference Kafka 9.4).
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from compaction.cleaner.cleanable import (
@@ -23,6 +22,7 @@ from compaction.cleaner.cleanable import (
     StoredBatches,
 )
 from compaction.cleaner.errors import CleanAborted, CorruptBatch
+from compaction.cleaner.means import PassMeans
 from compaction.cleaner.outcome import PassOutcome, PassProgress, SegmentOutcome
 from compaction.cleaner.run import Compute
 from compaction.cleaner.segment_writer import SegmentWriter
@@ -44,17 +44,6 @@ class Dirty(NamedTuple):
 
     first_dirty: Offset
     first_uncleanable: Offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassMeans:
-    """What a pass works with."""
-
-    throttle: Callable[[int], Awaitable[None]]
-    """Waits until that many more bytes may be read or written."""
-    now_ms: Callable[[], int]
-    check: Callable[[], None] = lambda: None
-    """Asked between blocks. Errors: CleanAborted, if the pass has to end."""
 
 
 async def one_pass(
@@ -140,7 +129,7 @@ class _Pass:
             self.progress.segments_done += 1
 
     async def _filter_segment(self, segment: CleanableSegment) -> SegmentOutcome:
-        writer = SegmentWriter(self._log, segment, self._means.throttle, self.progress)
+        writer = SegmentWriter(self._log, segment, self._means, self.progress)
         before = self.progress.bytes_read
         try:
             async with aclosing(self._each(segment, Walks.filter)) as blocks:
@@ -186,10 +175,10 @@ class _Pass:
         """
         ahead: list[tuple[StoredBatches, Future[T]]] = []
         try:
-            async with aclosing(self._log.read(segment.lssn)) as parts:
+            async with aclosing(self._log.read(segment.lssn, self._means.block_bytes)) as parts:
                 async for part in parts:
                     await self._read(part)
-                    ahead.append((part, self._compute(step, part.batches)))
+                    ahead.append((part, self._begin(step, part.batches)))
                     if len(ahead) > AHEAD:
                         done, result = ahead[0]
                         yield done, await self._told(done, result)
@@ -200,6 +189,13 @@ class _Pass:
             for _, result in ahead:
                 if not result.cancel() and not result.cancelled():
                     result.exception()  # nobody is to hear of it any more
+
+    def _begin(
+        self, step: Callable[[Walks, Sequence[Buffer]], T], batches: Sequence[Buffer]
+    ) -> "Future[T]":
+        if self._means.gives_way():
+            return self._compute(Walks.when_idle, step, batches)
+        return self._compute(step, batches)
 
     async def _told(self, part: StoredBatches, result: "Future[T]") -> T:
         try:

@@ -1,13 +1,12 @@
 """A pass as a worker makes it: look, clean, note what is clean."""
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from compaction.cleaner.cleanable import CleanableLog, CleanCheckpoint
-from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.looking import look_at
-from compaction.cleaner.one_pass import Dirty, PassMeans, one_pass
+from compaction.cleaner.means import PassMeans
+from compaction.cleaner.one_pass import Dirty, one_pass
 from compaction.cleaner.outcome import PassProgress
 from compaction.cleaner.run import Compute
 from core.runtime.clock import Clock
@@ -23,14 +22,12 @@ class Pass:
         log: CleanableLog,
         clock: Clock,
         compute: Compute,
-        throttle: Callable[[int], Awaitable[None]],
-        is_stopped: Callable[[], bool],
+        means: PassMeans,
     ) -> None:
-        """Prepare it. `is_stopped`: whether somebody asks to end it."""
         self._log = log
         self._clock = clock
         self._compute = compute
-        self._throttle, self._is_stopped = throttle, is_stopped
+        self._means = means
         self._began_s = clock.monotonic_s()
         self._progress = PassProgress()
         self.utilization = 0.0
@@ -72,9 +69,8 @@ class Pass:
         """
         log = self._log
         look = await look_at(log, self._clock.now_ms())
-        means = PassMeans(throttle=self._throttle, now_ms=self._clock.now_ms, check=self._check)
         dirty = Dirty(look.first_dirty, look.first_uncleanable)
-        outcome = await one_pass(log, self._compute, dirty, means, self._progress)
+        outcome = await one_pass(log, self._compute, dirty, self._means, self._progress)
         self.utilization = outcome.utilization
         before = sum(each.bytes_in for each in outcome.segments.values() if each.is_changed)
         done = await log.checkpoint()
@@ -93,7 +89,3 @@ class Pass:
             outcome.bytes_indexed, outcome.bytes_filtered, outcome.bytes_written, outcome.invalid,
             self.seconds,
         )  # fmt: skip
-
-    def _check(self) -> None:
-        if self._is_stopped():
-            raise CleanAborted(f"{self._log.name}: paused")

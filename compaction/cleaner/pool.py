@@ -10,16 +10,16 @@ Source: LogCleaner, LogCleanerManager (reference Kafka 9.3 - 9.6).
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
-from functools import partial
 from typing import Any
 
 from compaction.cleaner.choosing import Look
 from compaction.cleaner.cleanable import CleanableLog
 from compaction.cleaner.computers import Computer, Computers, ProcessComputer, StartComputer
 from compaction.cleaner.config import CleanerConfig
-from compaction.cleaner.courtesy import Courtesy
+from compaction.cleaner.courtesy import PATIENT_BYTES, UNLIMITED, Courtesy
 from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.looking import look_at
+from compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES, PassMeans
 from compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
 from compaction.cleaner.passes import Pass
 from compaction.cleaner.states import ALL, LogStates, Uncleanable
@@ -227,8 +227,7 @@ class CleanerPool:
         computer: Computer | None = None
         try:
             computer = await self._computers.take(config)
-            is_stopped = partial(self.states.is_paused, log.name)
-            work = Pass(log, self._clock, computer, self._spend, is_stopped)
+            work = Pass(log, self._clock, computer, self._means(log.name))
             self._passes[log.name] = work
             await work.run()
         except CleanAborted as error:
@@ -247,10 +246,30 @@ class CleanerPool:
             if computer is not None:  # it may be at work still, for a pass that is over
                 await computer.close()
 
+    def _means(self, name: str) -> PassMeans:
+        def check() -> None:
+            if self.states.is_paused(name):
+                raise CleanAborted(f"{name}: paused")
+
+        return PassMeans(
+            throttle=self._spend,
+            now_ms=self._clock.now_ms,
+            block_bytes=self._block_bytes,
+            gives_way=self._gives_way,
+            check=check,
+        )
+
     async def _spend(self, size_bytes: int) -> None:
         """Return once so much more may be read or written."""
         await self._throttle.spend(size_bytes)
         await self._yielding.spend(size_bytes)
+
+    def _block_bytes(self) -> int:
+        return BLOCK_BYTES if self._left_by_clients() == UNLIMITED else SMALL_BLOCK_BYTES
+
+    def _gives_way(self) -> bool:
+        """Tell whether clients write little: if it is more, a pass needs its share of a core."""
+        return self._left_by_clients() <= PATIENT_BYTES
 
     def _left_by_clients(self) -> float:
         floor = self._config.io_courtesy_bytes_per_second

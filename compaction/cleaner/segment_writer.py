@@ -3,7 +3,7 @@
 A segment in which nothing changes is not written: what came before its first change is read again.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
 from compaction.cleaner.cleanable import (
@@ -12,6 +12,7 @@ from compaction.cleaner.cleanable import (
     SegmentCounts,
     SegmentRewrite,
 )
+from compaction.cleaner.means import PassMeans
 from compaction.cleaner.outcome import PassProgress, SegmentOutcome, Stays
 from core.errors import CorruptData, LogTruncated
 from protocol.ids import Buffer, Offset
@@ -28,10 +29,10 @@ class SegmentWriter:
         self,
         log: CleanableLog,
         segment: CleanableSegment,
-        throttle: Callable[[int], Awaitable[None]],
+        means: PassMeans,
         progress: PassProgress,
     ) -> None:
-        self._log, self._segment, self._throttle, self._progress = log, segment, throttle, progress
+        self._log, self._segment, self._means, self._progress = log, segment, means, progress
         self._lssn = segment.lssn
         self._rewrite: SegmentRewrite | None = None
         self._verbatim = 0  # batches that came so far, none of them changed
@@ -69,7 +70,7 @@ class SegmentWriter:
         if not self._verbatim:
             return
         count = 0
-        async with aclosing(self._log.read(self._lssn)) as parts:
+        async with aclosing(self._log.read(self._lssn, self._means.block_bytes)) as parts:
             async for part in parts:
                 before = [each for each in part.batches if _base_offset(each) < self._changed_from]
                 await self._append(rewrite, before)
@@ -86,7 +87,7 @@ class SegmentWriter:
     async def _append(self, rewrite: SegmentRewrite, batches: Sequence[Buffer]) -> None:
         for step in _steps(batches):
             size = sum(map(len, step))
-            await self._throttle(size)
+            await self._means.throttle(size)
             await rewrite.append(self._lssn, step)
             self._progress.bytes_written += size
 

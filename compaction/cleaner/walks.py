@@ -5,16 +5,20 @@ values, and a batch that stays as it is comes back as its place alone. Pure. Wha
 numpy, so it is loaded there, by the first pass, and not where a pass is only driven.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, TypeVarTuple
 
 from compaction.cleaner.cleanable import AbortedRange, LastSequence
 from compaction.cleaner.outcome import SegmentOutcome, Stays
+from core.runtime.idle_thread import IdleThread
 from protocol.ids import Buffer, Offset
 
 if TYPE_CHECKING:
     from compaction.cleaner.building import SummaryBuilder
     from compaction.cleaner.filtering import SegmentFilter
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Built(NamedTuple):
@@ -35,9 +39,14 @@ class Walks:
         from compaction.cleaner.key_summary import KeySummary
 
         self._summary = KeySummary(size_bytes, load_factor)
+        self._idle = IdleThread()
         self._builder: SummaryBuilder
         self._filter: SegmentFilter
         self._is_full = False
+
+    def when_idle(self, step: "Callable[[Walks, *Ts], T]", *arguments: *Ts) -> T:
+        """Make a step, but give way to all who want a core meanwhile."""
+        return self._idle.call(step, self, *arguments)
 
     def begin(self, first_dirty: Offset, aborted: Sequence[AbortedRange], keys_max: int) -> None:
         """Begin a pass: forget the one before. Shape: as SummaryBuilder."""

@@ -79,7 +79,7 @@ class ChildProcess:
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     pass_fds=(memory,),
-                    start_new_session=True,
+                    process_group=0,
                 )
         finally:
             os.close(memory)

@@ -9,6 +9,7 @@ from broker.partition.config import PartitionConfig
 from broker.partition.partition_log import PartitionLog
 from broker.partition.trimming import raise_log_start
 from compaction.cleaner.cleanable import SegmentCounts
+from compaction.cleaner.means import BLOCK_BYTES
 from protocol.ids import TopicPartition
 from protocol.records.batch import read_header
 from tests.cluster.in_process import running_broker
@@ -97,7 +98,7 @@ async def leave_even_batches(log: PartitionLog) -> None:
     cleanable = CleanablePartition(log)
     lssn = (await cleanable.segments())[0].lssn
     rewrite = await cleanable.rewrite([lssn])
-    async for part in cleanable.read(lssn):
+    async for part in cleanable.read(lssn, lambda: BLOCK_BYTES):
         kept = [each for each in part.batches if read_header(each).base_offset % 2 == 0]
         await rewrite.append(lssn, kept)
     await rewrite.finish(lssn, SegmentCounts(0, -1))

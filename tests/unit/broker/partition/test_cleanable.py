@@ -8,6 +8,7 @@ from broker.partition.partition_log import PartitionLog
 from broker.partition.segment_state import decode_index
 from broker.partition.trimming import raise_log_start
 from compaction.cleaner.cleanable import CleanCheckpoint, LastSequence, SegmentCounts
+from compaction.cleaner.means import BLOCK_BYTES
 from core.errors import LogTruncated
 from protocol.ids import Buffer, TopicPartition
 from protocol.records.batch import read_header
@@ -29,7 +30,8 @@ async def compacted(*times: int) -> tuple[World, PartitionLog, CleanablePartitio
 
 
 async def batches_of(cleanable: CleanablePartition, lssn: int) -> list[Buffer]:
-    return [each async for block in cleanable.read(lssn) for each in block.batches]
+    blocks = cleanable.read(lssn, lambda: BLOCK_BYTES)
+    return [each async for block in blocks for each in block.batches]
 
 
 async def reopened(world: World) -> PartitionLog:
@@ -53,7 +55,7 @@ async def test_a_segment_is_read_alone_with_its_places() -> None:
     world, _, cleanable = await compacted(5, 3, 4)
     fake = world.log("t")
     ahead, reads = fake.readers_ahead, fake.reads
-    blocks = [block async for block in cleanable.read(2)]
+    blocks = [block async for block in cleanable.read(2, lambda: BLOCK_BYTES)]
     assert len([block async for block in cleanable.read(3)]) == 1
     assert (fake.readers_ahead, fake.reads) == (ahead, reads + 2), "nothing behind its end"
     assert [read_header(each).base_offset for b in blocks for each in b.batches] == [3, 5]

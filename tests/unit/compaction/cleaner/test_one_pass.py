@@ -16,7 +16,8 @@ from compaction.cleaner.cleanable import (
 )
 from compaction.cleaner.errors import CleanAborted
 from compaction.cleaner.key_summary import LOAD_FACTOR, SLOT_BYTES
-from compaction.cleaner.one_pass import Dirty, PassMeans, one_pass
+from compaction.cleaner.means import PassMeans
+from compaction.cleaner.one_pass import Dirty, one_pass
 from compaction.cleaner.outcome import PassOutcome, PassProgress
 from core.errors import CorruptData, LogTruncated, Unavailable
 from protocol.ids import Buffer, LedgerId
@@ -76,7 +77,7 @@ class MemoryLog:
     def last_sequences(self) -> Mapping[int, LastSequence]:
         return self.log.last
 
-    async def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
+    async def read(self, lssn: int, _: Callable[[], int]) -> AsyncGenerator[StoredBatches, None]:
         start = self.log_start_offset
         batches = self.log.segments[lssn - 1]
         batches = [each for each in batches if read_header(each).last_offset >= start]
@@ -265,7 +266,9 @@ def test_a_segment_that_is_not_read_whole_is_not_swapped(reads_whole: int) -> No
     class Short(MemoryLog):
         left = reads_whole
 
-        async def read(self, lssn: int) -> AsyncGenerator[StoredBatches, None]:
+        async def read(
+            self, lssn: int, _: Callable[[], int]
+        ) -> AsyncGenerator[StoredBatches, None]:
             batches = self.log.segments[lssn - 1]
             if lssn == 3:
                 batches = batches if self.left > 0 else batches[:-1]
