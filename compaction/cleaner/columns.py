@@ -21,9 +21,9 @@ import numpy.typing as npt
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.headers import Choice, Headers, Ints
 from protocol.compression import decompress
-from protocol.errors import DecodeError
+from protocol.errors import BadValue, DecodeError
 from protocol.ids import Buffer
-from protocol.records.batch import HEADER_SIZE, BatchHeader
+from protocol.records.batch import HEADER_SIZE
 from protocol.records.record import RECORD_BYTES_MIN
 from protocol.varint import read_varint
 
@@ -68,10 +68,15 @@ def read_columns(batches: Sequence[Buffer], headers: Headers) -> Columns:
     the payloads once more, 100 bytes a record.
     """
     payloads = [memoryview(batch)[HEADER_SIZE:] for batch in batches]
-    for index in np.flatnonzero(headers.has_codec | (headers.record_count <= 0)).tolist():
-        payloads[index] = memoryview(_unpacked(index, payloads[index], headers[index]))
-    data = b"".join([*payloads, _PADDING])
     counts = headers.record_count
+    packed = np.flatnonzero(headers.has_codec | (counts <= 0))
+    codecs = headers.codec[packed].tolist()
+    for index, codec, count in zip(packed.tolist(), codecs, counts[packed].tolist(), strict=True):
+        try:
+            payloads[index] = memoryview(_unpacked(payloads[index], codec, count))
+        except DecodeError as error:
+            raise CorruptBatch(index, headers[index].base_offset, str(error)) from None
+    data = b"".join([*payloads, _PADDING])
     sizes = np.array([len(payload) for payload in payloads], np.int64)
     too_many = np.flatnonzero(counts > sizes // RECORD_BYTES_MIN)
     if too_many.size:
@@ -85,15 +90,12 @@ def read_columns(batches: Sequence[Buffer], headers: Headers) -> Columns:
     return _decode(data, at, first, headers)
 
 
-def _unpacked(index: int, payload: Buffer, header: BatchHeader) -> Buffer:
-    if header.record_count < 0:
-        what = f"{header.record_count} records in {len(payload)} bytes"
-        raise CorruptBatch(index, header.base_offset, what)
-    try:
-        unpacked = decompress(header.codec, payload)
-    except DecodeError as error:
-        raise CorruptBatch(index, header.base_offset, str(error)) from None
-    return unpacked if header.record_count else b""
+def _unpacked(payload: Buffer, codec: int, count: int) -> Buffer:
+    """Return a batch's records. Errors: DecodeError."""
+    if count < 0:
+        raise BadValue(f"{count} records in {len(payload)} bytes")
+    unpacked = decompress(codec, payload)
+    return unpacked if count else b""
 
 
 def _equal_starts(raw: Bytes, begins: Ints, sizes: Ints, counts: Ints) -> Ints | None:

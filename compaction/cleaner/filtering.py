@@ -142,12 +142,12 @@ class SegmentFilter:
         is_left = kept.counts > 0
         is_whole = kept.counts == headers.record_count
         is_same = is_left & is_whole & ~gets_horizon
-        is_cut = is_left & ~is_whole & ~gets_horizon & ~headers.has_codec
-        is_cut &= headers.size_bytes <= self._rules.batch_bytes_max  # none of them grows
+        is_cut = is_left & ~is_whole & ~gets_horizon
         for place in np.flatnonzero(is_same).tolist():
             stays[int(read[place])] = int(read[place])
         cut = np.flatnonzero(is_cut)
         for place, data in zip(cut.tolist(), cut_out(headers.take(cut), kept, cut), strict=True):
+            is_cut[place] = len(data) <= self._rules.batch_bytes_max
             stays[int(read[place])] = data
         for place in np.flatnonzero(is_left & ~is_same & ~is_cut).tolist():
             horizon = self._new_horizon() if gets_horizon[place] else None

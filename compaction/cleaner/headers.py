@@ -126,6 +126,11 @@ class Headers:
         return self._has(CODEC_MASK)
 
     @property
+    def codec(self) -> Ints:
+        """Number of its codec."""
+        return self._field("attributes") & CODEC_MASK
+
+    @property
     def is_log_append_time(self) -> Choice:
         """Whether every record's time is `max_timestamp`."""
         return self._has(LOG_APPEND_TIME)
