@@ -9,12 +9,16 @@ from itertools import count
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from broker.partition.cleanable import CleanablePartition
 from broker.partition.cleanable_logs import CleanablePartitions
 from broker.partition.partition_log import PartitionLog
 from compaction.cleaner.config import CleanerConfig
+from compaction.cleaner.courtesy import PATIENT_BYTES
+from compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES
 from compaction.cleaner.pool import RETRY_MS, CleanerPool
+from compaction.cleaner.walks import Walks
 from core.errors import BadVersion, CannotRewrite, CoreError, Unavailable
 from protocol.distributedlog.record import LogRecord
 from protocol.ids import TopicPartition
@@ -142,6 +146,54 @@ async def test_a_pass_leaves_time_to_clients_that_write_and_none_to_those_that_d
         pool.refresh_metrics()
         assert (pool.metrics.yielded_seconds_total > 0) == bool(writes)
         await pool.close()
+
+
+@in_loop
+@pytest.mark.parametrize(
+    ("writes", "floor", "gives_way", "blocks_seen"),
+    [
+        (0, 10_000.0, False, {BLOCK_BYTES}),
+        # It takes two looks to see that somebody writes.
+        (1, 10_000.0, True, {BLOCK_BYTES, SMALL_BLOCK_BYTES}),
+        (1, PATIENT_BYTES, True, {BLOCK_BYTES, SMALL_BLOCK_BYTES}),
+        (1, PATIENT_BYTES + 1, False, {BLOCK_BYTES, SMALL_BLOCK_BYTES}),
+    ],
+)
+async def test_a_pass_waits_for_a_free_core_where_clients_write_little(
+    writes: int,
+    floor: float,
+    gives_way: bool,
+    blocks_seen: set[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`writes`: bytes that clients wrote since the last look; `floor`: what is left to the pass."""
+    steps: list[object] = []
+    blocks: set[int] = set()
+    read = CleanablePartition.read
+
+    class Watched(InlineComputer):
+        @override
+        def __call__(self, step: Any, /, *arguments: Any) -> Any:
+            steps.append(step)
+            return super().__call__(step, *arguments)
+
+    def watched(log: CleanablePartition, lssn: int, block_bytes: Callable[[], int]) -> Any:
+        blocks.add(block_bytes())
+        return read(log, lssn, block_bytes)
+
+    monkeypatch.setattr(CleanablePartition, "read", watched)
+    world = make_world()
+    await three(world, "t")
+    logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
+    config = replace(CONFIG, io_courtesy_bytes_per_second=floor)
+    counted = partial(next, count(5, writes))
+    pool = CleanerPool(logs.round, world.clock, config, Watched, counted)
+    assert await pool.clean_filthiest()
+    assert pool.metrics.passes_total == 1
+    await pool.close()
+    assert blocks == blocks_seen
+    assert (Walks.when_idle in steps) == gives_way
+    assert (Walks.add in steps, Walks.filter in steps) == (not gives_way, not gives_way)
 
 
 @in_loop

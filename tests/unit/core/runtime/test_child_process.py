@@ -1,5 +1,6 @@
 """Another process that computes: what goes there and comes back, and when it ends."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,14 @@ import psutil
 import pytest
 
 from core.errors import Unavailable
-from core.runtime.child_process import LARGE_BYTES, SLOT_BYTES, SLOTS, ChildFailed, ChildProcess
+from core.runtime.child_process import (
+    LARGE_BYTES,
+    NICE,
+    SLOT_BYTES,
+    SLOTS,
+    ChildFailed,
+    ChildProcess,
+)
 from protocol.ids import Buffer
 
 ENDED_S = 20
@@ -154,6 +162,15 @@ def test_one_that_is_gone_is_told() -> None:
         child.kill()
         with pytest.raises(Unavailable, match=f"process {child.pid}"):
             child.call(Kept.all)
+
+
+def test_its_priority_counts_beside_its_parent_and_a_terminals_signals_do_not_reach_it() -> None:
+    """Linux weighs one session against the other as a whole (sched_autogroup)."""
+    with running() as child:
+        child.call(Kept.all)
+        assert os.getsid(child.pid) == os.getsid(0)
+        assert os.getpgid(child.pid) == child.pid
+        assert psutil.Process(child.pid).nice() == min(os.nice(0) + NICE, 19)
 
 
 def test_it_ends_when_its_parent_is_killed() -> None:

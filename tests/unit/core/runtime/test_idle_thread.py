@@ -1,0 +1,28 @@
+"""Work that gives way to all others."""
+
+import os
+import threading
+
+import pytest
+
+from core.runtime.idle_thread import IdleThread
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux knows idle threads")
+def test_work_has_a_core_only_while_nobody_else_wants_it() -> None:
+    def policy() -> tuple[int, str]:
+        return os.sched_getscheduler(0), threading.current_thread().name
+
+    before = policy()
+    thread = IdleThread()
+    first = thread.call(policy)
+    assert first[0] == os.SCHED_IDLE
+    assert thread.call(policy) == first, "one thread for all that comes"
+    assert policy() == before
+
+
+def test_what_the_work_raises_comes_to_who_called() -> None:
+    thread = IdleThread()
+    with pytest.raises(ValueError, match="invalid literal"):
+        thread.call(int, "no number")
+    assert thread.call(int, "12", base=8) == 10
