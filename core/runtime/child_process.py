@@ -6,7 +6,9 @@ computed, and the child reads them where they lie. Those of its answer go into a
 slot, and the parent copies them: the child never waits for a parent that has not come to it yet.
 What fits no slot goes through the socket. Calls are answered one after the other. The child ends
 with its parent, however that ends: its socket is then at its end. It hears no Ctrl-C of its
-parent's terminal and runs at a lower priority, so that who serves comes first.
+parent's terminal, as it has a process group of its own, and runs at a lower priority, so that who
+serves comes first. It stays in its parent's session: Linux weighs sessions against each other as
+wholes (sched_autogroup), and in another one its priority would mean nothing.
 
 Frame: u32 length of what is pickled, u32 count of buffers, u32 slot that they lie in, one behind
 the other (0: they follow), u32 length of each, then all of it.

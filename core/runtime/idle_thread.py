@@ -4,10 +4,13 @@ A lower `nice` value is not enough where others must answer at once: whoever wak
 the turn of what runs is over, a millisecond and more. Who runs idly has no turn.
 """
 
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,5 +32,9 @@ class IdleThread:
 
 def _be_idle() -> None:
     """Give way, where the system knows that (Linux); there is no way back without privileges."""
-    if hasattr(os, "SCHED_IDLE"):
+    if not hasattr(os, "SCHED_IDLE"):
+        return
+    try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except OSError as error:  # a sandbox: the work matters more than its place
+        logger.warning("idle thread has its process's priority error=%r", error)

@@ -21,6 +21,18 @@ def test_work_has_a_core_only_while_nobody_else_wants_it() -> None:
     assert policy() == before
 
 
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux knows idle threads")
+def test_work_is_done_where_the_system_forbids_to_be_idle(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "seccomp")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    assert IdleThread().call(int, "12") == 12
+    assert "seccomp" in caplog.text
+
+
 def test_what_the_work_raises_comes_to_who_called() -> None:
     thread = IdleThread()
     with pytest.raises(ValueError, match="invalid literal"):
