@@ -21,5 +21,7 @@ class PassMeans:
     """About how much to read at once; asked before each block."""
     gives_way: Callable[[], bool] = lambda: False
     """Whether a block is computed only while nobody wants the core; asked before each block."""
+    gave_way: Callable[[float], None] = lambda _: None
+    """Hears how many seconds such a block took, from being asked for to its answer."""
     check: Callable[[], None] = lambda: None
     """Asked between blocks. Errors: CleanAborted, if the pass has to end."""

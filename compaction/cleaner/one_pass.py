@@ -193,9 +193,13 @@ class _Pass:
     def _begin(
         self, step: Callable[[Walks, Sequence[Buffer]], T], batches: Sequence[Buffer]
     ) -> "Future[T]":
-        if self._means.gives_way():
-            return self._compute(Walks.when_idle, step, batches)
-        return self._compute(step, batches)
+        if not self._means.gives_way():
+            return self._compute(step, batches)
+        answer = self._compute(Walks.when_idle, step, batches)
+        loop = answer.get_loop()
+        began_s = loop.time()
+        answer.add_done_callback(lambda _: self._means.gave_way(loop.time() - began_s))
+        return answer
 
     async def _told(self, part: StoredBatches, result: "Future[T]") -> T:
         try:

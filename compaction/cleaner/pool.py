@@ -22,6 +22,7 @@ from compaction.cleaner.looking import look_at
 from compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES, PassMeans
 from compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
 from compaction.cleaner.passes import Pass
+from compaction.cleaner.patience import Patience
 from compaction.cleaner.states import ALL, LogStates, Uncleanable
 from compaction.cleaner.throttle import SHORT_WINDOW_S, Throttle
 from core.errors import CoreError, LogTruncated, OwnershipLost
@@ -57,6 +58,7 @@ class CleanerPool:
         self._config = config
         self._throttle = Throttle(lambda: self._config.io_bytes_per_second)
         self._courtesy = Courtesy()
+        self._patience = Patience()
         self._written_bytes = written_bytes
         self._yielding = Throttle(self._left_by_clients, SHORT_WINDOW_S)
         self._tasks = Tasks("cleaner", self._on_dead)
@@ -256,6 +258,7 @@ class CleanerPool:
             now_ms=self._clock.now_ms,
             block_bytes=self._block_bytes,
             gives_way=self._gives_way,
+            gave_way=lambda seconds: self._patience.took(seconds, self._clock.monotonic_s()),
             check=check,
         )
 
@@ -269,6 +272,8 @@ class CleanerPool:
 
     def _gives_way(self) -> bool:
         """Tell whether clients write little: if it is more, a pass needs its share of a core."""
+        if not self._patience.lasts(self._clock.monotonic_s()):
+            return False
         return self._left_by_clients() <= PATIENT_BYTES
 
     def _left_by_clients(self) -> float:

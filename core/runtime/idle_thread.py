@@ -17,17 +17,29 @@ T = TypeVar("T")
 
 
 class IdleThread:
-    """One such thread, started by its first call. It ends with the process."""
+    """One such thread, started by its first call. It ends with the process.
+
+    Where the system gives no thread the calls are made in the caller's.
+    """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "idle", _be_idle)
+        self._thread: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "idle", _be_idle)
 
     def call(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """Return what the work gives, when it is done: on a full machine a hundred times later.
 
         Errors: what it raises. Blocks. Cost: two hand-overs, 0.05 ms.
         """
-        return self._thread.submit(work, *arguments, **named).result()
+        if self._thread is None:
+            return work(*arguments, **named)
+        try:
+            answer = self._thread.submit(work, *arguments, **named)
+        except RuntimeError as error:  # no more threads; what it queued must not come later
+            logger.warning("no idle thread error=%r", error)
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+            return work(*arguments, **named)
+        return answer.result()
 
 
 def _be_idle() -> None:

@@ -17,6 +17,7 @@ from broker.partition.partition_log import PartitionLog
 from compaction.cleaner.config import CleanerConfig
 from compaction.cleaner.courtesy import PATIENT_BYTES
 from compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES
+from compaction.cleaner.patience import LONG_S, Patience
 from compaction.cleaner.pool import RETRY_MS, CleanerPool
 from compaction.cleaner.walks import Walks
 from core.errors import BadVersion, CannotRewrite, CoreError, Unavailable
@@ -194,6 +195,37 @@ async def test_a_pass_waits_for_a_free_core_where_clients_write_little(
     assert blocks == blocks_seen
     assert (Walks.when_idle in steps) == gives_way
     assert (Walks.add in steps, Walks.filter in steps) == (not gives_way, not gives_way)
+
+
+@in_loop
+async def test_a_pass_that_found_no_free_core_takes_its_share_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[object] = []
+
+    class Watched(InlineComputer):
+        @override
+        def __call__(self, step: Any, /, *arguments: Any) -> Any:
+            steps.append(step)
+            return super().__call__(step, *arguments)
+
+    class Short(Patience):
+        @override
+        def took(self, seconds: float, now_s: float) -> None:
+            super().took(LONG_S + 1 + seconds, now_s)
+
+    monkeypatch.setattr("compaction.cleaner.pool.Patience", Short)
+    world = make_world()
+    await three(world, "t")
+    logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
+    config = replace(CONFIG, io_courtesy_bytes_per_second=10_000.0)
+    counted = partial(next, count(5))
+    pool = CleanerPool(logs.round, world.clock, config, Watched, counted)
+    assert await pool.clean_filthiest()
+    await pool.close()
+    blocks = [each for each in steps if each in (Walks.when_idle, Walks.add, Walks.filter)]
+    assert blocks[0] is Walks.when_idle
+    assert blocks[-1] is Walks.filter
 
 
 @in_loop

@@ -33,6 +33,24 @@ def test_work_is_done_where_the_system_forbids_to_be_idle(
     assert "seccomp" in caplog.text
 
 
+def test_work_is_done_once_where_the_system_gives_no_thread(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    done: list[str] = []
+    thread = IdleThread()
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", refuse)
+        thread.call(done.append, "first")
+    assert "can't start" in caplog.text
+    thread.call(done.append, "second")
+    assert done == ["first", "second"]
+    with pytest.raises(ValueError, match="invalid literal"):
+        thread.call(int, "no number")
+
+
 def test_what_the_work_raises_comes_to_who_called() -> None:
     thread = IdleThread()
     with pytest.raises(ValueError, match="invalid literal"):
