@@ -7,7 +7,6 @@ from collections.abc import Callable
 from bookie import entry_log_format
 from bookie.group_format import Group, read_group
 from bookie.group_scan import WINDOW_BYTES, GroupScan
-from bookie.journal_replay import is_unborn
 from bookie.ledger_dirs import LedgerDirs
 from bookie.marks import Mark
 from bookie.sorted_flush import LogToSeal
@@ -72,12 +71,17 @@ class EntryLogScan:
             self._files.close(fd)
 
     def _remove_unborn(self, log_id: int) -> bool:
-        """Remove a log that a crash left without header or groups."""
+        """Remove a log that a crash left without its whole header: two sectors, and no group yet.
+
+        Java's empty log goes too. Else what comes would be written behind a header without our
+        sign, and with its first group damaged the log would be taken for one of Java's.
+        """
         path = self._dirs.log_path(log_id)
         fd = self._files.open(path)
         try:
             header = self._files.read_at(fd, entry_log_format.HEADER_SIZE, 0)
-            unborn = is_unborn(header, entry_log_format.HEADER_SIZE, self._files.size(fd))
+            is_empty = self._files.size(fd) <= entry_log_format.HEADER_SIZE
+            unborn = is_empty and not _is_whole(header)
         finally:
             self._files.close(fd)
         if unborn:
@@ -116,3 +120,11 @@ class EntryLogScan:
             self._files.close(fd)
         self.bytes += scan.end - start
         return scan.end
+
+
+def _is_whole(header: bytes) -> bool:
+    """Tell whether a header is as we write it."""
+    try:
+        return entry_log_format.read_header(header).grouped
+    except DecodeError:
+        return False

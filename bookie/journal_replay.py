@@ -62,7 +62,7 @@ class JournalReplay:
         fd = self._files.open(path, os.O_RDWR)
         try:
             header = self._files.read_at(fd, journal_format.HEADER_SIZE, 0)
-            if is_unborn(header, journal_format.HEADER_SIZE, self._files.size(fd)):
+            if _is_unborn(header, self._files.size(fd)):
                 return
             journal_format.check_header(header)
             scan = GroupScan(
@@ -104,6 +104,7 @@ class JournalReplay:
             self._apply(record, self._files.read_at(fd, record[4], record[3]))
 
 
-def is_unborn(header: bytes, header_size: int, file_size: int) -> bool:
-    """Return whether a crash left a file before its header and first group were written."""
-    return file_size <= header_size and (len(header) < header_size or not any(header))
+def _is_unborn(header: bytes, file_size: int) -> bool:
+    """Return whether a crash left a file before its header, one sector, was written."""
+    size = journal_format.HEADER_SIZE
+    return file_size <= size and (len(header) < size or not any(header))

@@ -526,20 +526,32 @@ def test_power_loss_at_every_step(tmp_path: Path, journal_write_data: bool) -> N
         run(functools.partial(story, step))
 
 
-def test_a_log_that_a_crash_left_without_header_is_made_again(tmp_path: Path) -> None:
+_NEW_LOG = entry_log_format.pack_header(entry_log_format.LogHeader(previous_end=1500, grouped=True))
+
+
+@pytest.mark.parametrize(
+    "left",
+    [b"", bytes(1024), bytes(512) + _NEW_LOG[512:], _NEW_LOG[:512] + bytes(512)],
+    ids=["nothing", "zeros", "second sector", "first sector"],
+)
+def test_a_log_that_a_crash_left_without_whole_header_is_forgotten(tmp_path: Path, left: bytes) -> None:
     journals = tmp_path / "journal/current"
 
     async def story() -> None:
         bookie = await open_small(tmp_path)
         await ask(bookie, add(L1, 0))
         await bookie.close()
-        (tmp_path / "ledgers/current/1.log").write_bytes(bytes(1024))
+        (tmp_path / "ledgers/current/1.log").write_bytes(left)
         (journals / "7fffffffffff.txn").write_bytes(b"")
         bookie = await open_small(tmp_path)
         assert (await ask(bookie, read(L1, 0))).status is EOK
         assert (await ask(bookie, add(L2, 0))).status is EOK
         await bookie.close()
         assert sorted(p.name for p in journals.glob("8*.txn")) == ["800000000000.txn"]
+        assert not (tmp_path / "ledgers/current/1.log").exists()  # there was room in 0.log
+        bookie = await open_small(tmp_path)
+        assert (await ask(bookie, read(L2, 0))).status is EOK
+        await bookie.close()
 
     run(story)
 
