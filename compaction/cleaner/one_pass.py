@@ -28,6 +28,7 @@ from compaction.cleaner.run import Compute
 from compaction.cleaner.segment_writer import SegmentWriter
 from compaction.cleaner.walks import Walks
 from core.errors import CorruptData
+from core.runtime.one_ahead import one_ahead
 from protocol.ids import Buffer, Offset
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ async def one_pass(
 
     Errors: CorruptData with offset, ledger and entry; CleanAborted; CoreError. Cancel: as a crash,
     new ledgers of the segment in work are deleted. After either `compute` may be busy still.
-    Memory: `AHEAD` blocks and two. Cost: all segments up to its end are read once,
+    Memory: `AHEAD` blocks and three. Cost: all segments up to its end are read once,
     those of the head twice.
     """
     segments = [each for each in await log.segments() if not each.in_progress]
@@ -175,7 +176,8 @@ class _Pass:
         """
         ahead: list[tuple[StoredBatches, Future[T]]] = []
         try:
-            async with aclosing(self._log.read(segment.lssn, self._means.block_bytes)) as parts:
+            source = self._log.read(segment.lssn, self._means.block_bytes)
+            async with aclosing(one_ahead(source)) as parts:
                 async for part in parts:
                     await self._read(part)
                     ahead.append((part, self._begin(step, part.batches)))

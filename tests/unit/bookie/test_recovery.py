@@ -534,7 +534,9 @@ _NEW_LOG = entry_log_format.pack_header(entry_log_format.LogHeader(previous_end=
     [b"", bytes(1024), bytes(512) + _NEW_LOG[512:], _NEW_LOG[:512] + bytes(512)],
     ids=["nothing", "zeros", "second sector", "first sector"],
 )
-def test_a_log_that_a_crash_left_without_whole_header_is_forgotten(tmp_path: Path, left: bytes) -> None:
+def test_a_log_that_a_crash_left_without_whole_header_is_forgotten(
+    tmp_path: Path, left: bytes
+) -> None:
     journals = tmp_path / "journal/current"
 
     async def story() -> None:
