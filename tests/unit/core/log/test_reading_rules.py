@@ -100,8 +100,7 @@ def test_the_pace_follows_the_consumer() -> None:
     assert pace.bytes == 0
     pace.on_asked(10)
     assert pace.bytes == SMALLEST_BYTES
-    pace.on_asked(2 * SMALLEST_BYTES)
-    assert pace.bytes == SMALLEST_BYTES, "only the first call tells"
+    pace.on_asked(10)
     for expected in (2, 4, 4):
         pace.on_taken(waited=True, came_in_s=1.0, lay_s=0.0)
         assert pace.bytes == expected * SMALLEST_BYTES
@@ -110,6 +109,13 @@ def test_the_pace_follows_the_consumer() -> None:
     for expected in (2, 1, 1):
         pace.on_taken(waited=False, came_in_s=1.0, lay_s=9.0)
         assert pace.bytes == expected * SMALLEST_BYTES
+    pace.on_asked(2 * SMALLEST_BYTES)
+    assert pace.bytes == 2 * SMALLEST_BYTES
+    pace.on_asked(10)
+    pace.on_taken(waited=False, came_in_s=1.0, lay_s=9.0)
+    assert pace.bytes == 2 * SMALLEST_BYTES, "never half of what the consumer takes at once"
+    pace.on_asked(9 * SMALLEST_BYTES)
+    assert pace.bytes == 4 * SMALLEST_BYTES
     small = ReadPace(1000)
     small.on_asked(10)
     small.on_taken(waited=False, came_in_s=1.0, lay_s=9.0)
