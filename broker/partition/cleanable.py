@@ -130,7 +130,7 @@ class CleanablePartition:
         segment = self._log.log.segments.find(lssn)
         if segment is None:
             raise LogTruncated(f"{self.name} has no segment {lssn}")
-        # Nothing is read ahead: that would be beyond what the cleaner may read a second.
+        # No more is read ahead than the pass asks for: it counts what it may read a second.
         reader = await self._log.log.open_reader(DLSN(lssn, 0, 0), reads_ahead=False)
         try:
             while entries := await reader.read_entries(block_bytes()):
