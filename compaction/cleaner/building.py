@@ -75,7 +75,9 @@ class SummaryBuilder:
 
     def _put(self, batches: Sequence[Buffer], headers: Headers, taken: Places) -> bool:
         columns = columns_of(batches, headers, taken)
-        keyed = (columns.key_size >= 0) & (columns.offset >= self._first)
+        has_key = columns.key_size >= 0
+        self._summary.has_keyless |= not has_key.all()
+        keyed = has_key & (columns.offset >= self._first)
         offsets = columns.offset[keyed]
         count = self._summary.put(keys_of(columns, keyed), offsets)
         if count == len(offsets):

@@ -80,7 +80,8 @@ class SegmentFilter:
         fates = self._fates(headers, batches)
         self._count_in(headers)
         stays: dict[int, Stays] = {}
-        read = np.flatnonzero(~fates.drops_records & (headers.record_count != 0))
+        is_read = ~fates.drops_records & (headers.record_count != 0)
+        read = np.flatnonzero(is_read & ~self._is_superseded(headers))
         if read.size:
             self._filter_records(batches, headers, fates, read, stays)
         for at in np.flatnonzero(fates.stays_empty).tolist():
@@ -105,6 +106,20 @@ class SegmentFilter:
             for at in np.flatnonzero(headers.has_producer_id & ~stays).tolist():
                 stays[at] = self._holds_last_sequence(headers[at])
         return _Fates(drops, stays, may_go)
+
+    def _is_superseded(self, headers: Headers) -> Choice:
+        """Say of which batches nothing stays, as offsets tell it: they need not be unpacked.
+
+        Those of the head that lack no offset, so that their headers say which offsets they have.
+        """
+        summary = self._rules.summary
+        if summary.has_keyless or not len(headers) or headers.base_offset[0] < summary.first_offset:
+            return np.zeros(len(headers), np.bool_)
+        summary.keep_offsets()
+        first, last = headers.base_offset, headers.last_offset
+        is_told: Choice = (headers.record_count == last - first + 1) & ~headers.is_control
+        is_told &= last < self._end
+        return is_told & ~summary.has_latest(first, last)
 
     def _is_past_horizon(self, header: BatchHeader) -> bool:
         has_horizon = header.attributes & DELETE_HORIZON

@@ -62,6 +62,8 @@ class KeySummary:
         """Where the head begins whose keys were put."""
         self.latest_offset: Offset = ABSENT
         """Highest offset that it knows of, with or without key: it decides up to there."""
+        self.has_keyless = False
+        """Whether there are records without a key among those: its offsets do not tell of them."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -102,6 +104,7 @@ class KeySummary:
         self._size = 0
         self._latest = None
         self.first_offset, self.latest_offset = OFFSET_MAX, ABSENT
+        self.has_keyless = False
         slots = len(self._buffer)
         if keys_max is not None:
             wanted = int(keys_max / self._load_factor) + 1 + _PRIME_GAP_MAX
@@ -172,6 +175,17 @@ class KeySummary:
         places = np.minimum(np.searchsorted(latest, offsets), latest.size - 1)
         is_latest: Choice = latest[places] == offsets
         return is_latest
+
+    def has_latest(self, first: Offsets, last: Offsets) -> Choice:
+        """Say which ranges, both ends inclusive, hold their key's last offset of any key.
+
+        Shape: as `is_latest`, for all offsets of a range.
+        """
+        assert self._latest is not None, "keep_offsets comes first"
+        has: Choice = np.searchsorted(self._latest, first) < np.searchsorted(
+            self._latest, last, side="right"
+        )
+        return has
 
     def items(self) -> tuple[Words, Offsets]:
         """Return digests and offsets of all keys, in no order. Cost: a copy of both."""

@@ -7,6 +7,7 @@ from compaction.cleaner.cleanable import LastSequence
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.filtering import FilterRules, SegmentFilter
 from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
+from compaction.cleaner.outcome import Stays
 from compaction.views.walk import Wanted, walk
 from protocol.compression import Codec
 from protocol.records.batch import DELETE_HORIZON, HEADER_SIZE, read_header, stamp_crc
@@ -348,6 +349,56 @@ def test_a_batch_that_ends_with_the_first_offset_not_covered_gets_no_horizon() -
     assert log.clean(slots=2).end == 2
     assert log.offsets() == [1, 2]
     assert not any(header.attributes & DELETE_HORIZON for header in log.headers())
+
+
+def _filtered_with_rubbish(log: FakeLog, at: int) -> list[Stays]:
+    """Clean a segment whose batch at a place holds no records when it is read the second time."""
+    summary = KeySummary(1009 * SLOT_BYTES)
+    log.fill(summary, 1)
+    batches = [bytearray(batch) for batch in log.segments[0]]
+    batches[at][HEADER_SIZE:] = b"\xff" * (len(batches[at]) - HEADER_SIZE)
+    stamp_crc(batches[at])
+    rules = FilterRules(summary=summary, delete_retention_ms=DAY_MS)
+    cleaner = SegmentFilter(rules, log.aborted)
+    cleaner.begin_segment(log.now_ms)
+    return cleaner.filter(batches)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_batch_of_the_head_in_which_all_is_superseded_is_not_unpacked(codec: Codec) -> None:
+    log = FakeLog()
+    log.append((A, b"1"), (B, None), codec=codec)
+    log.append((A, b"2"), (B, b"2"), codec=codec)
+    log.roll()
+    assert _filtered_with_rubbish(log, 0) == [1]
+    with pytest.raises(CorruptBatch):
+        _filtered_with_rubbish(log, 1)
+
+
+def test_a_batch_is_unpacked_where_offsets_do_not_tell() -> None:
+    keyless = FakeLog()
+    keyless.append((A, b"1"), (None, b"1"))
+    keyless.append((A, b"2"))
+    keyless.roll()
+    with pytest.raises(CorruptBatch):
+        _filtered_with_rubbish(keyless, 0)
+    summary = KeySummary(1009 * SLOT_BYTES)
+    keyless.fill(summary, 1)
+    assert summary.has_keyless
+    summary.clear()
+    assert not summary.has_keyless
+    cleaned = FakeLog()
+    cleaned.append((A, b"1"), (B, b"1"), (C, b"1"))
+    cleaned.append((B, b"2"))
+    cleaned.roll()
+    cleaned.clean()  # the first batch lacks an offset since
+    cleaned.first_dirty = 0
+    cleaned.append((A, b"3"), (C, b"3"))
+    cleaned.segments[0] += cleaned.segments.pop()
+    cleaned.bases.pop()
+    cleaned.roll()
+    with pytest.raises(CorruptBatch):
+        _filtered_with_rubbish(cleaned, 0)
 
 
 def test_22_what_was_read_written_and_dropped_is_counted() -> None:
