@@ -28,6 +28,7 @@ from compaction.cleaner.run import Compute
 from compaction.cleaner.segment_writer import SegmentWriter
 from compaction.cleaner.walks import Walks
 from core.errors import CorruptData
+from core.runtime.child_process import Pieces
 from core.runtime.one_ahead import one_ahead
 from protocol.ids import Buffer, Offset
 
@@ -134,8 +135,8 @@ class _Pass:
         before = self.progress.bytes_read
         try:
             async with aclosing(self._each(segment, Walks.filter)) as blocks:
-                async for part, stays in blocks:
-                    await writer.take(part.batches, stays)
+                async for part, left in blocks:
+                    await writer.take(part.batches, left)
             self._check_whole(segment, self.progress.bytes_read - before)
             outcome = await self._compute(Walks.end_segment, segment.next_offset)
             self._check()
@@ -180,7 +181,7 @@ class _Pass:
             async with aclosing(one_ahead(source)) as parts:
                 async for part in parts:
                     await self._read(part)
-                    ahead.append((part, self._begin(step, part.batches)))
+                    ahead.append((part, self._begin(step, Pieces(part.batches))))
                     if len(ahead) > AHEAD:
                         done, result = ahead[0]
                         yield done, await self._told(done, result)

@@ -1,12 +1,33 @@
 """What became of a segment, and of a pass. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from protocol.ids import Buffer, Offset
 
 Stays: TypeAlias = Buffer | int
 """A new batch, or the place of one that stays as it is among those that were given."""
+
+
+NEW: Final = -1
+
+
+class Left(NamedTuple):
+    """What stays of a block of batches, in order, as it travels between processes."""
+
+    places: list[int]
+    """Of each batch where it is among those that were given; NEW: it is the next of `new`."""
+    new: Sequence[Buffer]
+
+    def is_all_of(self, source: Sequence[Buffer]) -> bool:
+        """Whether the block stays as it is."""
+        return not self.new and len(self.places) == len(source)
+
+    def batches(self, source: Sequence[Buffer]) -> list[Buffer]:
+        """Return the batches; `source`: those that were given."""
+        new = iter(self.new)
+        return [next(new) if place == NEW else source[place] for place in self.places]
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from compaction.cleaner.cleanable import (
     SegmentRewrite,
 )
 from compaction.cleaner.means import PassMeans
-from compaction.cleaner.outcome import PassProgress, SegmentOutcome, Stays
+from compaction.cleaner.outcome import Left, PassProgress, SegmentOutcome
 from core.errors import CorruptData, LogTruncated
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import read_header
@@ -38,18 +38,17 @@ class SegmentWriter:
         self._verbatim = 0  # batches that came so far, none of them changed
         self._changed_from = segment.base_offset  # behind the last of them
 
-    async def take(self, source: Sequence[Buffer], stays: Sequence[Stays]) -> None:
+    async def take(self, source: Sequence[Buffer], left: Left) -> None:
         """Take what stays of a block."""
         if self._rewrite is None:
-            if list(stays) == list(range(len(source))):
+            if left.is_all_of(source):
                 self._verbatim += len(source)
                 if source:
                     self._changed_from = read_header(source[-1]).last_offset + 1
                 return
             self._rewrite = await self._log.rewrite([self._lssn])
             await self._copy(self._rewrite)
-        left = [source[each] if isinstance(each, int) else each for each in stays]
-        await self._append(self._rewrite, left)
+        await self._append(self._rewrite, left.batches(source))
 
     async def finish(self, outcome: SegmentOutcome) -> None:
         """Complete the segment and swap it in, if anything of it changed."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, TypeVarTuple
 
 from compaction.cleaner.cleanable import AbortedRange, LastSequence
-from compaction.cleaner.outcome import SegmentOutcome, Stays
+from compaction.cleaner.outcome import NEW, Left, SegmentOutcome
+from core.runtime.child_process import Pieces
 from core.runtime.idle_thread import IdleThread
 from protocol.ids import Buffer, Offset
 
@@ -98,10 +99,11 @@ class Walks:
         """Go on to the next segment."""
         self._filter.begin_segment(now_ms)
 
-    def filter(self, batches: Sequence[Buffer]) -> list[Stays]:
-        """Return what stays of a block, in order; new batches as views. Errors: CorruptBatch."""
+    def filter(self, batches: Sequence[Buffer]) -> Left:
+        """Return what stays of a block. Errors: CorruptBatch."""
         stays = self._filter.filter(batches)
-        return [each if isinstance(each, int) else memoryview(each) for each in stays]
+        places = [each if isinstance(each, int) else NEW for each in stays]
+        return Left(places, Pieces(each for each in stays if not isinstance(each, int)))
 
     def end_segment(self, next_offset: Offset) -> SegmentOutcome:
         """Return what became of the segment."""

@@ -4,14 +4,15 @@ A call is a function with its arguments, pickled. Its large buffers are copied i
 processes see, in turn into one of `SLOTS` slots: one call's are put there while another is
 computed, and the child reads them where they lie. Those of its answer go into another part of the
 slot, and the parent copies them: the child never waits for a parent that has not come to it yet.
-What fits no slot goes through the socket. Calls are answered one after the other. The child ends
-with its parent, however that ends: its socket is then at its end. It hears no Ctrl-C of its
-parent's terminal, as it has a process group of its own, and runs at a lower priority, so that who
-serves comes first. It stays in its parent's session: Linux weighs sessions against each other as
-wholes (sched_autogroup), and in another one its priority would mean nothing.
+What fits no slot goes through the socket. Calls are answered one after the other.
+
+The child ends with its parent, however that ends: its socket is then at its end. It hears no Ctrl-C
+of its parent's terminal, as it has a process group of its own, and runs at a lower priority, so
+that who serves comes first. It stays in its parent's session: Linux weighs sessions against each
+other as wholes (sched_autogroup), and in another one its priority would mean nothing.
 
 Frame: u32 length of what is pickled, u32 count of buffers, u32 slot that they lie in, one behind
-the other (0: they follow), u32 length of each, then all of it.
+the other (0: they follow), u32 length of each, then all of it. `Pieces` are one buffer there.
 """
 
 import io
@@ -24,8 +25,9 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
-from itertools import accumulate, cycle, pairwise
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain, cycle, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +46,7 @@ SLOT_BYTES: Final = 2 * 1024 * 1024
 """Room for the buffers of a call, and as much for those of its answer."""
 _BUFFERS_AT_ONCE: Final = 512  # a system call takes 1024
 _HEAD: Final = struct.Struct(">III")
+_SIZES: Final = "I"
 _START: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from core.runtime.child_process import serve; serve(int(sys.argv[2]))"
@@ -52,6 +55,15 @@ _START: Final = (
 
 class ChildFailed(Exception):
     """A call raised in the child what no caller expects: its traceback, as text."""
+
+
+class Pieces(tuple[Buffer, ...]):
+    """Buffers of any size that go together; they come as a list of views.
+
+    Alone each would be pickled by a call into Python, and one below `LARGE_BYTES` copied.
+    """
+
+    __slots__ = ()
 
 
 class ChildProcess:
@@ -172,11 +184,35 @@ def _answer(
         return None, ChildFailed(traceback.format_exc())
 
 
+class _Beside:
+    """What goes beside a pickle: the parts of each buffer."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Sequence[Buffer]] = []
+        self.pieces: Sequence[Buffer] | None = None
+        """To be taken in the place of the next buffer, an empty one."""
+
+    def take(self, buffer: pickle.PickleBuffer) -> None:
+        self.buffers.append((buffer.raw(),) if self.pieces is None else self.pieces)
+        self.pieces = None
+
+
 class _Pickler(pickle.Pickler):
-    """Takes memoryviews: large ones as they are, small ones as bytes."""
+    """Takes memoryviews: large ones as they are, small ones as bytes, and pieces together.
+
+    It must not be part of a cycle: collecting one ends Python 3.11 (so `_Beside` is another class).
+    """
+
+    def __init__(self, body: io.BytesIO, beside: _Beside) -> None:
+        super().__init__(body, 5, buffer_callback=beside.take)
+        self._beside = beside
 
     @override
     def reducer_override(self, value: Any) -> Any:
+        if type(value) is Pieces:
+            self._beside.pieces = value
+            sizes = array(_SIZES, map(len, value)).tobytes()
+            return _pieces, (pickle.PickleBuffer(b""), sizes)
         if type(value) is not memoryview:
             return NotImplemented
         if value.nbytes >= LARGE_BYTES:
@@ -186,6 +222,10 @@ class _Pickler(pickle.Pickler):
 
 def _same(value: Buffer) -> Buffer:
     return value
+
+
+def _pieces(whole: memoryview, sizes: bytes) -> list[memoryview]:
+    return _cut(whole, memoryview(sizes).cast(_SIZES))
 
 
 def _slots(memory: int) -> tuple[list[memoryview], list[memoryview]]:
@@ -199,20 +239,29 @@ def _send(
     connection: socket.socket, value: object, slots: Sequence[memoryview] = (), number: int = 0
 ) -> None:
     """Send a value; its large buffers go into the slot of that number, if they fit."""
-    views: list[memoryview] = []
     body = io.BytesIO()
-    _Pickler(body, 5, buffer_callback=lambda buffer: views.append(buffer.raw())).dump(value)
-    sizes = [len(view) for view in views]
+    beside = _Beside()
+    _Pickler(body, beside).dump(value)
+    buffers = beside.buffers
+    sizes = [sum(map(len, parts)) for parts in buffers]
     is_shared = bool(slots) and 0 < sum(sizes) <= len(slots[number])
     head = _HEAD.pack(body.tell(), len(sizes), number + 1 if is_shared else 0)
     parts = [memoryview(head + struct.pack(f">{len(sizes)}I", *sizes)), body.getbuffer()]
     if is_shared:
-        for view, room in zip(views, _cut(slots[number], sizes), strict=True):
-            room[:] = view
+        _fill(slots[number], chain.from_iterable(buffers))
     else:
-        parts += views
+        parts += map(memoryview, chain.from_iterable(buffers))
     for first in range(0, len(parts), _BUFFERS_AT_ONCE):
         _send_all(connection, parts[first : first + _BUFFERS_AT_ONCE])
+
+
+def _fill(room: memoryview, parts: Iterable[Buffer]) -> None:
+    """Put buffers into a room that takes them, one behind the other."""
+    at = 0
+    for part in parts:
+        end = at + len(part)
+        room[at:end] = part
+        at = end
 
 
 def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:

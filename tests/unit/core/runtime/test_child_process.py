@@ -4,13 +4,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.errors import Unavailable
 from core.runtime.child_process import (
@@ -20,6 +22,7 @@ from core.runtime.child_process import (
     SLOTS,
     ChildFailed,
     ChildProcess,
+    Pieces,
 )
 from protocol.ids import Buffer
 
@@ -52,6 +55,10 @@ class Kept:
     def wait(self) -> None:
         threading.Event().wait()
 
+    def echo_pieces(self, *groups: Sequence[Buffer]) -> list[Pieces]:
+        assert all(type(each) is memoryview for group in groups for each in group)
+        return [Pieces(group) for group in groups]
+
     def refuse(self) -> None:
         raise Refused("not today")
 
@@ -69,6 +76,13 @@ def running() -> Iterator[ChildProcess]:
         child.wait()
 
 
+@pytest.fixture(scope="module")
+def kept() -> Iterator[ChildProcess]:
+    """One for all examples."""
+    with running() as child:
+        yield child
+
+
 def test_it_keeps_its_state_from_call_to_call() -> None:
     with running() as child:
         assert child.call(Kept.give, {"a": 1}) == 2
@@ -84,6 +98,32 @@ def test_buffers_of_all_sizes_go_and_come(count: int) -> None:
     with running() as child:
         for _ in range(2):  # the room of the first call is used again
             assert list(map(bytes, child.call(Kept.echo, buffers))) == list(map(bytes, buffers))
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(0, 3) | st.integers(LARGE_BYTES - 1, LARGE_BYTES + 1), max_size=5),
+        max_size=3,
+    ),
+    st.booleans(),
+)
+def test_pieces_come_one_by_one(kept: ChildProcess, sizes: list[list[int]], is_large: bool) -> None:
+    """`is_large`: all of them together fit no slot."""
+    groups = [[bytes([size % 251]) * size for size in group] for group in sizes]
+    if is_large:
+        groups.append([b"x", bytes(SLOT_BYTES)])
+    told = kept.call(Kept.echo_pieces, *map(Pieces, groups))
+    assert [list(map(bytes, group)) for group in told] == groups
+
+
+def test_pieces_and_other_buffers_go_together() -> None:
+    with running() as child:
+        large = memoryview(bytes(LARGE_BYTES))
+        told = child.call(Kept.give, [Pieces((b"a", b"bc")), large, Pieces((b"",)), Pieces()])
+        assert told == 2
+        (_, (first, second, *rest)) = child.call(Kept.all)
+        assert [list(map(bytes, each)) for each in (first, *rest)] == [[b"a", b"bc"], [b""], []]
+        assert second == large
 
 
 def test_the_next_call_is_sent_while_one_is_computed() -> None:
