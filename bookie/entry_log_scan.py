@@ -40,7 +40,7 @@ class EntryLogScan:
             )
         first = mark.file_id if mark else 0
         tail = [log_id for log_id in ids if log_id >= first]
-        if tail and self._remove_unborn(tail[-1]):
+        if tail and not _is_in_use(mark, tail[-1]) and self._remove_unborn(tail[-1]):
             tail.pop()
         tail = [log_id for log_id in tail if self._is_ours(log_id)]
         ends: list[LogToSeal] = []
@@ -120,6 +120,13 @@ class EntryLogScan:
             self._files.close(fd)
         self.bytes += scan.end - start
         return scan.end
+
+
+def _is_in_use(mark: Mark | None, log_id: int) -> bool:
+    """Tell whether groups of a log were checkpointed: what lacks its header then is damaged."""
+    if mark is None or mark.file_id != log_id:
+        return False
+    return mark.position > entry_log_format.HEADER_SIZE
 
 
 def _is_whole(header: bytes) -> bool:

@@ -130,7 +130,7 @@ class CleanablePartition:
         segment = self._log.log.segments.find(lssn)
         if segment is None:
             raise LogTruncated(f"{self.name} has no segment {lssn}")
-        # No more is read ahead than the pass asks for: it counts what it may read a second.
+        # The pass itself reads one block ahead: more would be far beyond what it may read a second.
         reader = await self._log.log.open_reader(DLSN(lssn, 0, 0), reads_ahead=False)
         try:
             while entries := await reader.read_entries(block_bytes()):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.headers import Choice, Headers, Ints
-from protocol.compression import LZ4_BLOCK_BYTES_MAX, Codec, decompress, decompress_lz4_into
+from protocol.compression import decompress
 from protocol.errors import BadValue, DecodeError
 from protocol.ids import Buffer
 from protocol.records.batch import HEADER_SIZE
@@ -32,8 +32,6 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _LENGTH_OF_ONE = 1 << 6
 """From here on a length takes two bytes, zigzag as it is, and from the next on three."""
 _LENGTH_OF_TWO = 1 << 13
-_RATIO_GUESS = 3
-"""Of what comes out of codecs to what goes in; more room is made where it is more."""
 _PADDING = bytes(64)
 """Behind the last record, so that a number that is cut is read as one that ends too late."""
 
@@ -41,7 +39,7 @@ _PADDING = bytes(64)
 class Columns(NamedTuple):
     """The records of a block of batches; each array has one value per record, in offset order."""
 
-    data: memoryview
+    data: bytes
     """Decompressed payloads, one after the other; places are counted from its beginning."""
     at: Ints
     """First byte of each record, its length included."""
@@ -71,11 +69,15 @@ def read_columns(batches: Sequence[Buffer], headers: Headers) -> Columns:
     """
     payloads = [memoryview(batch)[HEADER_SIZE:] for batch in batches]
     counts = headers.record_count
-    if headers.has_codec.any() or (counts <= 0).any():
-        data, sizes = _unpacked(payloads, headers)
-    else:
-        data = memoryview(b"".join([*payloads, _PADDING]))
-        sizes = np.array([len(payload) for payload in payloads], np.int64)
+    packed = np.flatnonzero(headers.has_codec | (counts <= 0))
+    codecs = headers.codec[packed].tolist()
+    for index, codec, count in zip(packed.tolist(), codecs, counts[packed].tolist(), strict=True):
+        try:
+            payloads[index] = memoryview(_unpacked(payloads[index], codec, count))
+        except DecodeError as error:
+            raise CorruptBatch(index, headers[index].base_offset, str(error)) from None
+    data = b"".join([*payloads, _PADDING])
+    sizes = np.array([len(payload) for payload in payloads], np.int64)
     too_many = np.flatnonzero(counts > sizes // RECORD_BYTES_MIN)
     if too_many.size:
         index = int(too_many[0])
@@ -84,66 +86,16 @@ def read_columns(batches: Sequence[Buffer], headers: Headers) -> Columns:
     ends, first = np.cumsum(sizes), np.concatenate(([0], np.cumsum(counts)))
     at = _equal_starts(np.frombuffer(data, np.uint8), ends - sizes, sizes, counts)
     if at is None:
-        at = _followed(bytes(data), ends - sizes, ends, headers)
+        at = _followed(data, ends - sizes, ends, headers)
     return _decode(data, at, first, headers)
 
 
-def _unpacked(payloads: Sequence[memoryview], headers: Headers) -> tuple[memoryview, Ints]:
-    """Return the payloads, one after the other, without their codecs, and how long each is.
-
-    Errors: CorruptBatch.
-    """
-    room = _Room(_RATIO_GUESS * sum(map(len, payloads)) + LZ4_BLOCK_BYTES_MAX)
-    sizes: list[int] = []
-    rows = zip(payloads, headers.codec.tolist(), headers.record_count.tolist(), strict=True)
-    for index, (payload, codec, count) in enumerate(rows):
-        try:
-            sizes.append(_unpack(payload, codec, count, room))
-        except DecodeError as error:
-            raise CorruptBatch(index, headers[index].base_offset, str(error)) from None
-    room.append(_PADDING)
-    return room.taken, np.array(sizes, np.int64)
-
-
-def _unpack(payload: memoryview, codec: int, count: int, room: "_Room") -> int:
-    """Put a batch's records into the room; return how many bytes they are. Errors: DecodeError."""
+def _unpacked(payload: Buffer, codec: int, count: int) -> Buffer:
+    """Return a batch's records. Errors: DecodeError."""
     if count < 0:
         raise BadValue(f"{count} records in {len(payload)} bytes")
-    if codec == Codec.LZ4 and count:
-        size = decompress_lz4_into(payload, room.free(LZ4_BLOCK_BYTES_MAX))
-        if size:
-            room.size += size
-            return size
     unpacked = decompress(codec, payload)
-    return room.append(unpacked if count else b"")
-
-
-class _Room:
-    """A buffer that grows behind what is in it."""
-
-    def __init__(self, size: int) -> None:
-        self.size = 0
-        """How much of it is taken."""
-        self._buffer = np.empty(size, np.uint8).data
-
-    @property
-    def taken(self) -> memoryview:
-        """What is in it."""
-        return self._buffer[: self.size]
-
-    def free(self, size: int) -> memoryview:
-        """Return what is free, `size` bytes or more."""
-        if len(self._buffer) - self.size < size:
-            larger = np.empty(2 * (self.size + size), np.uint8).data
-            larger[: self.size] = self.taken
-            self._buffer = larger
-        return self._buffer[self.size :]
-
-    def append(self, data: Buffer) -> int:
-        """Put a copy of something in; return how long that is."""
-        self.free(len(data))[: len(data)] = data
-        self.size += len(data)
-        return len(data)
+    return unpacked if count else b""
 
 
 def _equal_starts(raw: Bytes, begins: Ints, sizes: Ints, counts: Ints) -> Ints | None:
@@ -202,7 +154,7 @@ def _follow(data: bytes, at: int, end: int, count: int, starts: list[int]) -> No
         starts.pop()
 
 
-def _decode(data: memoryview, at: Ints, first: Ints, headers: Headers) -> Columns:
+def _decode(data: bytes, at: Ints, first: Ints, headers: Headers) -> Columns:
     raw = np.frombuffer(data, np.uint8)
     batch = np.repeat(np.arange(len(headers)), np.diff(first))
     reader = _Reader(raw, batch, headers)

@@ -45,7 +45,7 @@ def digest_keys(keys: Sequence[Buffer]) -> Words:
     return digest_places(b"".join(keys), np.cumsum(sizes) - sizes, sizes)
 
 
-def digest_places(data: Buffer, at: Ints, size: Ints) -> Words:
+def digest_places(data: bytes, at: Ints, size: Ints) -> Words:
     """Return the digests of keys that lie in `data`, shape (n, 2). Memory: 12 MiB besides."""
     digests = np.empty((len(at), 2), np.uint64)
     raw = np.frombuffer(data, np.uint8)

@@ -110,7 +110,9 @@ class SegmentFilter:
     def _is_superseded(self, headers: Headers) -> Choice:
         """Say of which batches nothing stays, as offsets tell it: they need not be unpacked.
 
-        Those of the head that lack no offset, so that their headers say which offsets they have.
+        Those of the head that lack no offset, so that their headers say which offsets they have. A
+        block that begins in the head is all of it, as base offsets rise, and no key is looked up
+        any more.
         """
         summary = self._rules.summary
         if summary.has_keyless or not len(headers) or headers.base_offset[0] < summary.first_offset:
@@ -118,7 +120,7 @@ class SegmentFilter:
         summary.keep_offsets()
         first, last = headers.base_offset, headers.last_offset
         is_told: Choice = (headers.record_count == last - first + 1) & ~headers.is_control
-        is_told &= last < self._end
+        is_told &= (headers.record_count > 0) & (last < self._end)
         return is_told & ~summary.has_latest(first, last)
 
     def _is_past_horizon(self, header: BatchHeader) -> bool:

@@ -63,7 +63,7 @@ class KeySummary:
         self.latest_offset: Offset = ABSENT
         """Highest offset that it knows of, with or without key: it decides up to there."""
         self.has_keyless = False
-        """Whether there are records without a key among those: its offsets do not tell of them."""
+        """Whether a record without a key was met: offsets of keys do not tell of those."""
         self._size = 0
 
     def __len__(self) -> int:

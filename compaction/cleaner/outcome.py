@@ -11,13 +11,14 @@ Stays: TypeAlias = Buffer | int
 
 
 NEW: Final = -1
+"""The place of a batch that is not among those that were given."""
 
 
 class Left(NamedTuple):
     """What stays of a block of batches, in order, as it travels between processes."""
 
     places: list[int]
-    """Of each batch where it is among those that were given; NEW: it is the next of `new`."""
+    """Of each batch where it is among those that were given, rising; NEW: the next of `new`."""
     new: Sequence[Buffer]
 
     def is_all_of(self, source: Sequence[Buffer]) -> bool:

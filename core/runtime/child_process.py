@@ -58,7 +58,7 @@ class ChildFailed(Exception):
 
 
 class Pieces(tuple[Buffer, ...]):
-    """Buffers of any size that go together; they come as a list of views.
+    """Contiguous buffers of bytes, of any size, that go together; they come as a list of views.
 
     Alone each would be pickled by a call into Python, and one below `LARGE_BYTES` copied.
     """
@@ -210,6 +210,7 @@ class _Pickler(pickle.Pickler):
     @override
     def reducer_override(self, value: Any) -> Any:
         if type(value) is Pieces:
+            assert self._beside.pieces is None, "the buffer of the last ones comes before these"
             self._beside.pieces = value
             sizes = array(_SIZES, map(len, value)).tobytes()
             return _pieces, (pickle.PickleBuffer(b""), sizes)

@@ -22,10 +22,22 @@ async def one_ahead(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
                 coming = asyncio.create_task(_next(items))
                 yield found[0]
         finally:
-            coming.cancel()
+            await _give_up(coming)
+
+
+async def _give_up(coming: "asyncio.Task[tuple[T] | None]") -> None:
+    """End it, whatever it does. Cancel: once it has ended; else `items` could not be closed."""
+    coming.cancel()
+    cancelled: asyncio.CancelledError | None = None
+    while not coming.done():
+        try:
             await asyncio.wait([coming])
-            if not coming.cancelled():
-                coming.exception()  # nobody is to hear of it any more
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if not coming.cancelled():
+        coming.exception()  # nobody is to hear of it any more
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:

@@ -558,6 +558,28 @@ def test_a_log_that_a_crash_left_without_whole_header_is_forgotten(
     run(story)
 
 
+@pytest.mark.parametrize(
+    "left",
+    [b"", bytes(1024), b"\xff" * 1024, _NEW_LOG[:512] + bytes(512)],
+    ids=["nothing", "zeros", "rubbish", "first sector"],
+)
+def test_a_log_whose_groups_were_checkpointed_is_never_forgotten(
+    tmp_path: Path, left: bytes
+) -> None:
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        await ask(bookie, add(L1, 0))
+        await bookie.checkpoint()
+        await bookie.close()
+        log = tmp_path / "ledgers/current/0.log"
+        log.write_bytes(left)
+        with pytest.raises(CorruptData, match=r"0\.log"):
+            await open_small(tmp_path)
+        assert log.read_bytes() == left
+
+    run(story)
+
+
 class _Failing(SystemFiles):
     """Syncs fail while `broken`; all calls that change a file are counted from then on."""
 

@@ -1,9 +1,11 @@
 import gzip
 import io
+import os
 import struct
 import zlib
 
 import cramjam
+import lz4.block
 import lz4.frame
 import pytest
 from hypothesis import given
@@ -133,6 +135,43 @@ def test_lz4_frames_have_independent_blocks_because_java_refuses_others() -> Non
 def test_lz4_reads_linked_blocks_checksums_and_several_frames() -> None:
     linked = lz4.frame.compress(TEXT, block_linked=True, content_checksum=True, block_checksum=True)
     assert decompress(Codec.LZ4, linked + compress(Codec.LZ4, b"more")) == TEXT + b"more"
+
+
+_SMALL_RECORDS = st.lists(
+    st.builds(
+        lambda size, rest: bytes([size, 0, 0]) + rest, st.integers(0, 255), st.binary(max_size=30)
+    ),
+    min_size=1,
+).map(b"".join)
+"""Bytes that begin as small records do: a length, attributes, a timestamp delta of 0."""
+
+
+@given(
+    _SMALL_RECORDS | st.binary(min_size=1, max_size=5000),
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+)
+def test_lz4_of_one_block_is_what_the_frame_reader_makes_of_it(
+    data: bytes, changes: list[tuple[int, int]]
+) -> None:
+    packed = bytearray(compress(Codec.LZ4, data))
+    for at, byte in changes:
+        packed[11 + at % (len(packed) - 15)] = byte
+    try:
+        expected = lz4.frame.decompress(packed)
+    except RuntimeError:
+        with pytest.raises(BadValue):
+            decompress(Codec.LZ4, packed)
+    else:
+        assert decompress(Codec.LZ4, packed) == expected
+
+
+def test_lz4_blocks_longer_than_their_frame_allows_are_refused() -> None:
+    """Java's reader refuses them: one such batch would stop every consumer."""
+    head = lz4.frame.compress(b"x", block_linked=False, store_size=False)[:7]
+    block = lz4.block.compress(os.urandom(64 * 1024), store_size=False)
+    assert len(block) > 64 * 1024
+    with pytest.raises(BadValue):
+        decompress(Codec.LZ4, head + struct.pack("<I", len(block)) + block + bytes(4))
 
 
 def test_lz4_with_a_wrong_header_checksum_as_in_kafkas_own_test() -> None:

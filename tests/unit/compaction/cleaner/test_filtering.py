@@ -375,6 +375,22 @@ def test_a_batch_of_the_head_in_which_all_is_superseded_is_not_unpacked(codec: C
         _filtered_with_rubbish(log, 1)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 16, 17, 40, 63])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_record_that_was_left_alone_is_read_by_the_next_pass(codec: Codec, kept: int) -> None:
+    """What is packed then begins with any offset delta."""
+    log = FakeLog()
+    log.append(*[(b"%012d" % at, b"") for at in range(64)], codec=codec)
+    log.append(*[(b"%012d" % at, b"2") for at in range(64) if at != kept], codec=codec)
+    log.roll()
+    log.clean()
+    log.append((A, b"1"), codec=codec)
+    log.roll()
+    log.clean()
+    assert log.read()[0].key == b"%012d" % kept
+    assert len(log.read()) == 65
+
+
 def test_a_batch_is_unpacked_where_offsets_do_not_tell() -> None:
     keyless = FakeLog()
     keyless.append((A, b"1"), (None, b"1"))

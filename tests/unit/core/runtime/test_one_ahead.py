@@ -114,3 +114,36 @@ def test_a_cancelled_wait_ends_the_source() -> None:
         assert source.is_closed
 
     asyncio.run(main(), debug=True)
+
+
+def test_who_is_cancelled_again_while_the_source_ends_waits_for_that() -> None:
+    async def main() -> None:
+        is_closed = False
+        may_end = asyncio.Event()
+
+        async def items() -> AsyncGenerator[int, None]:
+            nonlocal is_closed
+            try:
+                yield 0
+                await asyncio.Event().wait()
+            finally:
+                await may_end.wait()
+                is_closed = True
+
+        async def use() -> None:
+            async with aclosing(one_ahead(items())) as ahead:
+                async for _ in ahead:
+                    await asyncio.Event().wait()
+
+        using = asyncio.create_task(use())
+        for _ in range(3):
+            await settled()
+            using.cancel()
+        await settled()
+        assert not using.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await using
+        assert is_closed
+
+    asyncio.run(main(), debug=True)
