@@ -177,7 +177,7 @@ class KeySummary:
         return is_latest
 
     def has_latest(self, first: Offsets, last: Offsets) -> Choice:
-        """Say which ranges, both ends inclusive, hold their key's last offset of any key.
+        """Say which ranges, both ends inclusive, hold the last offset of any key.
 
         Shape: as `is_latest`, for all offsets of a range.
         """
