@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 S3_VENV := .venv-s3
 S3_STAMP := $(S3_VENV)/.installed
-WORKERS ?= 2
+# Two for each core of CI's machine: tests wait for disks, clocks and other processes.
+WORKERS ?= 4
 ARGS ?=
 SEEDS ?= 500
 

@@ -30,6 +30,7 @@ from core.metadata.uri import parse_namespace_uri, parse_uri
 from core.metadata.zookeeper import ZookeeperStore
 from core.runtime.clock import Clock, SystemClock
 from core.runtime.collector import settle_collector
+from core.runtime.heap import keep_freed_memory
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
 
@@ -149,6 +150,7 @@ def _register(opened: OpenNamespace, metrics: Metrics) -> None:
 
 async def _serve(broker: Broker, stop: asyncio.Event) -> int:
     settle_collector()
+    keep_freed_memory()
     sys.stdout.write(f"ready: bootstrap={broker.advertised.first}\n")
     sys.stdout.flush()
     broker.refused.add_done_callback(lambda _: stop.set())

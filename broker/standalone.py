@@ -36,6 +36,7 @@ from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock, SystemClock
 from core.runtime.collector import settle_collector
 from core.runtime.files import Files, LockHeld, SystemFiles, lock_file
+from core.runtime.heap import keep_freed_memory
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
 
@@ -170,6 +171,7 @@ class Standalone:
 async def _serve(running: Standalone, data: Path, stop: asyncio.Event) -> int:
     running.bookie.failed.add_done_callback(lambda _: stop.set())
     settle_collector()
+    keep_freed_memory()
     _say_ready(running.bootstrap, data)
     await stop.wait()
     if running.bookie.failed.done():
