@@ -7,6 +7,8 @@ import re
 
 NAME_LENGTH_MAX = 249
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""Kafka's controllers keep theirs there; a topic of that name would pass for it."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

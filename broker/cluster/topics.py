@@ -17,7 +17,7 @@ import msgspec
 from broker.cluster.admin import check_new_partitions
 from broker.cluster.alterations import Changes
 from broker.cluster.config_def import InvalidConfig
-from broker.cluster.names import collision_key, name_fault
+from broker.cluster.names import CLUSTER_METADATA_TOPIC, collision_key, name_fault
 from broker.cluster.paths import ClusterPaths
 from broker.cluster.quorums import check_quorums, check_same_quorums, quorums_of
 from broker.cluster.settings import TopicDefaults, alter, check_overrides
@@ -86,6 +86,9 @@ class TopicRegistry(ShownTopics):
         fault = name_fault(name)
         if fault:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        if name == CLUSTER_METADATA_TOPIC:
+            message = f"Creation of internal topic {name} is prohibited."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         if name in self._topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         others = self._colliding.get(collision_key(name))

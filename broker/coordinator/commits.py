@@ -95,11 +95,15 @@ class Commits:
         if not is_asked or code is not ErrorCode.NONE:
             response = commit_response(refuse_commit(request.topics, code, partition_count))
             return Effects([Reply(ticket, response)])
-        group = self._groups.make(request.group_id)
-        group.on_commit(request.member_id, now)
-        effects = group.take_effects()
         commit = Commit(request.group_id, request.topics, request.retention_time_ms)
         updates, codes = plan_commit(commit, partition_count, self._config, now)
+        effects = Effects()
+        group = self._groups.get(request.group_id)
+        if group is None and updates:
+            group = self._groups.make(request.group_id)
+        if group is not None:
+            group.on_commit(request.member_id, now)
+            effects = group.take_effects()
         if updates:
             effects.writes.append(self._write(updates))
         effects.reply_last(Reply(ticket, commit_response(codes)))
@@ -134,11 +138,11 @@ class Commits:
         if not is_asked or code is not ErrorCode.NONE:
             response = transactional_response(refuse_commit(request.topics, code, partition_count))
             return Effects([Reply(ticket, response)])
-        self._groups.make(request.group_id)
         commit = Commit(request.group_id, request.topics)
         updates, codes = plan_commit(commit, partition_count, self._config, now)
         effects = Effects()
         if updates:
+            self._groups.make(request.group_id)
             of = InTransaction(request.producer_id, request.producer_epoch)
             effects.writes.append(self._write_pending(updates, of))
         effects.reply_last(Reply(ticket, transactional_response(codes)))
@@ -174,7 +178,7 @@ class Commits:
         group = self._groups.get(request.group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
         names, response = plan_delete(request, partition_count, group)
-        if code is not ErrorCode.NONE and names:
+        if code is not ErrorCode.NONE:
             response = OffsetDeleteResponse(error_code=code)
             names = []
         stored = self._stored(request.group_id)

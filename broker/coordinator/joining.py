@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from broker.coordinator.effects import Caller, StaticMemberWritten
-from broker.coordinator.group import ClassicGroup, GroupState
+from broker.coordinator.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from broker.coordinator.rebalance import (
     begin_rebalance,
     generation_response,
@@ -163,15 +163,15 @@ def _keeps_assignment(group: ClassicGroup, member: Member, metadata_before: byte
     """Return whether the group would decide the same with the new incarnation in it.
 
     Kafka looks at the protocol's name only. Here a changed list of topics counts as well, or its
-    new topics would stay unread; the rest of the metadata (owned partitions) differs by nature.
+    new topics would stay unread; the rest of the metadata (owned partitions) differs by nature, and
+    what is no subscription (Connect's, or nobody knows whose) is as opaque as it is to Kafka.
     """
     if group.roster.choose_protocol() != group.protocol_name:
         return False
     metadata = member.metadata(group.protocol_name)
-    if metadata == metadata_before:
+    if metadata == metadata_before or group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return True
-    topics = subscribed_topics(metadata)
-    return topics is not None and topics == subscribed_topics(metadata_before)
+    return subscribed_topics(metadata) == subscribed_topics(metadata_before)
 
 
 def _store_takeover(group: ClassicGroup, call: Join, leader_before: str) -> None:

@@ -6,12 +6,14 @@ stored, or not.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.effects import Caller
 from broker.coordinator.metrics import GroupMetrics
 from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
+from broker.coordinator.plans import names_any, refuse_commit, transactional_response
 from broker.coordinator.reading import FoundOffsets, WantedOffsets
 from broker.coordinator.shard import GroupShard
 from broker.replicated.effects import EndOfTransaction
@@ -73,15 +75,29 @@ class OffsetRequests:
         shard = self._partitions.machine(request.group_id)
         if isinstance(shard, ErrorCode):
             return shard
+        if names_any(request.topics, self.partition_count):
+            group = TopicPartition(OFFSETS_TOPIC, partition)
+            return await self._commit_verified(request, caller, shard, partial(verify, group))
+        # Nothing for a transaction to hold, so none is opened.
+        nothing = refuse_commit(request.topics, ErrorCode.NONE, self.partition_count)
+        return transactional_response(nothing)
+
+    async def _commit_verified(
+        self,
+        request: TxnOffsetCommitRequest,
+        caller: Caller,
+        shard: GroupShard,
+        verify: Callable[[], Awaitable[ErrorCode]],
+    ) -> TxnOffsetCommitResponse | ErrorCode:
         guards = shard.commits.guards
         guard = guards.begin(request.producer_id)
         try:
-            code = await verify(TopicPartition(OFFSETS_TOPIC, partition))
+            code = await verify()
             for _ in range(QUESTIONS_MAX - 1):
                 if code is not ErrorCode.NONE or guards.holds(request.producer_id, guard):
                     break
                 guard = guards.begin(request.producer_id)  # the marker was the former one's?
-                code = await verify(TopicPartition(OFFSETS_TOPIC, partition))
+                code = await verify()
             if code is not ErrorCode.NONE:
                 return code
             if self._partitions.machine(request.group_id) is not shard:

@@ -222,6 +222,10 @@ class GroupCoordinator(OffsetRequests):
             if matches(group, states, types)
         ]
 
+    async def make_topic(self) -> bool:
+        """Create the internal topic unless it is there; False if that failed. Errors: none."""
+        return await self._partitions.make_topic()
+
     async def find(self, group_id: str) -> TopicPartition | ErrorCode:
         """Return the partition that a group lives in, whose owner is its coordinator, or 15."""
         return await self._partitions.find(group_id)

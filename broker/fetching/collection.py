@@ -112,15 +112,21 @@ class Collection:
         self._count(-self._counted)
 
     def is_due(self) -> bool:
-        """Whether the answer cannot wait."""
+        """Whether the answer cannot wait.
+
+        A partition that there is not is no reason while others can be waited for: a client that
+        keeps asking for it would be answered at once each time. Kafka reads only what it knows.
+        """
         limits = self.limits
         if self.size >= limits.min_bytes or self._is_full:
             return True
         if limits.wait_ms <= 0 or self.is_outdated:
             return True
-        if self.session is None and not self.targets:
+        known = [target for target in self.targets if not target.is_unknown]
+        asked = self.targets if self.session is None else self.session.partitions
+        if len(self.targets) - len(known) == len(asked):
             return True
-        return any(target.error or target.diverging for target in self.targets)
+        return any(target.error or target.diverging for target in known)
 
     @property
     def is_outdated(self) -> bool:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from protocol.ids import Buffer
 
 
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""Kafka says these without asking a partition, and then lists no transactions instead of null."""
+
+
 class Target:
     """One partition of a fetch on its way."""
 
@@ -92,6 +96,11 @@ class Target:
         elif epoch < fetched or end < offset:
             self.diverging = EpochEndOffset(epoch=epoch, end_offset=end)
         return bool(self.error or self.diverging)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is no such partition: nothing to read, and nothing to wait for."""
+        return self.error in UNKNOWN
 
     @property
     def open_log(self) -> PartitionLog | None:

@@ -25,7 +25,7 @@ from broker.fetching.sessions import (
     SessionKind,
     Updates,
 )
-from broker.fetching.target import Target
+from broker.fetching.target import UNKNOWN, Target
 from broker.handlers import handles
 from broker.handlers._epochs import Leader, leaders_elsewhere
 from broker.handlers._places import broker_place
@@ -44,8 +44,6 @@ from protocol.kafka.messages.fetch import (
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 READ_COMMITTED = 1
-UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""Kafka says these without asking a partition, and then lists no transactions instead of null."""
 LEADERS_SINCE = 16
 """Versions whose clients go to a leader that a refusal names."""
 Leaders: TypeAlias = Mapping[tuple[str, int], Leader]

@@ -40,7 +40,7 @@ async def find_coordinator(
         place = await _locate(ctx, request.key_type, request.key)
         return FindCoordinatorResponse(
             error_code=place.code,
-            error_message=place.message,
+            error_message=place.message or "NONE",
             node_id=place.node_id,
             host=place.host,
             port=place.port,
@@ -78,5 +78,5 @@ def _coordinator(key: str, place: _Place) -> Coordinator:
         host=place.host,
         port=place.port,
         error_code=place.code,
-        error_message=place.message,
+        error_message=place.message or "",
     )

@@ -21,10 +21,12 @@ from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERA
 from broker.cluster.quorums import quorums_of
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
+from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles
 from broker.handlers._epochs import epochs_of_others
 from broker.handlers._places import NO_LEADER, broker_places, partition_places
+from broker.transactions.coordinator import TRANSACTIONS_TOPIC
 from core.errors import CoreError
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import METADATA
@@ -114,10 +116,23 @@ async def _find(
     topic = ctx.broker.topics.get(name)
     if topic is not None:
         return topic
-    if create and name not in INTERNAL_TOPICS and name_fault(name) is None:
-        return await _create(ctx, name)
+    if create and name_fault(name) is None:
+        if name not in INTERNAL_TOPICS:
+            return await _create(ctx, name)
+        made = await _create_internal(ctx, name)
+        if made is not None:
+            return made
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION if name_fault(name) else code)
+
+
+async def _create_internal(ctx: RequestContext, name: str) -> Topic | None:
+    """Let whoever keeps its records there make an internal topic; None of nobody's, or later."""
+    if name == OFFSETS_TOPIC:
+        await ctx.broker.groups.make_topic()
+    elif name == TRANSACTIONS_TOPIC:
+        await ctx.broker.transactions.make_topic()
+    return ctx.broker.topics.get(name)
 
 
 async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTopic:
@@ -196,4 +211,6 @@ def _describe(
 
 
 def _missing(name: str | None, code: ErrorCode, topic_id: bytes = NO_ID) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS
+    )

@@ -40,7 +40,7 @@ async def delete_records(log: PartitionLog, offset: Offset) -> Offset:
 
     Errors: KafkaError OFFSET_OUT_OF_RANGE, POLICY_VIOLATION; CoreError, then try again.
     """
-    if not log.settings.deletes:
+    if log.settings.compacted and not log.settings.deletes:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy has no 'delete'")
     if offset == UP_TO_HIGH_WATERMARK:
         offset = log.high_watermark

@@ -132,12 +132,8 @@ class Partitions(Generic[M]):
         if runner is not None:
             runner.expire(name)
 
-    async def find(self, name: str) -> TopicPartition | ErrorCode:
-        """Return the partition that `name` lives in: whoever owns it is the coordinator.
-
-        Creates the internal topic for the first name of all. If it is this broker's, waits a while
-        for it, so that the client's next request finds it loaded. Errors: 15 without the topic.
-        """
+    async def make_topic(self) -> bool:
+        """Create the internal topic unless it is there; False if that failed. Errors: none."""
         if self._topics.get(self._internal.name) is None and not self._is_stopping:
             try:
                 await self._create_topic()
@@ -145,7 +141,17 @@ class Partitions(Generic[M]):
                 logger.warning(
                     "internal_topic_not_created topic=%s error=%r", self._internal.name, error
                 )
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+                return False
+        return True
+
+    async def find(self, name: str) -> TopicPartition | ErrorCode:
+        """Return the partition that `name` lives in: whoever owns it is the coordinator.
+
+        Creates the internal topic for the first name of all. If it is this broker's, waits a while
+        for it, so that the client's next request finds it loaded. Errors: 15 without the topic.
+        """
+        if not await self.make_topic():
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         runner = self.runner(name)
         if runner is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

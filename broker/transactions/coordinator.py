@@ -124,6 +124,10 @@ class TransactionCoordinator:
 
     # Requests: each returns a future of the answer, or of an ErrorCode
 
+    async def make_topic(self) -> bool:
+        """Create the internal topic unless it is there; False if that failed. Errors: none."""
+        return await self._partitions.make_topic()
+
     async def find(self, transactional_id: str) -> TopicPartition | ErrorCode:
         """Return the partition that an id lives in, whose owner is its coordinator, or 15."""
         return await self._partitions.find(transactional_id)

@@ -15,6 +15,7 @@ from protocol.compression import Codec, decompress
 from protocol.crc32c import crc32c
 from protocol.errors import BadLength, DecodeError, ErrorCode, ProtocolError
 from protocol.ids import Buffer
+from protocol.lz4_frame import frame_fault
 from protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
@@ -203,12 +204,18 @@ def _payload(buf: Buffer, header: BatchHeader) -> Buffer:
 
     The decompressor's error ends here: its frames hold all that had come out, 64 MiB at most.
     """
+    packed = memoryview(buf)[HEADER_SIZE:]
     try:
-        return decompress(header.codec, memoryview(buf)[HEADER_SIZE:])
+        payload = decompress(header.codec, packed)
     except BadLength as error:
         code, reason = ErrorCode.MESSAGE_TOO_LARGE, str(error)
     except DecodeError as error:
         code, reason = ErrorCode.CORRUPT_MESSAGE, str(error)
+    else:
+        fault = frame_fault(packed) if header.codec == Codec.LZ4 else None
+        if fault is None:
+            return payload
+        code, reason = ErrorCode.INVALID_RECORD, f"lz4: {fault}"
     raise InvalidBatch(code, reason)
 
 

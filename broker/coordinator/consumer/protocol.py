@@ -161,10 +161,11 @@ class ConsumerProtocol:
             settings = self._settings
             described = described_consumer_group(group, settings.config, settings.topics)
             return group.take_effects(Reply(ticket, described))
+        why = "not found" if group is None else "is not a consumer group"
         described = DescribedGroup(
             group_id=group_id,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} is not a consumer group.",
+            error_message=f"Group {group_id} {why}.",
         )
         return Effects([Reply(ticket, described)])
 

@@ -306,12 +306,15 @@ class Driver:
         guard = fields.pop("guard", None) or self.shard.commits.guards.begin(producer_id)
         version = fields.pop("version", 3)
         offsets = fields.pop("offsets", {("t", 0): 1})
+        metadata = fields.pop("metadata", "")
         topics = [
             TxnOffsetCommitRequestTopic(
                 name=topic,
                 partitions=[
                     TxnOffsetCommitRequestPartition(
-                        partition_index=partition, committed_offset=offset, committed_metadata=""
+                        partition_index=partition,
+                        committed_offset=offset,
+                        committed_metadata=metadata,
                     )
                 ],
             )

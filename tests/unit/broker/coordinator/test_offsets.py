@@ -134,10 +134,12 @@ def test_metadata(metadata: str | None, expected: ErrorCode) -> None:
         assert stored.commit_timestamp_ms == driver.now.wall_ms
 
 
-def test_a_commit_that_stores_nothing_writes_nothing() -> None:
+def test_a_commit_that_stores_nothing_writes_nothing_and_makes_no_group() -> None:
     driver = Driver()
     codes(driver, offsets={("nowhere", 0): 1})
+    assert codes(driver, metadata="x" * 5_000) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert driver.stream == []
+    assert GROUP not in driver.shard.groups
 
 
 def test_a_commit_too_large_to_store() -> None:

@@ -106,6 +106,27 @@ def test_a_static_member_with_another_subscription_makes_the_group_rebalance(
     assert driver.group.state == "PreparingRebalance"
 
 
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        ("connect", b"1", b"2"),
+        ("connect", subscription("t"), subscription("t", "other")),
+        ("consumer", b"1", b"2"),
+    ],
+    ids=["connect", "connect that looks like a subscription", "no subscription"],
+)
+def test_what_is_no_subscription_is_opaque(kind: str, before: bytes, after: bytes) -> None:
+    """As to Kafka: the name of the protocol decides."""
+    driver = Driver(GroupConfig(initial_rebalance_delay_ms=0))
+    fields = {"group_instance_id": "i", "protocol_type": kind}
+    one = driver.join(protocols=(("p", before),), **fields)
+    driver.advance(0)
+    driver.sync_all([driver.joined(one).member_id])
+    ticket = driver.join(protocols=(("p", after),), **fields)
+    assert code(driver, ticket) == NONE
+    assert (driver.group.state, driver.joined(ticket).generation_id) == ("Stable", 1)
+
+
 def test_a_static_member_that_changes_the_chosen_protocol_makes_the_group_rebalance() -> None:
     driver = Driver(GroupConfig(initial_rebalance_delay_ms=0))
     both = (("range", b""), ("sticky", b""))

@@ -103,6 +103,12 @@ def test_an_absent_group_is_made() -> None:
     assert GROUP in driver.reloaded().shard.groups
 
 
+def test_what_is_refused_whole_makes_no_group() -> None:
+    driver = Driver()
+    assert codes(driver, metadata="x" * 5_000) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert GROUP not in driver.shard.groups
+
+
 def test_a_generation_of_an_absent_group() -> None:
     driver = Driver()
     assert codes(driver, member_id="a", generation_id=1) == [ErrorCode.ILLEGAL_GENERATION]

@@ -80,6 +80,7 @@ def test_minus_one_means_the_brokers_own_numbers(tmp_path: Path) -> None:
         (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic("there", replicas=3), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
         (topic("ther.e_"), ErrorCode.NONE),
         (topic("my.topic"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("new", 0), ErrorCode.INVALID_PARTITIONS),

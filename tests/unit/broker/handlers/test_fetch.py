@@ -131,10 +131,6 @@ async def test_limits_hold_in_request_order_and_spare_the_first_batch(cached: bo
             E.OFFSET_OUT_OF_RANGE,
         ),
         (
-            FetchPartition(partition=7, fetch_offset=0, partition_max_bytes=9),
-            E.UNKNOWN_TOPIC_OR_PARTITION,
-        ),
-        (
             FetchPartition(
                 partition=0, fetch_offset=0, partition_max_bytes=9, current_leader_epoch=0
             ),
@@ -180,6 +176,25 @@ async def test_unknown_names_and_ids() -> None:
     request.topics[0].topic_id = b"\7" * 16
     by_id = data_of(await ask(world, FETCH, 13, request))
     assert by_id[0].error_code == E.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("partitions", [((9, 0), (0, 10)), ((0, 10), (-1, 0))])
+@in_loop
+async def test_what_is_not_there_does_not_end_the_wait_for_the_others(
+    partitions: tuple[tuple[int, int], ...],
+) -> None:
+    """As in Kafka: a client that goes on asking for it would be answered at once each time."""
+    world = await filled()
+    request = wanted(*partitions, wait_ms=60_000)
+    task = asyncio.get_running_loop().create_task(ask(world, FETCH, 11, request))
+    await turns(20)
+    assert not task.done()
+    await (await world.open("t", 0)).append(batch(2))
+    codes = {each.partition_index: each.error_code for each in data_of(await task)}
+    unknown = next(index for index, _ in partitions if index)
+    assert codes == {0: 0, unknown: E.UNKNOWN_TOPIC_OR_PARTITION}
+    alone = call(world, FETCH, 11, wanted((9, 0), (8, 0), wait_ms=60_000))
+    assert isinstance(alone, FetchResponse), "there is nothing to wait for"
 
 
 @in_loop

@@ -278,6 +278,20 @@ async def test_errors_are_told_each_time_and_so_is_their_end() -> None:
 
 
 @in_loop
+async def test_a_partition_that_is_not_there_does_not_end_the_wait_for_the_others() -> None:
+    world, client = await session_at_the_end(1)
+    assert [each.error_code for each in await client.poll((7, 0))] == [3]
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(ask(world, FETCH, 13, client.request(wait_ms=60_000)))
+    await turns(20)
+    assert not task.done()
+    await (await world.open("t", 0)).append(batch(1))
+    answers = client.noted(await task)
+    assert {each.partition_index: each.error_code for each in answers} == {7: 3, 0: 0}
+    assert [each.error_code for each in await client.poll(forget=[0], wait_ms=60_000)] == [3]
+
+
+@in_loop
 async def test_a_topic_that_is_deleted_is_an_unknown_id_and_the_new_one_too() -> None:
     world, client = await session_at_the_end()
     await world.topics.delete("t")

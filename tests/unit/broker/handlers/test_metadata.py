@@ -4,6 +4,7 @@ import pytest
 
 from broker.cluster.config import TopicsConfig
 from broker.config import BrokerConfig
+from broker.coordinator.partitioning import OFFSETS_TOPIC
 from core.errors import OwnershipAcquireFailed
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import METADATA
@@ -12,6 +13,7 @@ from protocol.kafka.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from tests.unit.broker.coordinator.runtime_support import running_groups
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.loops import in_loop
@@ -144,10 +146,28 @@ async def test_nothing_is_created_where_it_is_switched_off_or_not_a_topic() -> N
     unknown = E.UNKNOWN_TOPIC_OR_PARTITION
     assert shown(await ask(world, METADATA, 4, named("new", create=True))) == [("new", unknown, 0)]
     other = prepared()
-    name = "__transaction_state"
-    assert shown(await ask(other, METADATA, 4, named(name, create=True))) == [(name, unknown, 0)]
+    name = "__share_group_state"  # nobody's here
+    response = await ask(other, METADATA, 4, named(name, create=True))
+    assert shown(response) == [(name, unknown, 0)]
+    assert response.topics[0].is_internal
     bad = await ask(other, METADATA, 4, named("bad name", create=True))
     assert shown(bad) == [("bad name", E.INVALID_TOPIC_EXCEPTION, 0)]
+
+
+@in_loop
+async def test_who_keeps_its_records_in_an_internal_topic_makes_it() -> None:
+    """A tool that only asks for it, to read it, must not wait for the first group."""
+    async with running_groups(prepared=False) as groups:
+        asked = named(OFFSETS_TOPIC)
+        (missing,) = (await ask(groups.world, METADATA, 12, asked)).topics
+        assert (missing.error_code, missing.is_internal) == (E.UNKNOWN_TOPIC_OR_PARTITION, True)
+        asked = named(OFFSETS_TOPIC, create=True)
+        (made,) = (await ask(groups.world, METADATA, 12, asked)).topics
+        assert (made.error_code, made.is_internal) == (0, True)
+        topic = groups.world.topics.get(OFFSETS_TOPIC)
+        assert topic is not None
+        assert len(made.partitions) == topic.partition_count
+        assert topic.configs["cleanup.policy"] == "compact"
 
 
 @in_loop

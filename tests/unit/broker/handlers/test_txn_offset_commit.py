@@ -132,6 +132,27 @@ def test_a_partition_that_is_not_in_the_transaction(version: int, expected: Erro
 
 
 @pytest.mark.parametrize("version", versions(TXN_OFFSET_COMMIT))
+def test_a_commit_of_what_is_not_there_joins_no_transaction(version: int) -> None:
+    """One that did would have to be ended, though it holds nothing."""
+
+    @in_loop
+    async def body() -> None:
+        async with running_both() as both:
+            producer = await both.producer()
+            partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+            for name, partitions, expected in (
+                ("nowhere", [partition], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+                ("t", [], []),
+            ):
+                topic = TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
+                assert await both.commit(version, producer, topics=[topic]) == expected
+            assert await both.commit(version, producer, topics=[]) == []
+            assert both.transactions.describe(ID).transaction_state == "Empty"
+
+    body()
+
+
+@pytest.mark.parametrize("version", versions(TXN_OFFSET_COMMIT))
 def test_a_zombie_is_fenced(version: int) -> None:
     @in_loop
     async def body() -> None:

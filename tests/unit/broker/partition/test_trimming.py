@@ -68,6 +68,14 @@ async def test_a_topic_that_only_compacts_keeps_its_records() -> None:
 
 
 @in_loop
+async def test_a_topic_of_which_nothing_goes_by_itself_may_be_cut_by_hand() -> None:
+    """As in Kafka 4.3.1: there is no other way to make room."""
+    world, log = await with_segments(2)
+    world.topics.add("t", configs={"cleanup.policy": ""})
+    assert await delete_records(log, 2) == 2
+
+
+@in_loop
 async def test_the_log_start_survives_a_restart_and_never_falls() -> None:
     world, log = await with_segments(3)
     async with asyncio.TaskGroup() as group:

@@ -1,16 +1,21 @@
 import struct
+from collections.abc import Callable
+from functools import partial
 
+import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import Codec
+from protocol.compression import Codec, compress
 from protocol.errors import ErrorCode
 from protocol.records import validate
 from protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    pack_header,
     read_header,
     stamp_crc,
 )
@@ -59,6 +64,29 @@ def test_a_good_batch_passes(codec: Codec, rules: ProduceRules) -> None:
 
 def test_any_leader_epoch_of_the_client_passes() -> None:
     check_batch(batch(leader_epoch=12345), ORDINARY, NOW_MS)
+
+
+def lz4_batch(pack: Callable[[bytes], bytes]) -> bytearray:
+    plain = batch()
+    packed = pack(bytes(plain[HEADER_SIZE:]))
+    header = read_header(plain)
+    changed = header._replace(
+        batch_length=HEADER_SIZE - LOG_OVERHEAD + len(packed), attributes=Codec.LZ4
+    )
+    data = bytearray(pack_header(changed)) + packed
+    stamp_crc(data)
+    return data
+
+
+def test_lz4_that_java_would_not_read_whole() -> None:
+    """Any LZ4 library reads these; they would stop every Java consumer, or hide records."""
+    frame = partial(compress, Codec.LZ4)
+    check_batch(memoryview(lz4_batch(frame)), ORDINARY, NOW_MS)
+    linked = lz4_batch(lambda plain: bytes(cramjam.lz4.compress(plain)))
+    two = lz4_batch(lambda plain: frame(plain[:9]) + frame(plain[9:]))
+    for data in (linked, two):
+        for rules in (ORDINARY, COMPACTED):
+            assert refusal(data, rules).code == ErrorCode.INVALID_RECORD
 
 
 # ---- row 5: shape of the request

@@ -1,0 +1,96 @@
+"""Which LZ4 frames a produce may bring: those that Kafka's own reader reads whole."""
+
+import struct
+import subprocess
+from collections.abc import Iterator
+from random import Random
+
+import lz4.frame
+import pytest
+
+from protocol.compression import Codec, decompress
+from protocol.lz4_frame import frame_fault
+from tests.java.jars import main_class
+
+pytestmark = pytest.mark.java
+
+FRAMES = 400
+SIZES = (0, 1, 100, 65_536, 65_537, 300_000)
+SKIPPABLE = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+
+
+class Lz4Peer:
+    """One JVM with Kafka's reader; see clients/Lz4Peer.java."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            main_class("clients", "Lz4Peer"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            bufsize=1,
+        )
+
+    def read(self, data: bytes) -> bytes | None:
+        """Return what Java reads; None where it fails."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(data.hex() + "\n")
+        answer = self._process.stdout.readline()
+        assert answer[:1] in {"=", "!"}, answer
+        return bytes.fromhex(answer[1:]) if answer[0] == "=" else None
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=20)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Lz4Peer]:
+    peer = Lz4Peer()
+    yield peer
+    peer.close()
+
+
+def some_frame(random: Random) -> tuple[bytes, bytes]:
+    """A frame as some LZ4 library may write it, and what is in it."""
+    plain = random.choice([random.randbytes, bytes])(random.choice(SIZES))
+    packed = lz4.frame.compress(
+        plain,
+        block_linked=random.random() < 0.4,
+        block_size=random.choice([4, 5, 6, 7]),
+        block_checksum=random.random() < 0.3,
+        content_checksum=random.random() < 0.3,
+        store_size=random.random() < 0.3,
+    )
+    return packed, plain
+
+
+def test_what_is_taken_is_what_java_reads(peer: Lz4Peer) -> None:
+    random = Random(160_4711)
+    taken = 0
+    for _ in range(FRAMES):
+        packed, plain = some_frame(random)
+        if random.random() < 0.1:
+            packed = SKIPPABLE + packed
+        assert decompress(Codec.LZ4, packed) == plain, "an LZ4 library reads all of it"
+        is_read = peer.read(packed) == plain
+        fault = frame_fault(memoryview(packed))
+        assert (fault is None) == is_read, (fault, packed[:40].hex(), len(packed))
+        taken += is_read
+    assert FRAMES // 5 < taken < FRAMES, "some of either kind"
+
+
+def test_what_lies_behind_the_first_frame_is_not_taken(peer: Lz4Peer) -> None:
+    """Java never sees it."""
+    random = Random(160_4712)
+    for _ in range(FRAMES // 4):
+        first, plain = some_frame(random)
+        more, rest = random.choice([some_frame(random), (SKIPPABLE, b"")])
+        assert decompress(Codec.LZ4, first + more) == plain + rest
+        assert frame_fault(memoryview(first + more)) is not None
+        assert peer.read(first + more) == peer.read(first)
