@@ -12,6 +12,9 @@ it. Source: LZ4 frame format 1.6; org.apache.kafka.common.compress.Lz4BlockInput
 import struct
 from typing import Final
 
+BLOCKS_MAX: Final = 10_000
+"""A batch of the largest size has a tenth; each is a step of a quarter of a microsecond."""
+
 _HEAD: Final = struct.Struct("<IBBB")
 _SIZE: Final = struct.Struct("<I")
 _MAGIC: Final = 0x184D2204
@@ -23,29 +26,37 @@ _BLOCK_CHECKSUM: Final = 0b0001_0000
 _LENGTH: Final = 0b0000_1000
 _CHECKSUM: Final = 0b0000_0100
 _PLAIN: Final = 1 << 31
+_CUT: Final = "the frame is cut"
+_BEHIND: Final = "more than one frame; Kafka's clients read the first"
 
 
 def frame_fault(data: memoryview) -> str | None:
     """Return why Java's clients would not read all of what an LZ4 library does; None: they would.
 
     Shape: what `compression.decompress` takes; what is no LZ4 at all is for that to refuse.
-    Cost: a step a block.
+    Cost: a step a block, 2 ms at most.
     """
     if len(data) < _HEAD.size:
-        return "the frame is cut"
+        return _CUT
     magic, flags, _, _ = _HEAD.unpack_from(data)
     if magic != _MAGIC or flags & _VERSION_AND_RESERVED != _VERSION:
         return "a frame of another kind than Kafka's"
     if not flags & _INDEPENDENT:
         return "its blocks are linked; Kafka's clients read independent ones only"
+    return _blocks_fault(data, flags)
+
+
+def _blocks_fault(data: memoryview, flags: int) -> str | None:
     at = _HEAD.size + (8 if flags & _LENGTH else 0)
     around = _SIZE.size + (4 if flags & _BLOCK_CHECKSUM else 0)
-    while at + _SIZE.size <= len(data):
+    blocks = 0
+    while at + _SIZE.size <= len(data) and blocks < BLOCKS_MAX:
         (size,) = _SIZE.unpack_from(data, at)
         if not size:
-            at += _SIZE.size + (4 if flags & _CHECKSUM else 0)
-            return (
-                None if at >= len(data) else "more than one frame; Kafka's clients read the first"
-            )
+            behind = len(data) - at - _SIZE.size - (4 if flags & _CHECKSUM else 0)
+            return _BEHIND if behind > 0 else _CUT if behind else None
+        if size == _PLAIN:
+            return "an empty block; Kafka's clients take it for the end"
         at += around + (size & ~_PLAIN)
-    return "the frame is cut"
+        blocks += 1
+    return _CUT if blocks < BLOCKS_MAX else f"{BLOCKS_MAX} blocks or more"

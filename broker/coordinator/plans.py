@@ -51,15 +51,13 @@ class Commit(NamedTuple):
 def plan_commit(
     commit: Commit, partition_count: PartitionCount, config: GroupConfig, now: Now
 ) -> tuple[list[OffsetUpdate], Codes]:
-    """Return what an allowed commit would store, and its answer: none for a topic without any."""
+    """Return what an allowed commit would store, and its answer."""
     expires_at_ms = (
         min(now.wall_ms + commit.retention_ms, LAST_MS) if commit.retention_ms >= 0 else -1
     )
     updates: list[OffsetUpdate] = []
     codes: Codes = []
     for topic in commit.topics:
-        if not topic.partitions:
-            continue
         known = range(partition_count(topic.name))
         answers = [(p.partition_index, _check(p, known, config)) for p in topic.partitions]
         codes.append((topic.name, answers))
@@ -85,8 +83,6 @@ def refuse_commit(
     """
     codes: Codes = []
     for topic in topics:
-        if not topic.partitions:
-            continue
         known = range(partition_count(topic.name))
         indexes = [partition.partition_index for partition in topic.partitions]
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

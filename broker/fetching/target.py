@@ -99,8 +99,12 @@ class Target:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is no such partition: nothing to read, and nothing to wait for."""
-        return self.error in UNKNOWN
+        """Whether there is no such partition, and was none when the client heard of it last.
+
+        So there is nothing to read or to wait for, and it is no news.
+        """
+        was_there = self.cached is not None and self.cached.high_watermark >= 0
+        return self.error in UNKNOWN and not was_there
 
     @property
     def open_log(self) -> PartitionLog | None:

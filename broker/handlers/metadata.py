@@ -152,7 +152,8 @@ async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTop
             return made_by_others
         logger.warning("auto creation failed topic=%s error=%r", name, error)
         code = error_code(error)
-        if code is ErrorCode.TOPIC_ALREADY_EXISTS:  # another broker is at it: the client asks again
+        # Another broker is at it: the client asks again. Or nobody may ever make it.
+        if code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_REQUEST):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _missing(name, code)
 

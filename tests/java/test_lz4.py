@@ -85,6 +85,15 @@ def test_what_is_taken_is_what_java_reads(peer: Lz4Peer) -> None:
     assert FRAMES // 5 < taken < FRAMES, "some of either kind"
 
 
+def test_an_empty_block_ends_the_frame_for_java(peer: Lz4Peer) -> None:
+    block = struct.pack("<I", 3 | 1 << 31) + b"abc"
+    head, end = lz4.frame.compress(b"", block_linked=False, store_size=False)[:7], bytes(4)
+    frame = head + block + struct.pack("<I", 1 << 31) + block + end
+    assert decompress(Codec.LZ4, frame) == b"abcabc"
+    assert peer.read(frame) == b"abc"
+    assert frame_fault(memoryview(frame)) is not None
+
+
 def test_what_lies_behind_the_first_frame_is_not_taken(peer: Lz4Peer) -> None:
     """Java never sees it."""
     random = Random(160_4712)

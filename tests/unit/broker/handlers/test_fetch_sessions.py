@@ -292,6 +292,31 @@ async def test_a_partition_that_is_not_there_does_not_end_the_wait_for_the_other
 
 
 @in_loop
+async def test_a_waiting_poll_is_told_of_a_topic_that_is_deleted() -> None:
+    world, client = await session_at_the_end(2, version=12)
+    world.topics.add("u")
+    await (await world.open("u", 0)).append(batch(2))
+    other = FetchTopic(
+        topic="u",
+        partitions=[FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=99)],
+    )
+    request = client.request()
+    request.topics = [other]
+    client.noted(await ask(world, FETCH, 12, request))
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(ask(world, FETCH, 12, client.request(wait_ms=60_000)))
+    await turns(20)
+    assert not task.done()
+    await world.topics.delete("t")
+    assert [each.error_code for each in client.noted(await task)] == [3, 3]
+    task = loop.create_task(ask(world, FETCH, 12, client.request(wait_ms=60_000)))
+    await turns(20)
+    assert not task.done(), "that is known by now"
+    await (await world.open("u", 0)).append(batch(1))
+    assert sorted(each.error_code for each in client.noted(await task)) == [0, 3, 3]
+
+
+@in_loop
 async def test_a_topic_that_is_deleted_is_an_unknown_id_and_the_new_one_too() -> None:
     world, client = await session_at_the_end()
     await world.topics.delete("t")

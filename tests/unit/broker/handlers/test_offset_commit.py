@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -71,6 +72,28 @@ def test_a_commit_is_answered_when_it_is_stored(version: int) -> None:
             assert stored.committed.offset == 40
             assert stored.committed.metadata == "note"
             assert stored.committed.leader_epoch == (3 if version >= 6 else -1)
+
+    body()
+
+
+@pytest.mark.parametrize("version", versions(OFFSET_COMMIT))
+def test_topics_without_partitions_take_nothing_from_the_others(version: int) -> None:
+    @in_loop
+    async def body() -> None:
+        async with running_groups() as groups:
+            groups.world.topics.add("u")
+            request = committing(groups, topics=("u", "t", "nowhere"))
+            request.topics = [
+                each if each.name == "t" else dataclasses.replace(each, partitions=[])
+                for each in request.topics
+            ]
+            answers = dict(codes(await ask(groups, OFFSET_COMMIT, version, request)))
+            name = "t" if version < 10 else id_of(groups, "t")
+            assert answers.pop(name) == [(0, NONE), (9, UNKNOWN)]
+            assert not any(answers.values())
+            request.topics = [each for each in request.topics if each.name != "t"]
+            alone = codes(await ask(groups, OFFSET_COMMIT, version, request))
+            assert not any(partitions for _, partitions in alone)
 
     body()
 

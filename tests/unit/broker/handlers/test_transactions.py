@@ -3,6 +3,7 @@
 import pytest
 
 from broker.coordinator.partitioning import OFFSETS_TOPIC
+from broker.transactions.coordinator import TRANSACTIONS_TOPIC
 from broker.transactions.decisions import Producer
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
@@ -13,6 +14,7 @@ from protocol.kafka.apis import (
     END_TXN,
     INIT_PRODUCER_ID,
     LIST_TRANSACTIONS,
+    METADATA,
 )
 from protocol.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.kafka.messages.add_partitions_to_txn import (
@@ -25,6 +27,7 @@ from protocol.kafka.messages.describe_transactions import DescribeTransactionsRe
 from protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.kafka.messages.list_transactions import ListTransactionsRequest
+from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.loops import in_loop, turns
 from tests.unit.broker.transactions.runtime_support import (
@@ -366,3 +369,15 @@ async def test_a_pattern_that_is_none_is_refused() -> None:
         request = ListTransactionsRequest(transactional_id_pattern="a(")
         response = await ask(world.world, LIST_TRANSACTIONS, 2, request)
         assert response.error_code == E.INVALID_REGULAR_EXPRESSION
+
+
+@in_loop
+async def test_who_asks_for_the_topic_of_transactions_makes_it() -> None:
+    async with running_transactions(prepared=False) as found:
+        topics = [MetadataRequestTopic(name=TRANSACTIONS_TOPIC)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+        (made,) = (await ask(found.world, METADATA, 12, request)).topics
+        assert (made.error_code, made.is_internal) == (E.NONE, True)
+        topic = found.world.topics.get(TRANSACTIONS_TOPIC)
+        assert topic is not None
+        assert topic.partition_count == len(made.partitions)
