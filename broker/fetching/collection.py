@@ -122,11 +122,12 @@ class Collection:
             return True
         if limits.wait_ms <= 0 or self.is_outdated:
             return True
-        known = [target for target in self.targets if not target.is_unknown]
+        failed = [target for target in self.targets if target.error]
+        unknown = sum(target.is_unknown for target in failed)
         asked = self.targets if self.session is None else self.session.partitions
-        if len(self.targets) - len(known) == len(asked):
+        if unknown == len(asked) or unknown < len(failed):
             return True
-        return any(target.error or target.diverging for target in known)
+        return any(target.diverging for target in self.targets)
 
     @property
     def is_outdated(self) -> bool:
