@@ -103,3 +103,31 @@ class JavaClient:
                 future.set_result(answer)
         for future in self._asked.values():
             future.set_exception(AssertionError("Java's client ended"))
+
+
+class LinePeer:
+    """A program of tests/java that answers each line with one."""
+
+    def __init__(self, pom: str, name: str) -> None:
+        """Run tests/java/<pom>/<name>.java."""
+        self._process = subprocess.Popen(
+            main_class(pom, name),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            bufsize=1,
+        )
+
+    def line(self, asked: str) -> str:
+        """Return the answer, without its end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(asked + "\n")
+        answer = self._process.stdout.readline()
+        assert answer, "the peer is gone"
+        return answer.rstrip("\n")
+
+    def close(self) -> None:
+        """End the JVM: by the end of its input."""
+        self._process.communicate(timeout=STOP_WITHIN_S)

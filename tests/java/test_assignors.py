@@ -1,7 +1,6 @@
 """Our server-side assignors give what Kafka 4.3.1's own give, partition by partition."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from broker.coordinator.consumer.assignor import Assignor, GroupSpec, MemberSpec, Partitions
 from broker.coordinator.consumer.range_assignor import assign_range
 from broker.coordinator.consumer.uniform_assignor import assign_uniform
-from tests.java.jars import main_class
+from tests.java.peers import LinePeer
 
 pytestmark = pytest.mark.java
 
@@ -20,34 +19,21 @@ STEPS = 6
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
-class AssignorPeer:
+class AssignorPeer(LinePeer):
     """One JVM with Kafka's assignors; see kafka/AssignorPeer.java."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            main_class("kafka", "AssignorPeer"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            bufsize=1,
-        )
+        super().__init__("kafka", "AssignorPeer")
 
     def assign(self, name: str, spec: GroupSpec) -> dict[str, dict[int, list[int]]]:
         """Return what Kafka gives each member, by topic."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"id": 0, "assignor": name, **_as_json(spec)}) + "\n")
-        answer = json.loads(self._process.stdout.readline())
+        asked = {"id": 0, "assignor": name, **_as_json(spec)}
+        answer = json.loads(self.line(json.dumps(asked)))
         assert "error" not in answer, answer
         return {
             member: {int(topic): numbers for topic, numbers in topics.items()}
             for member, topics in answer["members"].items()
         }
-
-    def close(self) -> None:
-        """End the JVM."""
-        self._process.communicate(timeout=20)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Ledger metadata of all three formats, and cookies: byte for byte as BookKeeper 4.17.3's."""
 
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
@@ -17,37 +16,24 @@ from core.metadata.ledger_metadata import (
 )
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import BookieId
-from tests.java.jars import main_class
+from tests.java.peers import LinePeer
 
 pytestmark = pytest.mark.java
 
 SAMPLES = 60
 
 
-class MetadataPeer:
+class MetadataPeer(LinePeer):
     """One JVM with BookKeeper's metadata classes; see bookkeeper/MetadataPeer.java."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            main_class("bookkeeper", "MetadataPeer"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            bufsize=1,
-        )
+        super().__init__("bookkeeper", "MetadataPeer")
 
     def ask(self, what: str, argument: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{what} {argument}\n")
-        answer = self._process.stdout.readline().rstrip("\n")
-        assert answer, "the peer is gone"
+        answer = self.line(f"{what} {argument}")
+        assert answer, "an empty line"
         assert not answer.startswith("!"), f"{what} {argument}: {answer}"
         return answer
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """What the cleaner leaves of random batches, against Kafka 4.3.1's own MemoryRecords.filterTo."""
 
-import subprocess
 from collections.abc import Iterator
 from random import Random
 
@@ -10,7 +9,7 @@ from compaction.cleaner.transactions import CleanedTransactions
 from protocol.compression import Codec
 from protocol.records.batch import LOG_APPEND_TIME, read_header, split_batches
 from protocol.records.record import iter_records, payload_of
-from tests.java.jars import main_class
+from tests.java.peers import LinePeer
 from tests.unit.compaction.cleaner.support import FakeLog
 
 pytestmark = pytest.mark.java
@@ -20,40 +19,23 @@ PASSES = 4
 RETENTION_MS = 100
 
 
-class FilterPeer:
+class FilterPeer(LinePeer):
     """One JVM with Kafka's filter; see clients/FilterPeer.java."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            main_class("clients", "FilterPeer"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            bufsize=1,
-        )
+        super().__init__("clients", "FilterPeer")
 
     def filter(self, log: FakeLog) -> list[bytes]:
         """Return what Kafka leaves of a log in a pass over all of it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         batches = log.batches()
         holders = [last.last_offset for last in log.last.values()]
         words = [log.now_ms, log.delete_retention_ms, log.next_offset]
         lists = [",".join(map(str, each)) or "-" for each in (holders, discarded(log))]
         line = " ".join(map(str, [*words, *lists, b"".join(batches).hex()]))
-        self._process.stdin.write(line + "\n")
-        answer = self._process.stdout.readline()
+        answer = self.line(line)
         assert answer.startswith("="), answer
         left = bytes.fromhex(answer[1:])
         return [left[start:end] for start, end in split_batches(left)]
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=20)
-        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")

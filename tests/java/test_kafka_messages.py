@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import json
-import subprocess
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -20,7 +19,7 @@ from protocol.kafka.messages import coordinator_records as records
 from protocol.kafka.messages import transaction_records as transactions
 from protocol.kafka.primitives import RECORDS, UUID, Kind
 from protocol.kafka.wire import Array, Wire
-from tests.java.jars import main_class
+from tests.java.peers import LinePeer
 from tests.unit.protocol.kafka.samples import sample
 
 pytestmark = pytest.mark.java
@@ -53,28 +52,17 @@ HEADERS = [
 ]
 
 
-class MessagePeer:
+class MessagePeer(LinePeer):
     """One JVM with Kafka's message classes; see clients/MessagePeer.java."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            main_class("clients", "MessagePeer"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            bufsize=1,
-        )
+        super().__init__("clients", "MessagePeer")
 
     def ask(self, *words: object) -> str:
         """Return the answer to one line; an exception over there is a failure here."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(" ".join(map(str, words)) + "\n")
-        answer = self._process.stdout.readline()
-        assert answer, "the peer is gone"
+        answer = self.line(" ".join(map(str, words)))
         assert not answer.startswith("!"), answer
-        return answer.rstrip("\n")
+        return answer
 
     def check(self, name: str, version: int, ours: bytes, value: Any) -> None:
         """Let Java read our bytes, and write the value from its JSON: both must give our bytes."""
@@ -83,14 +71,6 @@ class MessagePeer:
         assert json.loads(shown) == as_json(value, version, records=False)
         wanted = json.dumps(as_json(value, version), ensure_ascii=False)
         assert bytes.fromhex(self.ask("json", name, version, wanted)) == ours
-
-    def close(self) -> None:
-        """End the JVM."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=20)
-        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Which LZ4 frames a produce may bring: those that Kafka's own reader reads whole."""
 
 import struct
-import subprocess
 from collections.abc import Iterator
 from random import Random
 
@@ -10,7 +9,7 @@ import pytest
 
 from protocol.compression import Codec, decompress
 from protocol.lz4_frame import frame_fault
-from tests.java.jars import main_class
+from tests.java.peers import LinePeer
 
 pytestmark = pytest.mark.java
 
@@ -19,34 +18,17 @@ SIZES = (0, 1, 100, 65_536, 65_537, 300_000)
 SKIPPABLE = struct.pack("<II", 0x184D2A50, 3) + b"abc"
 
 
-class Lz4Peer:
+class Lz4Peer(LinePeer):
     """One JVM with Kafka's reader; see clients/Lz4Peer.java."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            main_class("clients", "Lz4Peer"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            bufsize=1,
-        )
+        super().__init__("clients", "Lz4Peer")
 
     def read(self, data: bytes) -> bytes | None:
         """Return what Java reads; None where it fails."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(data.hex() + "\n")
-        answer = self._process.stdout.readline()
+        answer = self.line(data.hex())
         assert answer[:1] in {"=", "!"}, answer
         return bytes.fromhex(answer[1:]) if answer[0] == "=" else None
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=20)
-        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")
