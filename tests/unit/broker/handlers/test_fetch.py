@@ -210,6 +210,9 @@ async def test_a_client_that_read_another_history_is_told_where_it_parted() -> N
     parted = data_of(await ask(world, FETCH, 12, wanted(asked)))[0]
     assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (1, 8)
     assert bases(parted) == []
+    at_once = call(world, FETCH, 12, wanted(asked, (1, 10), wait_ms=60_000))
+    assert isinstance(at_once, FetchResponse)
+    assert data_of(at_once)[0].diverging_epoch.epoch == 1
     asked.last_fetched_epoch = 10  # to come: nothing to part from
     ahead = data_of(await ask(world, FETCH, 12, wanted(asked)))[0]
     assert ahead.error_code == E.OFFSET_OUT_OF_RANGE
