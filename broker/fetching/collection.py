@@ -184,11 +184,11 @@ class Collection:
                 return False
         target.check()
         log = target.open_log
-        if log is None or target.next_offset >= log.end_for(committed=self.limits.committed):
+        if log is None or self._is_full:
             return True
-        if self._is_starved():
-            return False
-        found = self._read_tail(target, log)
+        if target.next_offset >= log.end_for(committed=self.limits.committed):
+            return True
+        found = None if self._is_starved() else self._read_tail(target, log)
         if found is None:
             return False
         self._add(target, found)
@@ -199,7 +199,7 @@ class Collection:
             await self._open(target, target.topic.name)
         target.check()
         log = target.open_log
-        if log is not None and not self._is_starved():
+        if log is not None and not self._is_full and not self._is_starved():
             found = await self._read(target, log)
             self._add(target, found)
             self._count(found.size)

@@ -1,6 +1,9 @@
 """Fetch: limits, order, epochs, ids, and waiting without polling."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -322,6 +325,36 @@ async def test_what_is_being_read_counts_as_unsent_until_it_is_answered(
     first = len(data[0].records)
     assert seen == [1000, first + 1000]
     assert world.broker.unsent.used == 0
+
+
+@in_loop
+async def test_once_an_answer_is_full_no_further_partition_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fifty that did not fit into 50 MiB cost a read each, of which nothing was used."""
+    world = await filled(4)
+    read: list[int] = []
+    for partition in range(4):
+        log = await world.open("t", partition)
+        log.tail.clear()
+        monkeypatch.setattr(log, "read_log", partial(read_noted, log.read_log, partition, read))
+    data = data_of(await ask(world, FETCH, 11, wanted(*((p, 0) for p in range(4)), max_bytes=SIZE)))
+    assert [bases(each) for each in data] == [[0], [], [], []]
+    assert [each.high_watermark for each in data] == [10] * 4
+    assert read == [0]
+    read.clear()
+    request = wanted((0, 0), (1, 0), (2, 0), (3, 11), max_bytes=SIZE * 3 // 2)
+    data = data_of(await ask(world, FETCH, 11, request))
+    assert [bases(each) for each in data] == [[0], [], [], []]
+    assert [each.error_code for each in data] == [0, 0, 0, E.OFFSET_OUT_OF_RANGE]
+    assert read == [0, 1], "what is left might have been enough for the second"
+
+
+async def read_noted(
+    read: Callable[..., Awaitable[Found]], partition: int, noted: list[int], *args: Any, **more: Any
+) -> Found:
+    noted.append(partition)
+    return await read(*args, **more)
 
 
 @in_loop
