@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 
 from bookie.entry_log_format import file_name, split_location
-from bookie.entry_spans import LENGTH_SIZE, next_span
+from bookie.entry_spans import LENGTH_SIZE, SLACK_BYTES, next_span
 from bookie.group_format import MIN_BODY_SIZE
 from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, unpack_slots
 from bookie.index_format import ENTRY_ID_MAX
@@ -97,7 +97,7 @@ class EntryReader:
         used = longest = 0
         while len(bodies) < len(places) and (not bodies or used < bytes_max):
             at = len(bodies)
-            span = next_span(places, at, longest)
+            span = next_span(places, at, longest and longest + SLACK_BYTES)
             try:
                 some = self._read_span(
                     ledger_id, first + at, places[at : at + span.entry_count], span.size_bytes
@@ -117,14 +117,19 @@ class EntryReader:
     def _read_span(
         self, ledger_id: LedgerId, first: EntryId, places: Sequence[int], size: int
     ) -> list[Buffer]:
-        """Read entries that lie together; fewer, but one, if they are longer than guessed."""
+        """Read entries that lie together; fewer, but one, if they are longer than guessed.
+
+        One alone is read whole, what was not guessed with a second system call.
+        """
         log_id, position = split_location(places[0])
         bodies: list[Buffer] = []
         if size:
-            fd = self._fd(log_id)
-            data = self._files.read_at(fd, size, position - LENGTH_SIZE)
+            fd, start = self._fd(log_id), position - LENGTH_SIZE
+            data = self._files.read_at(fd, size, start)
+            if len(places) == 1 and (missing := _missing(data)):
+                data += self._files.read_at(fd, missing, start + len(data))
             if self._behind is not None:
-                self._behind.read(log_id, fd, position, position + size)
+                self._behind.read(log_id, fd, position, start + len(data))
             view = memoryview(data)
             for entry_id, place in enumerate(places, first):
                 body = _body_at(view, place - places[0])
@@ -211,6 +216,14 @@ class EntryReader:
             f"ledger={ledger_id} entry={entry_id} file={file_name(log_id)} position={position}: "
             f"found {what}"
         )
+
+
+def _missing(data: bytes) -> int:
+    """Return how much of a body is missing behind what was read from its length on."""
+    if len(data) < LENGTH_SIZE:
+        return 0
+    (size,) = _SIZE.unpack_from(data)
+    return max(LENGTH_SIZE + size - len(data), 0) if size <= MAX_FRAME_BYTES else 0
 
 
 def _body_at(span: memoryview, at: int) -> memoryview | None:

@@ -13,6 +13,8 @@ HOLE_BYTES_MAX: Final = 4096
 """Bytes between two entries that are read for nothing."""
 SPAN_BYTES_MAX: Final = 1024 * 1024
 """One read, and what a body of it keeps in memory as long as it is held."""
+SLACK_BYTES: Final = 256
+"""Read beyond a guess: batches of equally long records differ by some bytes."""
 GUESS_BYTES_MAX: Final = 64 * 1024
 """A body that is guessed to be longer is read alone, with its length first."""
 

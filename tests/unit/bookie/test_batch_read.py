@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bookie.batch_read import BatchReads
 from bookie.entry_log_format import file_name, pack_location
 from bookie.entry_reader import EntryReader
+from bookie.entry_spans import LENGTH_SIZE, SLACK_BYTES
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
 from bookie.ledger_dirs import LedgerDirs
@@ -73,9 +74,12 @@ class Stored(NamedTuple):
 
 @contextmanager
 def written(
-    entries: list[Stored],
+    entries: list[Stored], files: SystemFiles | None = None, *, cut: int = 0
 ) -> Iterator[tuple[EntryReader, list[int], dict[int, bytes | Exception]]]:
-    """Write entry logs; yield a reader, where entries are (0: nowhere), and what to find there."""
+    """Write entry logs; yield a reader, where entries are (0: nowhere), and what to find there.
+
+    `cut`: bytes that are missing at the end of the last entry's log.
+    """
     with TemporaryDirectory() as folder:
         dirs = LedgerDirs(SystemFiles(), [Path(folder)])
         current = Path(folder) / "current"
@@ -95,10 +99,12 @@ def written(
                 expected[entry_id] = body
             elif fault != "missing":
                 expected[entry_id] = CorruptData(fault)
+        if cut:
+            del logs[entries[-1].log_id][-cut:]
         for log_id, log in logs.items():
             (current / file_name(log_id)).write_bytes(log)
         indexes = IndexFiles(SystemFiles(), dirs)
-        reader = EntryReader(SystemFiles(), dirs, indexes, files_max=1, pages_max=1)
+        reader = EntryReader(files or SystemFiles(), dirs, indexes, files_max=1, pages_max=1)
         yield reader, places, expected
         reader.close()
 
@@ -131,6 +137,45 @@ def test_the_first_that_is_not_right_ends_a_batch(fault: str) -> None:
     with written(entries) as (reader, places, expected):
         assert reader.read_batch(L1, 0, places, 0, MANY) == [expected[i] for i in range(6)]
         assert reader.read_batch(L1, 7, places[7:], 0, MANY) == [expected[i] for i in (7, 8, 9)]
+
+
+class CountingFiles(SystemFiles):
+    """Counts what is read."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def read_at(self, fd: int, size: int, position: int) -> bytes:
+        self.sizes.append(size)
+        return super().read_at(fd, size, position)
+
+
+def test_scattered_entries_are_read_once_each_and_what_was_not_guessed_once_more() -> None:
+    sizes = [9000, 9100, 8900, 18_000, 18_100, 9000]
+    entries = [Stored(5000, size, 1, "none") for size in sizes]
+    files = CountingFiles()
+    with written(entries, files) as (reader, places, expected):
+        assert reader.read_batch(L1, 0, places, 0, MANY) == list(expected.values())
+    body = {size: len(entry_body(L1, 0, bytes(size))) for size in sizes}
+    more = LENGTH_SIZE + SLACK_BYTES
+    assert files.sizes == [
+        LENGTH_SIZE, body[9000],  # nobody knew how long the first one is
+        body[9000] + more,
+        body[9100] + more,
+        body[8900] + more, body[18_000] - body[8900] - SLACK_BYTES,  # longer than the one before
+        body[18_000] + more,
+        body[18_100] + more,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", [0, 3, 4, 4000, 16_000])
+def test_a_body_that_the_end_of_a_log_cuts_short_ends_a_batch(kept: int) -> None:
+    entries = [Stored(5000, size, 1, "none") for size in (9000, 9000, 18_000)]
+    with written(entries, cut=4 + len(entry_body(L1, 2, bytes(18_000))) - kept) as world:
+        reader, places, expected = world
+        assert reader.read_batch(L1, 0, places, 0, MANY) == [expected[0], expected[1]]
+        with pytest.raises(CorruptData):
+            reader.read_batch(L1, 2, places[2:], 0, MANY)
 
 
 @given(
