@@ -1,7 +1,27 @@
 """A wire that a test can cut: forwards connections to one server, or loses what it says."""
 
 import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
+
+
+@contextmanager
+def wire_to(target_port: int) -> Iterator["Wire"]:
+    """Forward to a port from a thread of its own, for tests without a loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        wire = Wire(TcpProxy(target_port), loop)
+        wire.mend()
+        yield wire
+        wire.cut()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 class TcpProxy:
@@ -84,3 +104,23 @@ class TcpProxy:
         except OSError:
             pass
         writer.close()
+
+
+class Wire:
+    """A `TcpProxy` on the loop of another thread."""
+
+    def __init__(self, proxy: TcpProxy, loop: asyncio.AbstractEventLoop) -> None:
+        self._proxy = proxy
+        self._loop = loop
+
+    @property
+    def hosts(self) -> str:
+        return self._proxy.hosts
+
+    def cut(self) -> None:
+        """Close every connection and accept no more."""
+        asyncio.run_coroutine_threadsafe(self._proxy.cut(), self._loop).result(10)
+
+    def mend(self) -> None:
+        """Accept connections (again)."""
+        asyncio.run_coroutine_threadsafe(self._proxy.mend(), self._loop).result(10)

@@ -1,7 +1,10 @@
 """Which owner wrote which offsets: the list behind OffsetForLeaderEpoch and epoch checks.
 
-Pure. An epoch is the number of the first log segment that an owner wrote, so it rises with every
-owner and never falls. Source: reference Kafka 5.4; LeaderEpochFileCache.
+Pure. An epoch rises with every owner and never falls: it is the number of the log segment that its
+owner writes first and how often the log's lock had been taken and left, together, because owners
+that wrote nothing leave no segment, and in a metadata store that was restored the lock may count
+anew. Only owners that wrote something are in the list.
+Source: reference Kafka 5.4; LeaderEpochFileCache.
 """
 
 from bisect import bisect_right
@@ -39,6 +42,11 @@ class LeaderEpochs:
     def entries(self) -> tuple[EpochStart, ...]:
         """What is known, oldest first."""
         return tuple(self._entries)
+
+    @property
+    def last(self) -> int:
+        """The newest epoch; -1 if there is none."""
+        return self._entries[-1].epoch if self._entries else -1
 
     def begin(self, epoch: int, start_offset: Offset) -> None:
         """Note an owner that starts at `start_offset`; owners that wrote nothing are forgotten."""

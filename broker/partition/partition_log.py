@@ -99,11 +99,11 @@ class PartitionLog(ReadablePartition):
         self.notes = notes
         log_start_offset = notes.log_start_offset
         self.use_settings(self.settings)
-        self.leader_epoch = writer.lssn
+        self.epochs = LeaderEpochs(self.state.epochs.entries)
+        self.leader_epoch = max(writer.lssn + writer.number, self.epochs.last + 1)
         end = max(self.state.next_offset, writer.last_txid + 1, log_start_offset, 0)
         self.log_end_offset = self.high_watermark = end
         self.log_start_offset = self._start_claimed = log_start_offset
-        self.epochs = LeaderEpochs(self.state.epochs.entries)
         self.epochs.begin(self.leader_epoch, end)
         self._producers = self.state.producers.copy()  # runs ahead of the log's own from here on
         self._unstable = UnstableOffsets(self._producers.open)

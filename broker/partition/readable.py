@@ -35,7 +35,7 @@ class SharedParts(NamedTuple):
 class ReadablePartition:
     """An open partition, as readers see it.
 
-    `leader_epoch`: the log segment sequence number at which this owner took over.
+    `leader_epoch`: higher than that of any owner before, whether that wrote anything or not.
     `log_start_offset`: first offset that is kept. `high_watermark`: first that is not readable.
     """
 

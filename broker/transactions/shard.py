@@ -234,8 +234,8 @@ class TransactionShard:
     def on_loaded(self, _now: Now) -> Iterator[Effects]:
         """Finish what was decided: markers may be missing anywhere, and do no harm twice.
 
-        The decision is written again before: an owner that wrote nothing has the same epoch as the
-        next one, and a marker of the former that is late would pass for one of the latter.
+        The decision is written again before: only an owner of the stream can, so nobody who lost it
+        sends markers of an older state.
         """
         for transaction in self.transactions.values():
             if transaction.current.state in PREPARED:

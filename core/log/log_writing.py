@@ -90,7 +90,8 @@ class LogWriting:
         self._ownership = ownership = self._new_claim(self._on_refused)
         try:
             await self._acquire(ownership)
-            self.writer = await self._take_over(listener, state)
+            number = await ownership.read_number()
+            self.writer = await self._take_over(listener, state, number)
             ownership.check_not_refused()
         except BaseException:
             await self._give_up(ownership)
@@ -159,7 +160,9 @@ class LogWriting:
 
     # ------------------------------------------------------------------ taking over
 
-    async def _take_over(self, listener: LogListener, state: SegmentState | None) -> LogWriter:
+    async def _take_over(
+        self, listener: LogListener, state: SegmentState | None, number: int
+    ) -> LogWriter:
         context = self._context
         clock, metrics = context.clock, context.metrics
         began_s = clock.monotonic_s()
@@ -180,7 +183,7 @@ class LogWriting:
         metrics.writers += 1
         metrics.take_over_ms = round(1000 * (clock.monotonic_s() - began_s))
         self._home.upkeep_if_wanted()
-        return LogWriter(self, chain, listener, context, last_txid=last_txid)
+        return LogWriter(self, chain, listener, context, last_txid=last_txid, number=number)
 
     async def _recover(
         self, known: SegmentList, nodes: SegmentNodes, allocator: PreparedAllocator

@@ -122,6 +122,15 @@ class Ownership:
         self._is_claimed = False
         self._refused: OwnershipLost | None = None
 
+    async def read_number(self) -> int:
+        """Return a number that is higher than that of any owner before, if it wrote nothing, too.
+
+        Once, when the lock was acquired: it counts all who came to it and all who left. The
+        members' own numbers would not do: an exclusive client passes others in the line.
+        Errors: CoreError.
+        """
+        return (await self._store.get(self._path)).cversion
+
     @property
     def is_held(self) -> bool:
         """Whether our member is there, as far as we know."""

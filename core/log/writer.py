@@ -44,7 +44,7 @@ class WriterHome(TailWatcher, Protocol):
 class LogWriter(RecordSender):
     """The only writer of a log; made by `Log.open_writer`. All calls come from the loop."""
 
-    __slots__ = ("_closed", "_home", "_shared")
+    __slots__ = ("_closed", "_home", "_shared", "number")
 
     def __init__(
         self,
@@ -54,8 +54,11 @@ class LogWriter(RecordSender):
         context: LogContext,
         *,
         last_txid: TxId,
+        number: int,
     ) -> None:
         super().__init__(home, chain, listener, context, last_txid=last_txid)
+        self.number = number
+        """Higher than that of any owner of the log before, whether that wrote anything or not."""
         self._home = home
         self._closed: asyncio.Future[None] | None = None
         self._shared = context.limits.writes

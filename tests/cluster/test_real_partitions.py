@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cluster.names import stream_name
 from broker.config import BrokerConfig, NetworkConfig
 from broker.errors import KafkaError
 from broker.partition.appends import AppendResult
@@ -12,6 +13,8 @@ from broker.partition.retained import RetainedPartition
 from broker.partition.timestamps import first_at, newest
 from broker.partition.trimming import delete_records, segments_for_retention
 from compaction.retention import judge
+from core.log.namespace import DEFAULT_ROOT
+from core.metadata.layout import LogPaths
 from core.runtime.files import SystemFiles
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -66,6 +69,52 @@ async def test_rolls_and_restarts_lose_nothing_and_repeat_nothing(tmp_path: Path
             latest = await newest(log)
             assert latest is not None
             assert latest.offset == log.log_end_offset - 2
+
+
+@in_loop
+async def test_the_leader_epoch_rises_with_every_owner_and_with_those_who_write_nothing(
+    tmp_path: Path,
+) -> None:
+    epochs: list[int] = []
+    for life in range(6):
+        async with running_broker(tmp_path / "data", CONFIG) as broker:
+            if life == 0:
+                await broker.topics.create("t", 1)
+            log = await broker.partitions.open(T0)
+            epochs.append(log.leader_epoch)
+            if life in (1, 3):
+                await append(log, life // 2)
+                await log.roll()
+                assert log.leader_epoch == epochs[-1]
+            ends = [log.end_of_epoch(epoch) for epoch in epochs]
+    assert epochs == sorted(set(epochs))
+    nobody, first, second = epochs[0], epochs[1], epochs[3]
+    assert ends == [(nobody, 0), (first, 2), (first, 2), (second, 4), (second, 4), (epochs[5], 4)]
+
+
+@in_loop
+async def test_an_epoch_is_above_those_in_the_log_though_the_lock_was_made_anew(
+    tmp_path: Path,
+) -> None:
+    """As after the metadata store was restored; a list that does not rise could not be read."""
+    paths = LogPaths(DEFAULT_ROOT, stream_name("t", 0))
+    for life in range(4):
+        async with running_broker(tmp_path / "data", CONFIG) as broker:
+            if life == 0:
+                await broker.topics.create("t", 1)
+            log = await broker.partitions.open(T0)
+            if life == 0:
+                await append(log, 0)
+                former = log.leader_epoch
+                continue
+            assert log.leader_epoch > former
+            assert log.end_of_epoch(former) == (former, 2 * life)
+            former = log.leader_epoch
+            await append(log, life)
+            await log.roll()
+            await broker.partitions.close_partition(T0)
+            await broker.store.delete(paths.lock)
+            await broker.store.create(paths.lock)
 
 
 @in_loop

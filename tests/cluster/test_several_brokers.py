@@ -11,12 +11,20 @@ from confluent_kafka import Consumer, KafkaException
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import (
     ALTER_PARTITION_REASSIGNMENTS,
+    FETCH,
     FIND_COORDINATOR,
+    LIST_OFFSETS,
     LIST_PARTITION_REASSIGNMENTS,
     PRODUCE,
 )
 from protocol.kafka.messages import alter_partition_reassignments as alter
+from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from protocol.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from protocol.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.cluster.load import PARTITIONS as LOADED
 from tests.cluster.load import TOPIC as LOAD
@@ -36,6 +44,7 @@ from tests.cluster.several_brokers import (
     until,
 )
 from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
+from tests.tcp_proxy import wire_to
 from tests.zookeeper import ZooKeeperServer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
@@ -108,6 +117,56 @@ def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(cluster: Thre
     load.wait_for_progress(300)
     load.finish()
     load.check(second.bootstrap)
+
+
+def test_one_cut_off_from_the_metadata_store_is_known_by_its_epoch(cluster: ThreeBookies) -> None:
+    """It goes on with what it owns, and may not pass for the owner where it had written nothing.
+
+    A consumer that believed it would go back to the beginning, or cut off what it had read.
+    """
+    with wire_to(cluster.zookeeper.port) as wire:
+        (owner,) = start(cluster, 1)
+        cut_off = cluster.broker("--set", "node.id=2", zookeeper=wire.hosts).start()
+        until(lambda: len(seen(owner).brokers) == len(seen(cut_off).brokers) == 2)
+        create(owner)
+        until(lambda: len(leaders(cut_off)) == PARTITIONS)
+        theirs = leaders(owner).index(2)
+        with RawClient(cut_off) as there, RawClient(owner) as here:
+            end, former = end_and_epoch(there, theirs)
+            assert end == 0
+            wire.cut()
+            until(lambda: leaders(owner) == [1] * PARTITIONS)
+            produce(owner, "later-")
+            end, epoch = end_and_epoch(here, theirs)
+            assert end == 1
+            assert end_and_epoch(there, theirs) == (0, former), "it serves what it knows"
+            assert epoch > former
+            answer = there.ask(FETCH, 12, fetch_behind(theirs, end, epoch))
+            (refused,) = answer.responses[0].partitions
+            assert refused.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+            assert refused.diverging_epoch.epoch == -1
+
+
+def end_and_epoch(client: RawClient, partition: int) -> tuple[int, int]:
+    """Return what a broker says of a partition's end and of its own epoch."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+    topic = ListOffsetsTopic(name=TOPIC, partitions=[asked])
+    answer = client.ask(LIST_OFFSETS, 7, ListOffsetsRequest(replica_id=-1, topics=[topic]))
+    (found,) = answer.topics[0].partitions
+    assert found.error_code == 0
+    return found.offset, found.leader_epoch
+
+
+def fetch_behind(partition: int, offset: int, epoch: int) -> FetchRequest:
+    """Ask as a client does that has read up to `offset` from the owner of that epoch."""
+    asked = FetchPartition(
+        partition=partition,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=epoch,
+        partition_max_bytes=1 << 20,
+    )
+    return FetchRequest(max_bytes=1 << 20, topics=[FetchTopic(topic=TOPIC, partitions=[asked])])
 
 
 def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: ThreeBookies) -> None:

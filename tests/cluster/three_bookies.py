@@ -68,9 +68,16 @@ class ThreeBookies:
         data = self._folder / f"bookie-{number}"
         return BookieUnderTest(self.metadata, data, "--set", f"zkTimeout={SESSION_MS}")
 
-    def broker(self, *arguments: str) -> ClusterBroker:
-        """Return a broker of the cluster that is not started yet."""
-        made = ClusterBroker(self.metadata, self.namespace, *arguments)
+    def broker(self, *arguments: str, zookeeper: str = "") -> ClusterBroker:
+        """Return a broker of the cluster that is not started yet.
+
+        `zookeeper`: another way to the metadata store, that the test can cut.
+        """
+        way = zookeeper or self.zookeeper.hosts
+        metadata, namespace = (
+            uri.replace(self.zookeeper.hosts, way) for uri in (self.metadata, self.namespace)
+        )
+        made = ClusterBroker(metadata, namespace, *arguments)
         self.brokers.append(made)
         return made
 

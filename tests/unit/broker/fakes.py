@@ -120,6 +120,8 @@ class FakeLog:
         self.located_by_reader: list[int] = []
         """The entry at which each began."""
         self.rewrites = 0
+        self.owners = 0
+        """Those so far: the writer's number."""
         self.upkeep = FakeUpkeep()
         self.readers_closed = 0
         self.reads = 0
@@ -148,6 +150,7 @@ class FakeLog:
         self._recover()
         self._restore(state)
         self.writer = FakeWriter(self, listener, state)
+        self.owners += 1
         return self.writer
 
     def _recover(self) -> None:
@@ -280,6 +283,7 @@ class FakeWriter:
         self.rolling = RollingPolicy(0, 0)
         self.error: CoreError | None = None
         self.is_closed = False
+        self.number = log.owners
         self.segment: FakeSegment | None = None
         self._listener = listener
         self._state = state

@@ -118,9 +118,11 @@ def test_a_partition_is_read_while_full_and_goes_on_where_it_was(
         assert await idempotent(log, 4) == AppendResult(7, -1, 1)
         assert await end(log, 7) == AppendResult(9, -1, 1)
         assert log.last_stable_offset == log.high_watermark == 10
-        assert log.leader_epoch == log.log.segments.segments[-1].lssn
+        (newest,) = await log.read(9, 1)
+        assert read_header(newest).partition_leader_epoch == log.leader_epoch
         assert await bases(log) == [0, 2, 3, 4, 5, 7, 9]
         again = await process(world).open(T0)
+        assert again.leader_epoch > log.leader_epoch
         assert again.producers() == log.producers()
         assert await bases(again) == [0, 2, 3, 4, 5, 7, 9]
 

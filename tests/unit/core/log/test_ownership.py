@@ -162,6 +162,37 @@ def test_a_former_process_is_not_waited_for_if_nobody_else_can_have_its_name(
     run_world(tmp_path, story)
 
 
+def test_each_owner_has_a_higher_number_though_one_passed_another_in_the_line(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        await world.store.create("/lock")
+        numbers = []
+        for _ in range(3):
+            owner = Ownership(world.store, "/lock", "a")
+            await owner.acquire(0)
+            numbers.append(await owner.read_number())
+            await owner.release()
+        prefix = member_prefix("a", world.store.session_id + 1)
+        former = await world.store.create(f"/lock/{prefix}", ephemeral=True, sequential=True)
+        other = Ownership(world.store, "/lock", "b")
+        waiting = asyncio.create_task(other.acquire(-1))
+        async with asyncio.timeout(10):
+            while len(await world.store.children("/lock")) < 2:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+        passing = Ownership(world.store, "/lock", "a", is_exclusive=True)
+        await passing.acquire(-1)
+        numbers.append(await passing.read_number())
+        await world.store.delete(former)
+        await waiting
+        numbers.append(await other.read_number())
+        assert numbers == sorted(set(numbers))
+        await passing.release()
+        await other.release()
+
+    run_world(tmp_path, story)
+
+
 def test_a_member_is_removed_when_the_store_answers_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
