@@ -40,7 +40,7 @@ def test_tables_are_for_people_and_for_cut(at: str, topic: str) -> None:
     assert [topic, "3"] in [line.split() for line in lines]
     text = output("topic", "describe", topic, bootstrap=at).decode()
     assert "partitions  3" in text
-    assert text.splitlines()[-1].split() == ["2", "1", "1", "1", "1", "0", "0"]
+    assert text.splitlines()[-1].split() == ["2", "1", "2", "1", "1", "0", "0"]
 
 
 def test_all_configs(at: str, topic: str) -> None:
