@@ -52,7 +52,9 @@ async def newest(log: PartitionLog) -> TimestampedOffset | None:
             found = await _newest_batch(log, totals)
         if best is None or found[0] > best[0]:
             best = found
-    return None if best is None else await _scan(log, best[1], best[0])
+    if best is None:
+        return None
+    return await _scan(log, max(best[1], log.log_start_offset), best[0])  # -1 where none has a time
 
 
 async def _newest_batch(log: PartitionLog, totals: Totals) -> tuple[int, Offset]:

@@ -327,6 +327,46 @@ async def test_what_is_being_read_counts_as_unsent_until_it_is_answered(
     assert world.broker.unsent.used == 0
 
 
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize(
+    ("partitions", "min_bytes", "limits", "waits"),
+    [
+        (1, 3 * SIZE, {"each_max": 3 * SIZE}, False),
+        (1, 3 * SIZE + 1, {"each_max": 3 * SIZE + 1}, False),  # the fourth would be cut off
+        (1, 4 * SIZE - 1, {"each_max": 4 * SIZE - 1}, False),
+        (1, 4 * SIZE, {"each_max": 4 * SIZE - 1}, True),
+        (1, 4 * SIZE - 1, {"max_bytes": 4 * SIZE - 1}, False),
+        (1, 9 * SIZE, {"max_bytes": 4 * SIZE - 1}, False),  # never more than the answer may have
+        (2, 9 * SIZE - 1, {"max_bytes": 9 * SIZE - 1, "each_max": 5 * SIZE}, False),
+        (2, 8 * SIZE - 2, {"each_max": 4 * SIZE - 1}, False),  # from both
+        (2, 8 * SIZE - 1, {"each_max": 4 * SIZE - 1}, True),
+        (2, 10 * SIZE, {"each_max": 5 * SIZE}, False),  # all that is there
+        (2, 10 * SIZE + 1, {"each_max": 5 * SIZE + 1}, True),
+        (1, 5 * SIZE + 1, {}, True),
+    ],
+)
+@in_loop
+async def test_batches_that_a_limit_cuts_off_count_for_the_minimum(
+    partitions: int, min_bytes: int, limits: dict[str, int], waits: bool, cached: bool
+) -> None:
+    """As in Kafka: a minimum between two batches is waited for in vain, each time."""
+    world = await filled()
+    if not cached:
+        for partition in (0, 1):
+            (await world.open("t", partition)).tail.clear()
+    asked = [(partition, 0) for partition in range(partitions)]
+    request = wanted(*asked, min_bytes=min_bytes, wait_ms=60_000, **limits)
+    answer = asyncio.ensure_future(ask(world, FETCH, 11, request))
+    if waits:
+        await turns(200)
+        assert world.broker.metrics.fetch_parked_total == 1
+        assert not answer.done()
+        answer.cancel()
+    else:
+        assert sum(len(bases(each)) for each in data_of(await answer)) >= 3
+        assert world.broker.metrics.fetch_parked_total == 0
+
+
 @in_loop
 async def test_once_an_answer_is_full_no_further_partition_is_read(
     monkeypatch: pytest.MonkeyPatch,

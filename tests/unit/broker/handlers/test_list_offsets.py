@@ -63,6 +63,25 @@ async def offsets(
     return list(response.topics[0].partitions)
 
 
+@in_loop
+async def test_the_newest_of_records_without_a_time_is_the_first_that_is_kept() -> None:
+    world = make_world()
+    world.topics.add("t", 1)
+    log = await world.open("t")
+    assert [(each.error_code, each.offset) for each in await offsets(world, 7, (0, -3))] == [
+        (0, -1)
+    ]
+    for _ in range(3):
+        await log.append(batch(2, timestamp=-1))
+    for start in (0, 3):
+        log.move_start(start)
+        (found,) = await offsets(world, 7, (0, -3))
+        assert (found.error_code, found.offset, found.timestamp) == (0, start, -1)
+    await log.append(batch(1, timestamp=5))
+    (found,) = await offsets(world, 7, (0, -3))
+    assert (found.error_code, found.offset, found.timestamp) == (0, 6, 5)
+
+
 @pytest.mark.parametrize(
     ("timestamp", "expected"),
     [
