@@ -390,6 +390,35 @@ async def test_once_an_answer_is_full_no_further_partition_is_read(
     assert read == [0, 1], "what is left might have been enough for the second"
 
 
+@in_loop
+async def test_once_enough_was_read_an_answer_goes_with_what_else_is_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collection, "READ_BYTES_IN_ALL", 2 * SIZE)
+    world = await filled(5)
+    read: list[int] = []
+    for partition in range(5):
+        log = await world.open("t", partition)
+        if partition != 3:
+            log.tail.clear()
+        monkeypatch.setattr(log, "read_log", partial(read_noted, log.read_log, partition, read))
+    asked = [(0, 10), *((partition, 0) for partition in range(1, 5))]
+    request = wanted(*asked, each_max=SIZE, min_bytes=1 << 20, wait_ms=60_000)
+    data = data_of(await ask(world, FETCH, 11, request))
+    assert [bases(each) for each in data] == [[], [0], [0], [0], []]
+    assert read == [1, 2]
+    # What did not come is news of the session: it comes first with the next poll.
+    request = wanted(*asked, each_max=SIZE, session_epoch=0)
+    first = await ask(world, FETCH, 11, request)
+    assert read == [1, 2] * 2
+    again = FetchRequest(
+        max_bytes=1 << 20, min_bytes=1, session_id=first.session_id, session_epoch=1
+    )
+    second = data_of(await ask(world, FETCH, 11, again))
+    assert read[4:] == [4, 1]
+    assert [each.partition_index for each in second] == [4, 1, 3]
+
+
 async def read_noted(
     read: Callable[..., Awaitable[Found]], partition: int, noted: list[int], *args: Any, **more: Any
 ) -> Found:
