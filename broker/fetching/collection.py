@@ -52,6 +52,7 @@ class Collection:
 
     __slots__ = (
         "_counted",
+        "_favoured",
         "_is_full",
         "_logs",
         "_read_bytes",
@@ -79,6 +80,9 @@ class Collection:
         self._is_full = False
         self._read_bytes = 0
         """From bookies."""
+        self._favoured: Target | None = None
+        """Read however much was read before it: another one each time, so that a client without a
+        session, that always asks in the same order, gets to all that it asks for."""
 
     def collect_tail(self) -> bool:
         """Take what is in memory, in order; return whether that was all there is to take."""
@@ -95,6 +99,8 @@ class Collection:
         for target in self.targets:  # begin to open them all; each is awaited where it is read
             if target.log is None and target.topic is not None and not target.error:
                 self._logs.begin_open(target.topic.name, target.asked.partition)
+        if self.targets:
+            self._favoured = self.targets[next(self._logs.turns) % len(self.targets)]
         for target in self.targets:
             await self._take(target)
         while (target_ := self._next()) is not None:
@@ -156,7 +162,8 @@ class Collection:
         if self.session is not None and self.session.has_news:
             return
         loop = asyncio.get_running_loop()
-        waiter = FetchWaiter(self.limits.min_bytes - self.size, loop.create_future())
+        missing = self.limits.min_bytes - self._size_with_cut_off()
+        waiter = FetchWaiter(missing, loop.create_future())
         until_s, committed = deadline_s, self.limits.committed
         logs = [log for target in self.targets if (log := target.open_log) is not None]
         for target in self.targets:
@@ -227,7 +234,7 @@ class Collection:
             self._is_full = True  # a batch was too large for what is left of this answer
         target.take(found)
         self.size += found.size
-        if self.size >= self.limits.max_bytes:
+        if self.size and self.size >= self.limits.max_bytes:
             self._is_full = True
 
     async def _open(self, target: Target, topic: str) -> None:
@@ -249,7 +256,7 @@ class Collection:
         found = self._read_tail(target, log)
         if found is not None:
             return found
-        if not self._may_read:
+        if not self._may_read and target is not self._favoured:
             return NOTHING
         room = self._room(target)
         self._count(room)  # so that those who read at the same time see each other

@@ -1,9 +1,9 @@
 """Which owner wrote which offsets: the list behind OffsetForLeaderEpoch and epoch checks.
 
 Pure. An epoch rises with every owner and never falls: it is the number of the log segment that its
-owner writes first and how often the log's lock had been taken and left, together, because owners
-that wrote nothing leave no segment, and in a metadata store that was restored the lock may count
-anew. Only owners that wrote something are in the list.
+owner writes first and how many owners there were, together, because owners that wrote nothing leave
+no segment, and in a metadata store that was restored owners may be counted anew. Only owners that
+wrote something are in the list.
 Source: reference Kafka 5.4; LeaderEpochFileCache.
 """
 

@@ -8,6 +8,7 @@ means ownership, fencing and recovery, so it is the one slow step of a partition
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import count
 from typing import TypeAlias
 
 from broker.cluster.names import stream_name
@@ -62,6 +63,8 @@ class PartitionLogs:
         )
         self.verifying = Turns("verified produces", VERIFYING_MAX)
         """Produces that wait for their transaction's coordinator, by transactional id."""
+        self.turns = count()
+        """Whose turn it is, where not everybody can have one."""
         self.stored = StoredPartitions(namespace, topics)
         self._namespace = namespace
         self._topics = topics

@@ -90,7 +90,7 @@ class LogWriting:
         self._ownership = ownership = self._new_claim(self._on_refused)
         try:
             await self._acquire(ownership)
-            number = await ownership.read_number()
+            number = await ownership.take_number()
             self.writer = await self._take_over(listener, state, number)
             ownership.check_not_refused()
         except BaseException:

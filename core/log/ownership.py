@@ -122,14 +122,14 @@ class Ownership:
         self._is_claimed = False
         self._refused: OwnershipLost | None = None
 
-    async def read_number(self) -> int:
-        """Return a number that is higher than that of any owner before, if it wrote nothing, too.
+    async def take_number(self) -> int:
+        """Return a number that nobody else gets, higher than all that were taken before.
 
-        Once, when the lock was acquired: it counts all who came to it and all who left. The
-        members' own numbers would not do: an exclusive client passes others in the line.
-        Errors: CoreError.
+        Once, when the lock was acquired: it tells this owner from any before, who may have written
+        nothing, and go on for a while. The members' own numbers would not do: an exclusive client
+        passes others in the line. Errors: CoreError. Cost: a write to the metadata store.
         """
-        return (await self._store.get(self._path)).cversion
+        return await self._store.set(self._path, b"")
 
     @property
     def is_held(self) -> bool:

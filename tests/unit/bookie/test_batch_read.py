@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bookie.batch_read import BatchReads
-from bookie.entry_log_format import file_name, pack_location
+from bookie.entry_log_format import file_name, pack_location, split_location
 from bookie.entry_reader import EntryReader
 from bookie.entry_spans import LENGTH_SIZE, SLACK_BYTES
 from bookie.index_files import IndexFiles
@@ -74,7 +74,11 @@ class Stored(NamedTuple):
 
 @contextmanager
 def written(
-    entries: list[Stored], files: SystemFiles | None = None, *, cut: int = 0
+    entries: list[Stored],
+    files: SystemFiles | None = None,
+    behind: Any = None,
+    *,
+    cut: int = 0,
 ) -> Iterator[tuple[EntryReader, list[int], dict[int, bytes | Exception]]]:
     """Write entry logs; yield a reader, where entries are (0: nowhere), and what to find there.
 
@@ -92,7 +96,7 @@ def written(
             log += b"\xff" * hole
             owner = L2 if fault == "another's" else L1
             body = entry_body(owner, entry_id, b"x" * size)
-            length = -5 if fault == "no length" else len(body)
+            length = {"no length": -5, "too long": 1 << 30}.get(fault, len(body))
             places.append(0 if fault == "missing" else pack_location(log_id, len(log) + 4))
             log += length.to_bytes(4, "big", signed=True) + body
             if fault == "none":
@@ -104,7 +108,9 @@ def written(
         for log_id, log in logs.items():
             (current / file_name(log_id)).write_bytes(log)
         indexes = IndexFiles(SystemFiles(), dirs)
-        reader = EntryReader(files or SystemFiles(), dirs, indexes, files_max=1, pages_max=1)
+        reader = EntryReader(
+            files or SystemFiles(), dirs, indexes, behind, files_max=1, pages_max=1
+        )
         yield reader, places, expected
         reader.close()
 
@@ -114,7 +120,7 @@ stored = st.builds(
     st.sampled_from([0, 0, 0, 7, 5000]),
     st.integers(0, 120) | st.integers(3000, 9000),
     st.sampled_from([1, 1, 1, 1, 2]),
-    st.sampled_from(["none"] * 12 + ["missing", "another's", "no length"]),
+    st.sampled_from(["none"] * 12 + ["missing", "another's", "no length", "too long"]),
 )
 
 
@@ -131,7 +137,7 @@ def test_a_batch_is_what_a_plain_loop_reads(
             assert reader.read_batch(L1, first, places[first:], 0, bytes_max) == bodies
 
 
-@pytest.mark.parametrize("fault", ["another's", "no length", "missing"])
+@pytest.mark.parametrize("fault", ["another's", "no length", "too long", "missing"])
 def test_the_first_that_is_not_right_ends_a_batch(fault: str) -> None:
     entries = [Stored(0, 100, 1, fault if index == 6 else "none") for index in range(10)]
     with written(entries) as (reader, places, expected):
@@ -166,6 +172,38 @@ def test_scattered_entries_are_read_once_each_and_what_was_not_guessed_once_more
         body[18_000] + more,
         body[18_100] + more,
     ]  # fmt: skip
+
+
+def test_of_a_length_that_cannot_be_no_more_is_read_than_was_guessed() -> None:
+    entries = [Stored(5000, 9000, 1, "none"), Stored(5000, 9000, 1, "too long")]
+    files = CountingFiles()
+    with written(entries, files) as (reader, places, expected):
+        assert reader.read_batch(L1, 0, places, 0, MANY) == [expected[0]]
+    body = len(entry_body(L1, 0, bytes(9000)))
+    assert max(files.sizes) == body + LENGTH_SIZE + SLACK_BYTES
+
+
+class Behind:
+    """Notes what was read of entry logs."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+
+    def read(self, _log_id: int, _fd: int, _start: int, end: int) -> None:
+        self.ends.append(end)
+
+    def forget_log(self, _log_id: int) -> None:
+        pass
+
+
+def test_who_lets_go_of_pages_hears_how_far_was_read() -> None:
+    entries = [Stored(5000, size, 1, "none") for size in (9000, 18_000, 9000)]
+    behind = Behind()
+    with written(entries, behind=behind) as (reader, places, expected):
+        bodies = reader.read_batch(L1, 0, places, 0, MANY)
+        assert bodies == list(expected.values())
+    ends = [split_location(at)[1] + len(body) for at, body in zip(places, bodies, strict=True)]
+    assert behind.ends == ends, "the last one is the end of the log, however much was asked for"
 
 
 @pytest.mark.parametrize("kept", [0, 3, 4, 4000, 16_000])

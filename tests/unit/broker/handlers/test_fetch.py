@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -340,6 +341,8 @@ async def test_what_is_being_read_counts_as_unsent_until_it_is_answered(
         (2, 9 * SIZE - 1, {"max_bytes": 9 * SIZE - 1, "each_max": 5 * SIZE}, False),
         (2, 8 * SIZE - 2, {"each_max": 4 * SIZE - 1}, False),  # from both
         (2, 8 * SIZE - 1, {"each_max": 4 * SIZE - 1}, True),
+        (2, SIZE + 1, {"each_max": 1}, False),  # the first batch is above its limit
+        (2, SIZE + 2, {"each_max": 1}, True),
         (2, 10 * SIZE, {"each_max": 5 * SIZE}, False),  # all that is there
         (2, 10 * SIZE + 1, {"each_max": 5 * SIZE + 1}, True),
         (1, 5 * SIZE + 1, {}, True),
@@ -363,8 +366,28 @@ async def test_batches_that_a_limit_cuts_off_count_for_the_minimum(
         assert not answer.done()
         answer.cancel()
     else:
-        assert sum(len(bases(each)) for each in data_of(await answer)) >= 3
+        assert sum(len(bases(each)) for each in data_of(await answer)) >= min(min_bytes // SIZE, 3)
         assert world.broker.metrics.fetch_parked_total == 0
+
+
+@in_loop
+async def test_a_fetch_that_waits_hears_of_the_batch_that_makes_it_due() -> None:
+    world = await filled()
+    limits = {"min_bytes": 5 * SIZE - 1, "each_max": 4 * SIZE - 1, "wait_ms": 60_000}
+    answer = asyncio.ensure_future(ask(world, FETCH, 11, wanted((0, 0), (1, 10), **limits)))
+    await turns(200)
+    assert not answer.done()
+    await (await world.open("t", 1)).append(batch(2))
+    assert [bases(each) for each in data_of(await answer)] == [[0, 2, 4], [10]]
+
+
+@in_loop
+async def test_an_answer_that_may_have_no_bytes_has_a_batch() -> None:
+    world = await filled(3)
+    for partition in range(3):
+        (await world.open("t", partition)).tail.clear()
+    request = wanted((0, 10), (1, 0), (2, 0), max_bytes=0, wait_ms=60_000)
+    assert [bases(each) for each in data_of(await ask(world, FETCH, 11, request))] == [[], [0], []]
 
 
 @in_loop
@@ -403,10 +426,18 @@ async def test_once_enough_was_read_an_answer_goes_with_what_else_is_in_memory(
             log.tail.clear()
         monkeypatch.setattr(log, "read_log", partial(read_noted, log.read_log, partition, read))
     asked = [(0, 10), *((partition, 0) for partition in range(1, 5))]
+    world.broker.partitions.turns = repeat(0)
     request = wanted(*asked, each_max=SIZE, min_bytes=1 << 20, wait_ms=60_000)
     data = data_of(await ask(world, FETCH, 11, request))
     assert [bases(each) for each in data] == [[], [0], [0], [0], []]
     assert read == [1, 2]
+    from_memory = wanted((3, 0), (1, 0), (2, 0), (4, 0), each_max=3 * SIZE)
+    data = data_of(await ask(world, FETCH, 11, from_memory))
+    assert [bases(each) for each in data] == [[0, 2, 4], [0, 2, 4], [], []]
+    read.clear()
+    data = data_of(await ask(world, FETCH, 11, wanted((1, 0), (2, 0), (4, 0), each_max=SIZE)))
+    assert read == [1, 2]
+    read[:] = [1, 2]
     # What did not come is news of the session: it comes first with the next poll.
     request = wanted(*asked, each_max=SIZE, session_epoch=0)
     first = await ask(world, FETCH, 11, request)
@@ -417,6 +448,26 @@ async def test_once_enough_was_read_an_answer_goes_with_what_else_is_in_memory(
     second = data_of(await ask(world, FETCH, 11, again))
     assert read[4:] == [4, 1]
     assert [each.partition_index for each in second] == [4, 1, 3]
+
+
+@in_loop
+async def test_who_asks_in_one_order_all_the_time_gets_to_every_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first ones lag again and again, and may have all that is read for one answer."""
+    monkeypatch.setattr(collection, "READ_BYTES_IN_ALL", 2 * SIZE)
+    world = await filled(4)
+    next_offsets = [0, 0, 0, 0]
+    for _ in range(4 * 5):
+        for partition in range(4):
+            log = await world.open("t", partition)
+            if partition < 2:
+                await log.append(batch(2))
+            log.tail.clear()
+        data = data_of(await ask(world, FETCH, 11, wanted(*enumerate(next_offsets), each_max=SIZE)))
+        for each in data:
+            next_offsets[each.partition_index] += 2 * len(bases(each))
+    assert next_offsets == [40, 40, 10, 10]
 
 
 async def read_noted(
