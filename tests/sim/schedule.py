@@ -153,7 +153,7 @@ def draw_settings(rng: Random) -> dict[str, Any]:
         "open_file_limit": rng.choice((1, 512)),
         "gc": _draw_gc(rng),
         "disks": DiskConfig(check_interval_ms=rng.choice((200, 10_000))),
-        "scrub": ScrubConfig(interval_s=rng.choice((0, 2, 30)), rate_limit=1_000.0),
+        "scrub": ScrubConfig(interval_s=rng.choice((0, 2, 30)), rate_limit=100.0),
         "journals": rng.choice((1, 1, 2)),
         "ledger_directories": rng.choice((1, 1, 3)),
     }
