@@ -21,10 +21,18 @@ class Bookmark(NamedTuple):
     place: Place
     read_number: int
     """How many reads behind the tail cache there had been, of all partitions."""
+    rewrites: int
+    """What `Log.rewrites` said then."""
+    batch_bytes: int
+    """How large the batch is that comes next; 0: nobody knows."""
 
     def is_recent(self, read_number: int, readers_max: int) -> bool:
         """Tell whether a reader that stayed open would still be there."""
         return read_number - self.read_number <= readers_max
+
+    def is_above(self, max_bytes: int, rewrites: int) -> bool:
+        """Tell whether the next batch is known to be larger."""
+        return self.batch_bytes > max_bytes and self.rewrites == rewrites
 
 
 class Bookmarks:
@@ -44,6 +52,10 @@ class Bookmarks:
         self._marks[offset] = mark
         if len(self._marks) > MARKS_MAX:
             del self._marks[next(iter(self._marks))]
+
+    def find(self, offset: Offset) -> Bookmark | None:
+        """Return the bookmark at an offset, which stays there; None if nobody left one."""
+        return self._marks.get(offset)
 
     def take(self, offset: Offset) -> Bookmark | None:
         """Return the bookmark at an offset, which it is no longer; None if nobody left one."""

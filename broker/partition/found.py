@@ -19,6 +19,7 @@ class Found(NamedTuple):
 
 
 NOTHING = Found((), 0, limited=False)
+NOTHING_FITS = Found((), 0, limited=True)
 
 
 def fitting(batches: Sequence[Buffer], room: int, *, at_least_one: bool) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.partition.bookmarks import Bookmark, Bookmarks
-from broker.partition.found import NOTHING, Found, fitting
+from broker.partition.found import NOTHING, NOTHING_FITS, Found, fitting
 from core.errors import CoreError
 from core.log.log import Log
 from core.log.reader import LogReader
@@ -51,14 +51,22 @@ class Source(NamedTuple):
 class _Cursor:
     """An open reader, and what it returned beyond what was asked for."""
 
-    __slots__ = ("ahead", "next_dlsn", "next_offset", "reader", "rewrites")
+    __slots__ = (
+        "ahead", "marks", "next_dlsn", "next_offset", "read_number", "reader", "rewrites",
+    )  # fmt: skip
 
-    def __init__(self, reader: LogReader, next_offset: Offset, rewrites: int) -> None:
+    def __init__(
+        self, reader: LogReader, next_offset: Offset, rewrites: int, marks: Bookmarks
+    ) -> None:
         self.reader = reader
+        self.marks = marks
+        """Where one is left when this reader does not stay."""
         self.next_dlsn: DLSN | None = None
         """Behind what was returned last, if that ended with its entry."""
         self.rewrites = rewrites
         """What `Log.rewrites` said then."""
+        self.read_number = 0
+        """How many reads there had been when it was used last."""
         self.next_offset = next_offset
         self.ahead: deque[EntryRecords] = deque()  # a record is a batch, its txid the last offset
 
@@ -69,6 +77,11 @@ class _Cursor:
             entry = self.ahead[0]
             return DLSN(entry.lssn, entry.entry_id, entry.slots[0])
         return self.next_dlsn
+
+    @property
+    def next_batch_bytes(self) -> int:
+        """How large the batch is that comes next; 0: it was not read yet."""
+        return len(self.ahead[0].columns.payloads[0]) if self.ahead and self.ahead[0].slots else 0
 
 
 class OpenReaders:
@@ -88,8 +101,12 @@ class OpenReaders:
     async def read(self, source: Source, span: ReadRange) -> Found:
         """Return batches; none if the log does not show any in the range yet.
 
-        Errors: CoreError. Cancel: the reader is closed later.
+        Errors: CoreError. Cancel: the reader is closed later. Cost: nothing is read if the next
+        batch was seen before, and is too large.
         """
+        mark = None if span.at_least_one else source.marks.find(span.offset)
+        if mark is not None and mark.is_above(span.max_bytes, source.log.rewrites):
+            return NOTHING_FITS
         async with self._turns:
             self._reads_total += 1
             return await self._read(source, span)
@@ -109,7 +126,8 @@ class OpenReaders:
             stays = mark is not None and mark.is_recent(self._reads_total, self._limit)
             rewrites = log.rewrites
             reader = await log.open_reader(span.offset, near, reads_ahead=stays)
-            cursor = _Cursor(reader, span.offset, rewrites)
+            cursor = _Cursor(reader, span.offset, rewrites, source.marks)
+        cursor.read_number = self._reads_total
         whole = False
         try:
             found = await _collect(cursor, span)
@@ -120,8 +138,7 @@ class OpenReaders:
         if stays and not source.in_memory(cursor.next_offset):
             self._keep(log, cursor)
         else:
-            self._leaving.append(cursor)
-            self._leave_mark(source, cursor)
+            self._let_go(log, cursor)
         await self._close_leaving()
         return found
 
@@ -144,16 +161,19 @@ class OpenReaders:
             self._leaving.append(twin)
         self._cursors[key] = cursor
         while len(self._cursors) > self._limit:
-            self._leaving.append(self._cursors.popitem(last=False)[1])
+            (its_log, _), longest_ago = self._cursors.popitem(last=False)
+            self._let_go(its_log, longest_ago)
 
-    def _leave_mark(self, source: Source, cursor: _Cursor) -> None:
-        """Note where a consumer goes on whose reader does not stay."""
+    def _let_go(self, log: Log, cursor: _Cursor) -> None:
+        """Have a reader closed, and note where its consumer goes on."""
+        self._leaving.append(cursor)
         at = cursor.next_place
-        segment = None if at is None else source.log.segments.find(at.lssn)
-        if at is None or segment is None or cursor.rewrites != source.log.rewrites:
+        segment = None if at is None else log.segments.find(at.lssn)
+        if at is None or segment is None or cursor.rewrites != log.rewrites:
             return  # nobody knows in which ledger that is
-        mark = Bookmark(Place(at, segment.ledger_id), self._reads_total)
-        source.marks.leave(cursor.next_offset, mark)
+        place, size = Place(at, segment.ledger_id), cursor.next_batch_bytes
+        mark = Bookmark(place, cursor.read_number, cursor.rewrites, size)
+        cursor.marks.leave(cursor.next_offset, mark)
 
     async def _close_leaving(self) -> None:
         while self._leaving:

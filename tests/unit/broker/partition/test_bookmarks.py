@@ -6,8 +6,8 @@ from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import LedgerId
 
 
-def mark(entry: int, read_number: int = 0) -> Bookmark:
-    return Bookmark(Place(DLSN(1, entry, 0), LedgerId(1)), read_number)
+def mark(entry: int, read_number: int = 0, batch_bytes: int = 0) -> Bookmark:
+    return Bookmark(Place(DLSN(1, entry, 0), LedgerId(1)), read_number, 5, batch_bytes)
 
 
 def test_who_is_back_within_as_many_reads_as_readers_are_kept_is_back_soon() -> None:
@@ -17,10 +17,18 @@ def test_who_is_back_within_as_many_reads_as_readers_are_kept_is_back_soon() -> 
     assert not left.is_recent(14, readers_max=3)
 
 
+def test_a_batch_is_too_large_if_its_size_is_known_and_still_holds() -> None:
+    assert mark(0, batch_bytes=100).is_above(99, 5)
+    assert not mark(0, batch_bytes=100).is_above(100, 5)
+    assert not mark(0, batch_bytes=100).is_above(99, 6), "it may have been cleaned"
+    assert not mark(0).is_above(0, 5)
+
+
 def test_a_bookmark_is_taken_once() -> None:
     marks = Bookmarks()
     marks.leave(7, mark(3))
-    assert marks.take(8) is None
+    assert marks.take(8) is marks.find(8) is None
+    assert marks.find(7) == mark(3)
     assert marks.take(7) == mark(3)
     assert marks.take(7) is None
 

@@ -190,6 +190,41 @@ async def test_consumers_that_are_too_many_to_keep_readers_read_only_what_they_a
 
 
 @in_loop
+async def test_a_batch_that_is_known_to_be_too_large_is_not_read_again() -> None:
+    """Of a hundred partitions in a fetch for one byte each, one has a batch in the answer."""
+    _, _, stream = await filled()
+    size = len(batch(2))
+    readers = OpenReaders(3)
+    there = source(stream)
+    for _ in range(5):
+        found = await readers.read(there, ReadRange(4, 40, size - 1, at_least_one=False))
+        assert (list(found.parts), found.limited) == ([], True)
+        assert stream.readers_opened == 1
+    found = await readers.read(there, ReadRange(4, 40, size, at_least_one=False))
+    assert bases(list(found.parts)) == [4]
+    await readers.read(there, ReadRange(20, 40, 1, at_least_one=False))
+    assert bases(list((await readers.read(there, ReadRange(20, 40, 1))).parts)) == [20]
+    await readers.read(there, ReadRange(30, 40, 1, at_least_one=False))
+    opened = stream.readers_opened
+    stream.rewrites += 1
+    await readers.read(there, ReadRange(30, 40, 1, at_least_one=False))
+    assert stream.readers_opened == opened + 1
+
+
+@in_loop
+async def test_a_reader_that_makes_room_for_another_leaves_a_bookmark() -> None:
+    one, other = [source((await filled())[2]) for _ in range(2)]
+    readers = OpenReaders(1)
+    for stream in (one, other):
+        for offset in (0, 2):
+            await readers.read(stream, ReadRange(offset, 40, 1))
+    assert (len(readers), len(one.marks), len(other.marks)) == (1, 1, 0)
+    mark = one.marks.find(4)
+    assert mark is not None
+    assert (mark.place.dlsn, mark.read_number) == (DLSN(1, 2, 0), 2)
+
+
+@in_loop
 async def test_as_many_consumers_as_readers_are_kept_have_one_each() -> None:
     streams = [source((await filled())[2]) for _ in range(3)]
     readers = OpenReaders(3)
