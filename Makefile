@@ -7,8 +7,6 @@ S3_VENV := .venv-s3
 S3_STAMP := $(S3_VENV)/.installed
 # Two for each core of CI's machine: tests wait for disks, clocks and other processes.
 WORKERS ?= 4
-# What is installed for tests is installed side by side.
-MAKEFLAGS += -j2
 ARGS ?=
 SEEDS ?= 500
 

@@ -99,8 +99,8 @@ class Collection:
         for target in self.targets:  # begin to open them all; each is awaited where it is read
             if target.log is None and target.topic is not None and not target.error:
                 self._logs.begin_open(target.topic.name, target.asked.partition)
-        if self.targets:
-            self._favoured = self.targets[next(self._logs.turns) % len(self.targets)]
+        if self.targets and self._favoured is None:
+            self._favoured = self.targets[self._logs.next_turn(len(self.targets))]
         for target in self.targets:
             await self._take(target)
         while (target_ := self._next()) is not None:

@@ -25,14 +25,17 @@ class Bookmark(NamedTuple):
     """What `Log.rewrites` said then."""
     batch_bytes: int
     """How large the batch is that comes next; 0: nobody knows."""
+    batch_last: Offset
+    """Its last offset."""
 
     def is_recent(self, read_number: int, readers_max: int) -> bool:
         """Tell whether a reader that stayed open would still be there."""
         return read_number - self.read_number <= readers_max
 
-    def is_above(self, max_bytes: int, rewrites: int) -> bool:
-        """Tell whether the next batch is known to be larger."""
-        return self.batch_bytes > max_bytes and self.rewrites == rewrites
+    def is_cut_off(self, max_bytes: int, end: Offset, rewrites: int) -> bool:
+        """Tell whether the next batch is known to lie below `end` and to be larger."""
+        is_there = self.rewrites == rewrites and self.batch_last < end
+        return is_there and self.batch_bytes > max_bytes
 
 
 class Bookmarks:

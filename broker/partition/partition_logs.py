@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from broker.cluster.names import stream_name
 from broker.cluster.topic import Topic
@@ -40,6 +40,8 @@ NOT_ENOUGH_REPLICAS, which producers retry."""
 LEAVING_AT_ONCE = 64
 """Partitions that are let go side by side: each completes a segment and writes metadata."""
 
+GOLDEN_RATIO: Final = 0.618_033_988_75
+
 Visitor: TypeAlias = Callable[[PartitionLog | ErrorCode], None]
 """Called once, with the open partition or with why it cannot be opened; must not raise."""
 
@@ -63,8 +65,7 @@ class PartitionLogs:
         )
         self.verifying = Turns("verified produces", VERIFYING_MAX)
         """Produces that wait for their transaction's coordinator, by transactional id."""
-        self.turns = count()
-        """Whose turn it is, where not everybody can have one."""
+        self._turns = count()
         self.stored = StoredPartitions(namespace, topics)
         self._namespace = namespace
         self._topics = topics
@@ -83,6 +84,14 @@ class PartitionLogs:
     def get(self, partition: tuple[str, int]) -> PartitionLog | None:
         """Return an open partition; None if it is not open (yet)."""
         return self._open.get(partition)
+
+    def next_turn(self, places: int) -> int:
+        """Return whose turn it is where not everybody can have one: 0 or more, below `places`.
+
+        Each place's comes for each caller, too, however callers alternate: the fractions of the
+        golden ratio's multiples leave no place out, nor do those of every second one.
+        """
+        return int(next(self._turns) * GOLDEN_RATIO % 1 * places)
 
     def all(self) -> list[PartitionLog]:
         """Return all open partitions."""

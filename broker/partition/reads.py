@@ -79,9 +79,12 @@ class _Cursor:
         return self.next_dlsn
 
     @property
-    def next_batch_bytes(self) -> int:
-        """How large the batch is that comes next; 0: it was not read yet."""
-        return len(self.ahead[0].columns.payloads[0]) if self.ahead and self.ahead[0].slots else 0
+    def next_batch(self) -> tuple[int, Offset]:
+        """How large the batch is that comes next, and its last offset; zeros: it was not read."""
+        if not self.ahead or not self.ahead[0].slots:
+            return 0, 0
+        columns = self.ahead[0].columns
+        return len(columns.payloads[0]), columns.txids[0]
 
 
 class OpenReaders:
@@ -105,7 +108,8 @@ class OpenReaders:
         batch was seen before, and is too large.
         """
         mark = None if span.at_least_one else source.marks.find(span.offset)
-        if mark is not None and mark.is_above(span.max_bytes, source.log.rewrites):
+        rewrites = source.log.rewrites
+        if mark is not None and mark.is_cut_off(span.max_bytes, span.end, rewrites):
             return NOTHING_FITS
         async with self._turns:
             self._reads_total += 1
@@ -171,8 +175,8 @@ class OpenReaders:
         segment = None if at is None else log.segments.find(at.lssn)
         if at is None or segment is None or cursor.rewrites != log.rewrites:
             return  # nobody knows in which ledger that is
-        place, size = Place(at, segment.ledger_id), cursor.next_batch_bytes
-        mark = Bookmark(place, cursor.read_number, cursor.rewrites, size)
+        place = Place(at, segment.ledger_id)
+        mark = Bookmark(place, cursor.read_number, cursor.rewrites, *cursor.next_batch)
         cursor.marks.leave(cursor.next_offset, mark)
 
     async def _close_leaving(self) -> None:
@@ -207,7 +211,7 @@ async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
             ahead.appendleft(entry.behind(count))
             return Found(found, size, limited=count < below)  # else the range ends there
         if size >= span.max_bytes:
-            return Found(found, size, limited=True)
+            return Found(found, size, limited=cursor.next_offset < span.end)
     return Found(found, size, limited=False)
 
 

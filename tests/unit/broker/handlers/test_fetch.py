@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 import pytest
@@ -426,7 +425,7 @@ async def test_once_enough_was_read_an_answer_goes_with_what_else_is_in_memory(
             log.tail.clear()
         monkeypatch.setattr(log, "read_log", partial(read_noted, log.read_log, partition, read))
     asked = [(0, 10), *((partition, 0) for partition in range(1, 5))]
-    world.broker.partitions.turns = repeat(0)
+    monkeypatch.setattr(world.broker.partitions, "next_turn", lambda _places: 0)
     request = wanted(*asked, each_max=SIZE, min_bytes=1 << 20, wait_ms=60_000)
     data = data_of(await ask(world, FETCH, 11, request))
     assert [bases(each) for each in data] == [[], [0], [0], [0], []]
@@ -450,24 +449,26 @@ async def test_once_enough_was_read_an_answer_goes_with_what_else_is_in_memory(
     assert [each.partition_index for each in second] == [4, 1, 3]
 
 
+@pytest.mark.parametrize("clients", [1, 2, 3, 4])
 @in_loop
 async def test_who_asks_in_one_order_all_the_time_gets_to_every_partition(
-    monkeypatch: pytest.MonkeyPatch,
+    clients: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones lag again and again, and may have all that is read for one answer."""
     monkeypatch.setattr(collection, "READ_BYTES_IN_ALL", 2 * SIZE)
     world = await filled(4)
-    next_offsets = [0, 0, 0, 0]
-    for _ in range(4 * 5):
+    next_offsets = [[0, 0, 0, 0] for _ in range(clients)]
+    for _ in range(8 * 5):
         for partition in range(4):
             log = await world.open("t", partition)
             if partition < 2:
                 await log.append(batch(2))
             log.tail.clear()
-        data = data_of(await ask(world, FETCH, 11, wanted(*enumerate(next_offsets), each_max=SIZE)))
-        for each in data:
-            next_offsets[each.partition_index] += 2 * len(bases(each))
-    assert next_offsets == [40, 40, 10, 10]
+        for mine in next_offsets:
+            request = wanted(*enumerate(mine), each_max=SIZE)
+            for each in data_of(await ask(world, FETCH, 11, request)):
+                mine[each.partition_index] += 2 * len(bases(each))
+    assert next_offsets == [[80, 80, 10, 10]] * clients
 
 
 async def read_noted(

@@ -7,7 +7,7 @@ from protocol.ids import LedgerId
 
 
 def mark(entry: int, read_number: int = 0, batch_bytes: int = 0) -> Bookmark:
-    return Bookmark(Place(DLSN(1, entry, 0), LedgerId(1)), read_number, 5, batch_bytes)
+    return Bookmark(Place(DLSN(1, entry, 0), LedgerId(1)), read_number, 5, batch_bytes, 30)
 
 
 def test_who_is_back_within_as_many_reads_as_readers_are_kept_is_back_soon() -> None:
@@ -18,10 +18,11 @@ def test_who_is_back_within_as_many_reads_as_readers_are_kept_is_back_soon() -> 
 
 
 def test_a_batch_is_too_large_if_its_size_is_known_and_still_holds() -> None:
-    assert mark(0, batch_bytes=100).is_above(99, 5)
-    assert not mark(0, batch_bytes=100).is_above(100, 5)
-    assert not mark(0, batch_bytes=100).is_above(99, 6), "it may have been cleaned"
-    assert not mark(0).is_above(0, 5)
+    assert mark(0, batch_bytes=100).is_cut_off(99, 31, 5)
+    assert not mark(0, batch_bytes=100).is_cut_off(100, 31, 5)
+    assert not mark(0, batch_bytes=100).is_cut_off(99, 30, 5), "it may not be shown"
+    assert not mark(0, batch_bytes=100).is_cut_off(99, 31, 6), "it may have been cleaned"
+    assert not mark(0).is_cut_off(0, 31, 5)
 
 
 def test_a_bookmark_is_taken_once() -> None:

@@ -98,6 +98,9 @@ async def test_limits_and_the_range_hold() -> None:
     assert await read(5, 8, 100 * size) == ([4, 6], False)
     assert await read(8, 8, 100 * size) == ([], False)
     assert await read(5, 8, size) == ([4], True)
+    assert await read(4, 8, 2 * size) == ([4, 6], False)
+    for _ in range(2):
+        assert await read(4, 5, size - 1, False) == ([], False), "the batch is not shown whole"
     assert await read(30, 40, 100 * size) == ([30, 32, 34, 36, 38], False)
 
 
@@ -214,14 +217,15 @@ async def test_a_batch_that_is_known_to_be_too_large_is_not_read_again() -> None
 @in_loop
 async def test_a_reader_that_makes_room_for_another_leaves_a_bookmark() -> None:
     one, other = [source((await filled())[2]) for _ in range(2)]
+    other.log.rewrites = 7  # type: ignore[misc]
     readers = OpenReaders(1)
     for stream in (one, other):
-        for offset in (0, 2):
+        for offset in (0, 2, 4):
             await readers.read(stream, ReadRange(offset, 40, 1))
     assert (len(readers), len(one.marks), len(other.marks)) == (1, 1, 0)
-    mark = one.marks.find(4)
+    mark = one.marks.find(6)
     assert mark is not None
-    assert (mark.place.dlsn, mark.read_number) == (DLSN(1, 2, 0), 2)
+    assert (mark.place.dlsn, mark.read_number, mark.rewrites) == (DLSN(1, 3, 0), 3, 0)
 
 
 @in_loop
