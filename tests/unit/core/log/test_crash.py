@@ -96,6 +96,7 @@ async def check_successor(world: World, first: Process) -> None:
     log = await world.log(client_id="successor")
     state = RecordState()
     writer = await log.open_writer(Listener(), state)
+    assert first.writer is None or writer.number > first.writer.number
     found = await txids_of(log)
     assert found == list(range(len(found))), "a hole, or a record twice"
     assert len(found) > first.listener.last, "a confirmed record was lost"
