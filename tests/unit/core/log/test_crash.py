@@ -278,7 +278,8 @@ def test_lost_answer_of_a_multi_is_settled_by_reading(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_overtaken_at_every_metadata_change(tmp_path: Path, part: int) -> None:
     """Another process takes the log over just before a change of the first, which then goes on."""
-    for change in range(part + 1, CHANGES_MAX, 4):  # 0 is the lock member: not yet the owner
+    # 0 is the lock member, 1 the owner's number: whoever comes then is the one that is overtaken.
+    for change in range(part + 2, CHANGES_MAX, 4):
 
         async def story(world: World, change: int = change) -> None:
             await world.namespace().create_log("s")
@@ -319,6 +320,33 @@ def test_overtaken_at_every_metadata_change(tmp_path: Path, part: int) -> None:
         path = tmp_path / str(change)
         path.mkdir()
         run_world(path, story)
+
+
+def test_who_opens_and_writes_while_another_opens_is_overtaken(tmp_path: Path) -> None:
+    """The other one has the lock already, and recovers later: it finds what is confirmed."""
+
+    async def story(world: World) -> None:
+        await world.namespace().create_log("s")
+        store = FaultyStore(world.store)
+        first = Process(world, store)
+        second = await world.log()  # the same client and session: the lock lets it in
+        writers: list[LogWriter] = []
+
+        async def take_over(number: int) -> None:
+            if number == 1:
+                writers.append(await second.open_writer(Listener(), RecordState()))
+                await write(writers[0], 1000, 1001)
+
+        store.before = take_over
+        assert await run_until_failure(first)
+        with pytest.raises(LedgerFenced):
+            await write(writers[0], 5000)
+        await writers[0].abort()
+        assert first.writer is not None
+        assert first.writer.number > writers[0].number
+        assert await txids_of(await world.log(client_id="third")) == [1000, 1001, *first.appended]
+
+    run_world(tmp_path, story)
 
 
 def test_old_owner_is_fenced(tmp_path: Path) -> None:
