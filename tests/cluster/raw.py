@@ -64,6 +64,8 @@ class RawClient:
         if receive_buffer is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self._socket.settimeout(ANSWER_S)
+        self.first_line = len(broker.lines)  # before it connects: it may be refused at once
+        """Lines before it are about others, who may have had the same port."""
         try:
             self._socket.connect(("127.0.0.1", broker.port))
         except OSError:
@@ -73,8 +75,6 @@ class RawClient:
         self._correlation_id = 0
         self.peer = f"127.0.0.1:{self._socket.getsockname()[1]}"
         """How the broker's log lines name this connection."""
-        self.first_line = len(broker.lines)
-        """Lines before it are about others, who may have had the same port."""
 
     def send_bytes(self, data: Buffer) -> None:
         """Send bytes as they are. Errors: Closed if the broker did not want them all."""
