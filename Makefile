@@ -9,6 +9,8 @@ S3_STAMP := $(S3_VENV)/.installed
 WORKERS ?= 4
 ARGS ?=
 SEEDS ?= 500
+# Where it is set, every server that tests or `make run` start would compile all of its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install run check test sim bench image lock clean
 
@@ -63,3 +65,4 @@ lock:           ## resolve the files of requirements/ anew
 
 clean:          ## everything that install and tests leave behind
 	rm -rf $(VENV) $(S3_VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	find . -name __pycache__ -prune -exec rm -rf {} +
