@@ -282,8 +282,18 @@ class Commits:
         return effects
 
     def drop_topic(self, topic: str) -> Effects:
-        """Delete every group's offsets of a topic that is gone."""
-        return self._delete(sorted(name for name in self._names() if name.topic == topic))
+        """Delete every group's offsets of a topic that is gone.
+
+        Cost: a dict lookup for each group, and a look at every offset that is not settled yet.
+        """
+        unsettled = (
+            name
+            for places in (self.pending, self._under_way)
+            for group_id in places
+            for name in places.of_group(group_id)
+        )
+        names = {name for name in unsettled if name.topic == topic}
+        return self._delete(sorted(names.union(self.offsets.of_topic(topic))))
 
     def drop_gone(self, is_known: Callable[[str], bool]) -> Effects:
         """Delete every group's offsets of topics that are not known (any more).

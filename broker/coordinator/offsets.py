@@ -41,6 +41,14 @@ class OffsetStore:
             for partition in partitions
         ]
 
+    def of_topic(self, topic: str) -> list[OffsetName]:
+        """Return what all groups have committed for a topic."""
+        return [
+            OffsetName(group_id, topic, partition)
+            for group_id, topics in self._groups.items()
+            for partition in topics.get(topic, ())
+        ]
+
     def apply(self, update: OffsetUpdate) -> None:
         """Store or delete one offset; what becomes empty goes."""
         if update.committed is not None:
