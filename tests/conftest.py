@@ -1,9 +1,13 @@
 """Fixtures that every kind of test shares."""
 
+import asyncio
+import gc
 import signal
+import traceback
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer
 
 _numbers = count()
+_walk_stack = traceback.walk_stack
 
 ON_ONE_WORKER = (
     "tests/docker/",
@@ -24,17 +29,34 @@ ON_ONE_WORKER = (
     "tests/testing/",
 )
 """Folders whose tests share what takes seconds to make: JVMs, an environment with the wheel."""
+BY_FILE = ("tests/cluster/", "tests/interop/")
+"""Folders whose files have servers of their own, which each worker would start again."""
+STACK_FRAMES = 4
+"""How much of a stack asyncio's debug mode remembers of each future, task and call: whose line it
+is. All of it, which it takes of futures, has pytest's sixty frames: half of the tests' CPU."""
 
 
 def pytest_configure() -> None:
     """Let processes that tests start be interrupted: a shell's background jobs ignore SIGINT."""
+    asyncio.constants.DEBUG_STACK_DEPTH = STACK_FRAMES  # type: ignore[misc]
+    traceback.walk_stack = _nearest_frames
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _nearest_frames(f: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+    return islice(_walk_stack(f), STACK_FRAMES)
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of every later look for garbage what the collected tests consist of."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep a folder's tests together with `--dist loadgroup`.
+    """Keep the tests of a folder, or a file, together with `--dist loadgroup`.
 
     xdist 3.8 tells groups by a suffix of test ids, which pytest 9.2 takes no notice of.
     """
@@ -42,11 +64,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFolder(LoadScopeScheduling):
+    class BySharedServers(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((folder for folder in ON_ONE_WORKER if nodeid.startswith(folder)), nodeid)
+            for folder in ON_ONE_WORKER:
+                if nodeid.startswith(folder):
+                    return folder
+            return nodeid.partition("::")[0] if nodeid.startswith(BY_FILE) else nodeid
 
-    return ByFolder(config, log)
+    return BySharedServers(config, log)
 
 
 @pytest.fixture(scope="module")
