@@ -12,7 +12,7 @@ SEEDS ?= 500
 # Where it is set, every server that tests or `make run` start would compile all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install run check test sim bench image lock clean
+.PHONY: help install environments run check test sim bench image lock clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -25,10 +25,12 @@ $(STAMP): requirements/dev.lock pyproject.toml
 
 $(S3_STAMP): requirements/s3.lock
 	$(PYTHON) -m venv $(S3_VENV)
-	$(S3_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/s3.lock
+	$(S3_VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/s3.lock
 	touch $(S3_STAMP)
 
 install: $(STAMP)   ## a virtual environment in .venv with every locked dependency and `tailrace`
+
+environments: $(STAMP) $(S3_STAMP)  ## what `make test` needs; `make -j2 environments` makes both side by side
 
 run: install    ## a broker on 127.0.0.1:9092 over ./tailrace-data
 	$(BIN)/tailrace start $(ARGS)
@@ -39,7 +41,7 @@ check: install  ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check $(S3_STAMP)   ## static checks, then every test; .venv-s3 holds an S3 server and client for them
+test: check environments   ## static checks, then every test; .venv-s3 holds an S3 server and client for them
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup tests
 
 sim: install    ## SEEDS=N random schedules of ledgers, of logs, of a group, under faults, on a virtual clock
