@@ -20,7 +20,7 @@ from core.ledger.metadata_update import LedgerNodes, StoredLedger
 from core.ledger.metrics import LedgerMetrics
 from core.ledger.placement_policy import Quorums
 from core.ledger.reader import LedgerReader
-from core.ledger.recover import Recovered, recover_ledger
+from core.ledger.recover import Recovered, fence_ledger, recover_ledger
 from core.ledger.replicas import Replicas
 from core.ledger.writer import LedgerWriter
 from core.metadata.layout import LedgerPaths
@@ -124,6 +124,13 @@ class LedgerClient:
         await self._replicas.learn_places()
         recovered = await self._recover(stored)
         return self._reader(recovered.stored), recovered.last_entry
+
+    async def fence_ledger(self, ledger_id: LedgerId) -> None:
+        """See to it that no writer is told of another entry of a ledger that is to be deleted.
+
+        Errors: as `open_ledger` with `recover`.
+        """
+        await fence_ledger(await self._nodes.read(ledger_id), self._context)
 
     async def _recover(self, stored: StoredLedger) -> Recovered:
         return await recover_ledger(stored, self._context, self._config.recovery_read_batch)

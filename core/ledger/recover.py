@@ -16,8 +16,9 @@ before the closed ledger exposes it, it must be safe. Source: BookKeeper LedgerR
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from core.errors import CoreError, MetadataConflict, NotEnoughBookies, Unavailable
 from core.ledger.add_options import AddOptions
@@ -31,10 +32,11 @@ from core.ledger.reader import LedgerReader
 from core.ledger.recovery_reads import RecoveryReads
 from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from protocol.bookkeeper.entry import Entry
-from protocol.ids import BookieId, EntryId
+from protocol.ids import NO_ENTRY, BookieId, EntryId
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
 
 ATTEMPTS_MAX: Final = 8
 """How often recovery begins anew because somebody replaced bookies under it."""
@@ -73,30 +75,42 @@ async def recover_ledger(
     Errors: BookieUnavailable, CorruptData and their kin when too few bookies answer validly: the
     ledger stays IN_RECOVERY and a later attempt may succeed. Cancel: as if it had stopped there.
     """
+
+    async def once(stored: StoredLedger) -> Recovered:
+        if stored.metadata.is_closed:
+            return Recovered(stored)
+        recovery = _Recovery(stored, context)
+        lac = await recovery.begin()
+        if recovery.stored.metadata.is_closed:
+            return Recovered(recovery.stored)
+        return await recovery.run(lac, read_batch)
+
+    return await _until_not_moved(stored, context, once)
+
+
+async def fence_ledger(stored: StoredLedger, context: LedgerContext) -> None:
+    """See to it that no writer is told of another entry; where the ledger ends is not found out.
+
+    For a ledger that is to be deleted: R1 and R2. Errors, cancel: as `recover_ledger`.
+    """
+
+    async def once(stored: StoredLedger) -> None:
+        if not stored.metadata.is_closed:
+            await _Recovery(stored, context).begin()
+
+    await _until_not_moved(stored, context, once)
+
+
+async def _until_not_moved(
+    stored: StoredLedger, context: LedgerContext, once: Callable[[StoredLedger], Awaitable[T]]
+) -> T:
     for _ in range(ATTEMPTS_MAX):
         try:
-            return await _recover_once(stored, context, read_batch)
+            return await once(stored)
         except _EnsembleMoved as error:
             logger.info("ledger_recovery_again ledger=%d %s", stored.ledger_id, error)
             stored = await context.nodes.read(stored.ledger_id)
     raise MetadataConflict(f"ledger {stored.ledger_id} changed under {ATTEMPTS_MAX} recoveries")
-
-
-async def _recover_once(stored: StoredLedger, context: LedgerContext, read_batch: int) -> Recovered:
-    if stored.metadata.is_closed:
-        return Recovered(stored)
-    recovery = _Recovery(stored, context)
-    try:
-        async with asyncio.TaskGroup() as group:
-            fencing = group.create_task(recovery.reads.try_fence())
-            begun = await context.nodes.update(stored, _decide_begin)
-            if begun.metadata.is_closed:
-                fencing.cancel()
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    if begun.metadata.is_closed:
-        return Recovered(begun)
-    return await recovery.run(begun, fencing.result(), read_batch)
 
 
 def _decide_begin(current: LedgerMetadata) -> LedgerMetadata | None:
@@ -105,7 +119,7 @@ def _decide_begin(current: LedgerMetadata) -> LedgerMetadata | None:
 
 class _Recovery:
     def __init__(self, stored: StoredLedger, context: LedgerContext) -> None:
-        self._stored = stored
+        self.stored = stored
         self._ledger_id = stored.ledger_id
         self._context = context
         self._nodes = context.nodes
@@ -114,19 +128,36 @@ class _Recovery:
         self.reads = RecoveryReads(stored, context.bookies)
         self._last_entry: Entry | None = None
 
-    async def run(
-        self, begun: StoredLedger, fenced: EntryId | CoreError, read_batch: int
-    ) -> Recovered:
-        """Find the end and close the ledger. `begun`: IN_RECOVERY; `fenced`: of `try_fence`."""
-        self._check_not_moved(begun)
+    async def begin(self) -> EntryId:
+        """Have the ledger IN_RECOVERY, and its last ensemble fenced; return the LAC.
+
+        If somebody else has closed it, `stored` says so, and the LAC says nothing.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                fencing = group.create_task(self.reads.try_fence())
+                begun = await self._nodes.update(self.stored, _decide_begin)
+                if begun.metadata.is_closed:
+                    fencing.cancel()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        self.stored = begun
+        if begun.metadata.is_closed:
+            return NO_ENTRY
+        if begun.metadata.fragments != self._fragments:  # others were fenced than those that count
+            raise _EnsembleMoved(f"{self._fragments[-1]} became {begun.metadata.fragments[-1]}")
+        fenced = fencing.result()
         if isinstance(fenced, CoreError):
             raise fenced
-        self._stored, lac = begun, fenced
+        return fenced
+
+    async def run(self, lac: EntryId, read_batch: int) -> Recovered:
+        """Find the end and close the ledger, which has begun."""
         last_entry_id, length = await self._read_forward(lac, read_batch)
         if last_entry_id == lac:
             length = await self._length_at(lac)
         closed = await self._nodes.update(
-            self._stored, lambda current: self._decide_close(current, last_entry_id, length)
+            self.stored, lambda current: self._decide_close(current, last_entry_id, length)
         )
         metrics = self._nodes.metrics
         metrics.recoveries_total += 1
@@ -139,11 +170,6 @@ class _Recovery:
         is_last = last is not None and last.entry_id == closed.metadata.last_entry_id
         return Recovered(closed, last if is_last else None)
 
-    def _check_not_moved(self, begun: StoredLedger) -> None:
-        """Errors: _EnsembleMoved: others were fenced than the bookies that count."""
-        if begun.metadata.fragments != self._fragments:
-            raise _EnsembleMoved(f"{self._fragments[-1]} became {begun.metadata.fragments[-1]}")
-
     async def _read_forward(self, lac: EntryId, batch: int) -> tuple[EntryId, int]:
         """Add again everything behind `lac` that may have been acknowledged; return the end.
 
@@ -152,7 +178,7 @@ class _Recovery:
         broker starts.
         """
         adder = self._new_adder(lac)
-        policy = ChangePolicy(regions_min=promise_of(self._stored.metadata.custom))
+        policy = ChangePolicy(regions_min=promise_of(self.stored.metadata.custom))
         changer = adder.failures = EnsembleChanger(
             adder, self._context.ensembles, self._change, policy, self._nodes.metrics
         )
@@ -191,7 +217,7 @@ class _Recovery:
 
     def _new_adder(self, lac: EntryId) -> EntryAdder:
         metrics, options = self._nodes.metrics, AddOptions(recover_from=(lac, 0))
-        return EntryAdder(self._stored, self._bookies, _SILENT, metrics, options)
+        return EntryAdder(self.stored, self._bookies, _SILENT, metrics, options)
 
     async def _change(self, change: EnsembleChange) -> tuple[BookieId, ...]:
         """Take other bookies from an entry on; the metadata learns it with the end."""
@@ -202,7 +228,7 @@ class _Recovery:
         """Return the length at an entry that was confirmed before: no later one told it."""
         if lac < 0:
             return 0
-        reader = LedgerReader(self._stored, self._nodes, self._bookies)
+        reader = LedgerReader(self.stored, self._nodes, self._bookies)
         reader.note_confirmed(lac)
         (self._last_entry,) = await reader.read(lac, lac)
         return self._last_entry.length
@@ -214,7 +240,7 @@ class _Recovery:
             return None  # another recoverer was faster, and its end counts
         if current.state is not LedgerState.IN_RECOVERY:
             raise MetadataConflict(f"a ledger in recovery became {current.state.name} again")
-        known = self._stored.metadata.fragments
+        known = self.stored.metadata.fragments
         fragments = with_recovered(current.fragments, known, self._fragments)
         if fragments is None:
             raise _EnsembleMoved(f"{known[-1]} became {current.fragments[-1]}")

@@ -4,10 +4,11 @@ Invariant: a log has one `Log` in a process (its namespace sees to that), which 
 from the owner's own steps while this process writes it, else from the metadata and its watch.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from core.errors import BadVersion
+from core.errors import BadVersion, BookieUnavailable, CorruptData, LedgerNotFound
 from core.log.allocation import delete_leftover
 from core.log.context import LogContext
 from core.log.known_segments import KnownSegments
@@ -37,7 +38,9 @@ from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import TxId
+from protocol.ids import LedgerId, TxId
+
+logger = logging.getLogger(__name__)
 
 CheckMay: TypeAlias = Callable[[], Awaitable[None]]
 """Looks whether a log may be deleted. Errors: LogNotFound when it is not the log that is meant."""
@@ -315,6 +318,9 @@ class Log:
     async def delete(self, check_may: CheckMay | None = None) -> None:
         """Delete the log with all its ledgers; the writer of this process is given up.
 
+        A former owner that goes on, because it was paused or cannot ask the metadata store, is told
+        of no further record: its ledger is fenced first, unless too few of its bookies are there.
+
         `check_may` is called once nobody else can delete it. Errors: what it raises; OwnershipLost:
         another process has it, or this one is opening it; CoreError: what is left can be deleted
         again.
@@ -325,8 +331,21 @@ class Log:
                 await check_may()
             await self.upkeep.trimmer.drop_purged_and_cold()
             for segment in await read_segments(self._store, self._paths):
+                if segment.in_progress:
+                    await self._fence(segment.ledger_id)
                 await self._ledgers.delete_ledger(segment.ledger_id)
                 await delete_segment_node(self._store, self._paths, segment)
             await delete_leftover(self._store, self._paths.allocation, self._ledgers)
             self._reading.views.clear()
             self._known.clear()
+
+    async def _fence(self, ledger_id: LedgerId) -> None:
+        """Fence a ledger that goes: what is lost with its bookies must not keep it for ever."""
+        try:
+            await self._ledgers.fence_ledger(ledger_id)
+        except LedgerNotFound:
+            pass  # an earlier deletion came so far
+        except (BookieUnavailable, CorruptData) as error:
+            logger.warning(
+                "ledger_deleted_unfenced log=%s ledger=%d reason=%s", self.name, ledger_id, error
+            )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import (
@@ -145,6 +146,39 @@ def test_one_cut_off_from_the_metadata_store_is_known_by_its_epoch(cluster: Thre
             (refused,) = answer.responses[0].partitions
             assert refused.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
             assert refused.diverging_epoch.epoch == -1
+
+
+@pytest.mark.parametrize("is_made_again", [False, True], ids=["deleted", "made again"])
+def test_who_missed_that_a_topic_was_deleted_acknowledges_nothing_for_it(
+    cluster: ThreeBookies, is_made_again: bool
+) -> None:
+    """Its former owner, cut off from ZooKeeper, goes on; its ledgers are fenced by the deletion."""
+    with wire_to(cluster.zookeeper.port) as wire:
+        (owner,) = start(cluster, 1)
+        cut_off = cluster.broker("--set", "node.id=2", zookeeper=wire.hosts).start()
+        until(lambda: len(seen(owner).brokers) == len(seen(cut_off).brokers) == 2)
+        create(owner)
+        until(lambda: len(leaders(cut_off)) == PARTITIONS)
+        theirs = leaders(owner).index(2)
+        with RawClient(cut_off) as there:
+            assert send(there, theirs) == ErrorCode.NONE
+            wire.cut()
+            assert send(there, theirs) == ErrorCode.NONE, "it goes on as long as nobody fences it"
+            until(lambda: leaders(owner) == [1] * PARTITIONS)
+            admin = AdminClient({"bootstrap.servers": owner.bootstrap})
+            admin.delete_topics([TOPIC])[TOPIC].result(30)
+            if is_made_again:
+                create(owner)
+                produce(owner, "of the new one ")
+            for _ in range(3):
+                assert send(there, theirs) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def send(client: RawClient, partition: int) -> int:
+    """Produce a record to a partition; return the error code."""
+    answer = client.ask(PRODUCE, 9, produce_request(TOPIC, batch(b"x"), partition=partition))
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
 
 
 def end_and_epoch(client: RawClient, partition: int) -> tuple[int, int]:

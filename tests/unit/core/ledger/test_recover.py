@@ -9,7 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import BookieUnavailable, CoreError, CorruptData, LedgerFenced
+from core.errors import (
+    BookieUnavailable,
+    CoreError,
+    CorruptData,
+    LedgerFenced,
+    LedgerNotFound,
+)
 from core.ledger.config import LedgerConfig
 from core.ledger.writer import LedgerWriter
 from core.metadata.ledger_metadata import Fragment, LedgerState
@@ -285,6 +291,33 @@ def test_fenced_writer_can_never_confirm_again(tmp_path: Path) -> None:
             await writer.close()
         assert listener.confirmed[-1] == 2
         assert await payloads(world, writer.ledger_id) == expected(3)
+
+    run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("config", [SINGLE, REPLICATED, STRIPED])
+def test_a_ledger_that_is_to_be_deleted_confirms_nothing_more(
+    tmp_path: Path, config: LedgerConfig
+) -> None:
+    async def story(world: World) -> None:
+        writer, listener = await crashed(world, config, 3)
+        client = world.new_client()
+        await client.fence_ledger(writer.ledger_id)
+        metadata = await client.ledger_metadata(writer.ledger_id)
+        assert metadata.state is LedgerState.IN_RECOVERY
+        writer.add((b"lost",))
+        with pytest.raises(LedgerFenced):
+            await writer.close()
+        assert listener.confirmed[-1] == 2
+        await client.open_ledger(writer.ledger_id, recover=True)
+        assert await payloads(world, writer.ledger_id) == expected(3)
+        for bookie in world.bookies:
+            bookie.requests.clear()
+        await client.fence_ledger(writer.ledger_id)
+        assert not any(bookie.requests for bookie in world.bookies), "it is closed"
+        await client.delete_ledger(writer.ledger_id)
+        with pytest.raises(LedgerNotFound):
+            await client.fence_ledger(writer.ledger_id)
 
     run_world(tmp_path, story)
 

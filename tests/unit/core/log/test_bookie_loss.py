@@ -136,3 +136,25 @@ def test_readers_ask_another_replica_when_one_is_silent(tmp_path: Path) -> None:
         await other.close()
 
     run_world(tmp_path, story, bookies=3, config=REPLICATED)
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_a_log_whose_bookies_are_lost_can_be_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lost: int
+) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        await namespace.create_log("s")
+        writer = await (await namespace.open_log("s")).open_writer(Listener())
+        await write(writer, 0, 1)
+        (ensemble,) = await ensembles(world)
+        await writer.abort()
+        for bookie in world.bookies:
+            if bookie.bookie_id in ensemble[:lost]:
+                bookie.fault = DOWN
+        await world.namespace().delete_log("s")
+        assert await world.ledger_ids() == set()
+        (told,) = [each for each in caplog.messages if each.startswith("ledger_deleted_unfenced")]
+        assert "log=s ledger=" in told
+
+    run_world(tmp_path, story, bookies=6, config=REPLICATED)

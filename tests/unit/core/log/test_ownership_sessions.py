@@ -113,6 +113,26 @@ def test_log_is_taken_over_from_an_owner_whose_session_ended(
     run(story)
 
 
+def test_log_is_deleted_that_an_owner_without_a_session_still_writes(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with two(zookeeper) as at:
+            world = World(tmp_path)
+            await initialize_layout(at.one, instance_id="test")
+            namespace = world.namespace(at.one, client_id="one")
+            await namespace.create_log("s")
+            owner = await (await namespace.open_log("s")).open_writer(Listener())
+            await write(owner, 1, 2, 3)
+            await expire(zookeeper, at.one)
+            await world.namespace(at.other, client_id="other").delete_log("s")
+            with pytest.raises(CoreError):
+                await write(owner, 4)
+            await world.store.close()
+
+    run(story)
+
+
 def test_owner_asks_for_its_place_again(zookeeper: ZooKeeperServer) -> None:
     async def story() -> None:
         async with two(zookeeper) as at:
