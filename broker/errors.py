@@ -73,3 +73,15 @@ def error_code(error: CoreError | KafkaError) -> ErrorCode:
     if isinstance(error, KafkaError):
         return error.code
     return next(_TABLE[kind] for kind in type(error).__mro__ if kind in _TABLE)
+
+
+def admin_error_code(error: CoreError | KafkaError) -> ErrorCode:
+    """Return what who changes topics or configs is told.
+
+    As `error_code`, but that the metadata store did not answer is REQUEST_TIMED_OUT, as Kafka says
+    when its controller has not: a topic has no leader whom a client could look for.
+    """
+    code = error_code(error)
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and isinstance(error, CoreError):
+        return ErrorCode.REQUEST_TIMED_OUT
+    return code

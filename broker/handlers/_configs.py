@@ -9,7 +9,7 @@ from broker.cluster.alterations import Changes
 from broker.cluster.loggers import alter_levels
 from broker.cluster.resources import ResourceType, check_broker_name, resource_type
 from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
+from broker.errors import KafkaError, admin_error_code
 from core.errors import CoreError
 from protocol.errors import ErrorCode
 
@@ -53,7 +53,7 @@ async def alter_each(
         except KafkaError as error:
             code, why = error.code, error.detail
         except CoreError as error:
-            code, why = error_code(error), str(error)
+            code, why = admin_error_code(error), str(error)
         answers.append((each, code, why))
     return answers
 

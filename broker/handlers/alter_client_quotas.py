@@ -6,7 +6,7 @@ that comes twice is refused whole; a value has to be finite.
 """
 
 from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
+from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
 from broker.quotas.entity import QuotaEntity, entity_of
 from broker.quotas.table import Alteration, Change
@@ -32,7 +32,7 @@ async def alter_client_quotas(
     try:
         outcomes = await ctx.broker.quotas.alter(alterations, validate_only=request.validate_only)
     except CoreError as error:
-        failure = KafkaError(error_code(error), str(error))
+        failure = KafkaError(admin_error_code(error), str(error))
         outcomes = dict.fromkeys((each.entity for each in alterations), failure)
     return AlterClientQuotasResponse(entries=[_entry(*each) for each in outcomes.items()])
 

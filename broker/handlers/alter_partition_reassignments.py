@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from broker.cluster.admin import check_assignment
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
+from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
 from broker.handlers._moves import moves
 from core.errors import CoreError
@@ -109,7 +109,7 @@ async def _former(ctx: RequestContext, partition: TopicPartition) -> Sequence[in
 def _result(index: int, error: KafkaError | CoreError | None) -> ReassignablePartitionResponse:
     code, message = ErrorCode.NONE, None
     if error is not None:
-        code = error_code(error)
+        code = admin_error_code(error)
         message = (error.detail if isinstance(error, KafkaError) else str(error)) or None
     return ReassignablePartitionResponse(
         partition_index=index, error_code=code, error_message=message

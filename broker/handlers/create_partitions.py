@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from broker.cluster.admin import check_new_assignments, repeated
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
+from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
 from core.errors import CoreError
 from protocol.errors import ErrorCode
@@ -56,7 +56,7 @@ async def _grow(
     except KafkaError as error:
         return _result(topic.name, error.code, error.detail)
     except CoreError as error:
-        return _result(topic.name, error_code(error), str(error))
+        return _result(topic.name, admin_error_code(error), str(error))
     return _result(topic.name, ErrorCode.NONE, None)
 
 

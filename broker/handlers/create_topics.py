@@ -23,7 +23,7 @@ from broker.cluster.quorums import quorums_of
 from broker.cluster.settings import ConfigSource, TopicDefaults
 from broker.cluster.topic_configs import topic_configs_shown
 from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
+from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
 from core.errors import CoreError
 from protocol.errors import ErrorCode
@@ -72,7 +72,7 @@ async def _result(
     except KafkaError as error:
         return _failed(topic.name, error.code, error.detail)
     except CoreError as error:
-        return _failed(topic.name, error_code(error), str(error))
+        return _failed(topic.name, admin_error_code(error), str(error))
 
 
 async def _create(

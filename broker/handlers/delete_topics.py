@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker.cluster.admin import repeated
 from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
+from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
 from core.errors import CoreError
 from protocol.errors import ErrorCode
@@ -95,7 +95,7 @@ async def _delete(ctx: RequestContext, topic: _Named) -> _Named:
     except KafkaError as error:
         return topic._replace(code=error.code, message=error.detail)
     except CoreError as error:
-        return topic._replace(code=error_code(error), message=str(error))
+        return topic._replace(code=admin_error_code(error), message=str(error))
     return topic
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from broker.context import RequestContext
-from broker.errors import error_code
+from broker.errors import admin_error_code
 from broker.handlers import handles
 from broker.handlers._moves import moves
 from core.errors import CoreError
@@ -32,7 +32,7 @@ async def list_partition_reassignments(
         found = await moves(ctx, sorted(set(_asked(ctx, request))))
     except CoreError as error:
         return ListPartitionReassignmentsResponse(
-            error_code=error_code(error), error_message=str(error)
+            error_code=admin_error_code(error), error_message=str(error)
         )
     topics = [
         OngoingTopicReassignment(

@@ -16,6 +16,7 @@ from broker.cluster.topic import Topic
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError, error_code
 from broker.partition.config import PartitionConfig
+from broker.partition.failed_opens import FailedOpens
 from broker.partition.notes import read_notes
 from broker.partition.partition_log import PartitionLog
 from broker.partition.readable import SharedParts
@@ -24,7 +25,7 @@ from broker.partition.stored import StoredPartitions
 from broker.partition.tail_cache import TailCache
 from broker.partition.turns import Turns
 from broker.peers.routes import ALONE, Ownership
-from core.errors import CoreError
+from core.errors import CoreError, OwnershipLost
 from core.log.namespace import LogNamespace
 from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
@@ -73,6 +74,7 @@ class PartitionLogs:
         self._ownership = ownership
         self._open: dict[tuple[str, int], PartitionLog] = {}
         self._opening: dict[tuple[str, int], list[Visitor]] = {}
+        self._failed = FailedOpens()
         self._dying: dict[tuple[str, int], PartitionLog] = {}
         self._leaving: dict[TopicPartition, asyncio.Task[None]] = {}
         """Partitions that are being let go, or wait for that."""
@@ -98,7 +100,10 @@ class PartitionLogs:
         return list(self._open.values())
 
     def visit(self, topic: str, partition: int, visitor: Visitor) -> None:
-        """Call `visitor` with the partition: now if it is open, else when it is, in order."""
+        """Call `visitor` with the partition: now if it is open, else when it is, in order.
+
+        If it could not be opened a moment ago, `visitor` gets that error once more.
+        """
         key = (topic, partition)
         log = self._open.get(key)
         if log is not None:
@@ -114,6 +119,10 @@ class PartitionLogs:
             return
         if not self.is_mine(topic, partition):
             visitor(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        refusal = self._failed.refusal(key, self.shared.clock.monotonic_s())
+        if refusal is not None:
+            visitor(refusal)
             return
         self._opening[key] = [visitor]
         work = self._open_task(TopicPartition(topic, partition))
@@ -190,6 +199,7 @@ class PartitionLogs:
         await self._close_now(partition)
 
     async def _close_now(self, partition: TopicPartition) -> None:
+        self._failed.forget(partition)
         for logs in (self._open, self._dying):
             log = logs.pop(partition, None)
             if log is not None:
@@ -240,6 +250,8 @@ class PartitionLogs:
         except (CoreError, KafkaError) as error:
             logger.warning("open failed partition=%s error=%r", partition, error)
             outcome = error_code(error)
+            if isinstance(error, CoreError) and not isinstance(error, OwnershipLost):
+                self._failed.add(partition, outcome, self.shared.clock.monotonic_s())
         except BaseException:
             self._publish(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise
@@ -251,6 +263,7 @@ class PartitionLogs:
         if isinstance(outcome, PartitionLog):
             logs = self._open if outcome.failure is None else self._dying
             logs[partition] = outcome
+            self._failed.forget(partition)
         for visitor in waiting:
             visitor(outcome)
         if isinstance(outcome, PartitionLog) and not self.is_mine(*partition):

@@ -39,3 +39,14 @@ def test_a_subclass_without_a_row_gets_its_ancestors_code() -> None:
         pass
 
     assert error_code(Special("x")) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_who_administers_is_not_told_to_look_for_a_leader() -> None:
+    away = errors.Unavailable("the metadata store does not answer")
+    assert (error_code(away), admin_error_code(away)) == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
+    refused = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert admin_error_code(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert admin_error_code(errors.LogExists("t")) is ErrorCode.TOPIC_ALREADY_EXISTS

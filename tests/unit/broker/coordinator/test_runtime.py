@@ -164,6 +164,7 @@ async def test_a_load_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture
         assert await groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await turns(10)
         groups.log.open_error = None
+        groups.clock.advance_ms(100)  # the pause after a failed opening
         assert await groups.prepare(GROUP) is NONE
         assert await groups.committed() == 7
         assert "group_load_failed" in caplog.text

@@ -7,7 +7,7 @@ import pytest
 from broker.errors import KafkaError
 from broker.partition.appends import AppendResult
 from broker.partition.partition_log import PartitionLog
-from core.errors import BookieUnavailable, LedgerFenced
+from core.errors import BookieUnavailable, LedgerFenced, OwnershipAcquireFailed
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
@@ -64,13 +64,35 @@ async def test_what_does_not_exist_is_not_opened(partition: TopicPartition) -> N
 
 
 @in_loop
-async def test_a_failed_opening_answers_all_and_the_next_one_tries_again() -> None:
+async def test_a_failed_opening_answers_all_and_a_later_one_tries_again() -> None:
     world = world_with_topic()
-    world.log("t").open_error = BookieUnavailable("away")
-    for _ in range(2):
-        with pytest.raises(KafkaError) as refused:
-            await world.broker.partitions.open(T0)
-        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    partitions, stream = world.broker.partitions, world.log("t")
+    for pause_ms in (100, 200, 500, 1_000, 2_000, 2_000):
+        stream.open_error = BookieUnavailable("away")
+        answers = await asyncio.gather(*(partitions.opening(*T0) for _ in range(3)))
+        assert answers == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+        stream.open_error = None
+        world.clock.advance_ms(pause_ms - 1)
+        for _ in range(3):
+            with pytest.raises(KafkaError) as refused:
+                await partitions.open(T0)
+            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        world.clock.advance_ms(2)
+    log = await partitions.open(T0)
+    assert log.log_end_offset == 0
+    await partitions.close_partition(T0)
+    stream.open_error = BookieUnavailable("away again")
+    await partitions.opening(*T0)
+    stream.open_error = None
+    world.clock.advance_ms(101)
+    assert (await partitions.open(T0)).log_end_offset == 0, "pauses begin anew"
+
+
+@in_loop
+async def test_who_could_not_take_a_partition_over_may_try_at_once() -> None:
+    world = world_with_topic()
+    world.log("t").open_error = OwnershipAcquireFailed("another's", current_owner="other")
+    assert await world.broker.partitions.opening(*T0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     world.log("t").open_error = None
     assert (await world.broker.partitions.open(T0)).log_end_offset == 0
 

@@ -318,6 +318,7 @@ async def test_markers_are_written_until_they_are_there() -> None:
         assert world.coordinator.metrics.markers_waiting == 1
         assert await world.end(producer) is E.CONCURRENT_TRANSACTIONS
         world.world.log("t", 1).open_error = None
+        world.clock.advance_ms(100)  # the pause after a failed opening
         await until(lambda: world.state == "CompleteCommit")
         assert len(world.batches(1)) == 1
         assert len(world.batches(0)) == 1
