@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.errors import _TABLE, KafkaError, error_code
+from broker.errors import _TABLE, KafkaError, admin_error_code, error_code
 from core import errors
 from core.errors import CoreError
 from protocol.errors import ErrorCode

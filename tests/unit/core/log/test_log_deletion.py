@@ -1,11 +1,13 @@
 """Deleting a log, and openings that end in the middle: nothing of them is left over."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from core.errors import LogNotFound, MetadataConflict, OwnershipLost
+from core.errors import CoreError, LogNotFound, MetadataConflict, OwnershipLost
+from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_allocator_pool import POOLED
 from tests.unit.core.log.world import (
     Listener,
@@ -17,6 +19,8 @@ from tests.unit.core.log.world import (
     txids_of,
     write,
 )
+
+DELETION_CHANGES_MAX = 24
 
 
 class SlowState(RecordState):
@@ -38,6 +42,37 @@ def test_the_ledger_of_a_dead_owners_next_segment_goes_with_the_log(tmp_path: Pa
         assert await world.ledger_ids() == set()
 
     run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_crash_at_every_metadata_change_of_a_deletion(tmp_path: Path, *, applied: bool) -> None:
+    """What it had begun, the next deletion ends."""
+    completed = []
+    for change in range(DELETION_CHANGES_MAX):
+
+        async def story(world: World, change: int = change) -> None:
+            writer = await (await world.log()).open_writer(Listener())
+            await write(writer, 1, 2)
+            await writer.roll()
+            await write(writer, 3)
+            await writer.abort()
+            store = FaultyStore(world.store)
+            store.die_at(change, applied=applied)
+            try:
+                await world.namespace(store, client_id="dies").delete_log("s")
+            except CoreError:
+                await world.restart_store()
+            completed.append(not store.died.is_set())
+            with suppress(LogNotFound):  # it came so far that only its name was left to be taken
+                await world.namespace().delete_log("s")
+            assert await world.ledger_ids() == set()
+            assert not await world.namespace().log_exists("s")
+
+        path = tmp_path / str(change)
+        path.mkdir()
+        run_world(path, story)
+    assert completed[-1], "DELETION_CHANGES_MAX does not reach the end"
+    assert not all(completed)
 
 
 def test_who_deletes_is_asked_whether_it_may_when_nobody_else_can(tmp_path: Path) -> None:
