@@ -78,8 +78,9 @@ def error_code(error: CoreError | KafkaError) -> ErrorCode:
 def admin_error_code(error: CoreError | KafkaError) -> ErrorCode:
     """Return what who changes topics or configs is told.
 
-    As `error_code`, but that the metadata store did not answer is REQUEST_TIMED_OUT, as Kafka says
-    when its controller has not: a topic has no leader whom a client could look for.
+    As `error_code`, but REQUEST_TIMED_OUT where somebody who produces would be told to look for the
+    leader, as when the metadata store does not answer or another broker holds a stream: Kafka says
+    so when its controller has not answered, and there is no leader to look for.
     """
     code = error_code(error)
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and isinstance(error, CoreError):

@@ -5,6 +5,7 @@ for each partition ten times a second; while bookies are away that would keep th
 the log file busy, with hundreds of attempts that all fail.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
@@ -40,5 +41,9 @@ class FailedOpens:
         return None if last is None or now_s >= last.not_before_s else last.code
 
     def forget(self, partition: tuple[str, int]) -> None:
-        """Begin anew: it was opened, or is not ours any more."""
+        """Begin anew: it was opened, or is deleted."""
         self._failures.pop(partition, None)
+
+    def keep(self, is_mine: Callable[[str, int], bool]) -> None:
+        """Forget those that are others' by now."""
+        self._failures = {each: last for each, last in self._failures.items() if is_mine(*each)}

@@ -173,6 +173,7 @@ class PartitionLogs:
         """
         if self._closed:
             return
+        self._failed.keep(self.is_mine)
         for key in sorted(self._open.keys() | self._dying.keys()):
             if key not in self._leaving and not self.is_mine(*key):
                 partition = TopicPartition(*key)
@@ -250,7 +251,8 @@ class PartitionLogs:
         except (CoreError, KafkaError) as error:
             logger.warning("open failed partition=%s error=%r", partition, error)
             outcome = error_code(error)
-            if isinstance(error, CoreError) and not isinstance(error, OwnershipLost):
+            is_away = isinstance(error, CoreError) and not isinstance(error, OwnershipLost)
+            if is_away and self.exists(*partition) and self.is_mine(*partition):
                 self._failed.add(partition, outcome, self.shared.clock.monotonic_s())
         except BaseException:
             self._publish(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)

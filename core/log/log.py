@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from core.errors import BadVersion, BookieUnavailable, CorruptData, LedgerNotFound
+from core.errors import BadVersion, CoreError, LedgerNotFound, MetadataConflict, Unavailable
 from core.log.allocation import delete_leftover
 from core.log.context import LogContext
 from core.log.known_segments import KnownSegments
@@ -340,12 +340,18 @@ class Log:
             self._known.clear()
 
     async def _fence(self, ledger_id: LedgerId) -> None:
-        """Fence a ledger that goes: what is lost with its bookies must not keep it for ever."""
+        """Fence a ledger that goes: whatever its bookies say, they must not keep it for ever.
+
+        Errors: CoreError of the metadata store. Cost: bookies that do not answer are waited for as
+        long as for any request.
+        """
         try:
             await self._ledgers.fence_ledger(ledger_id)
         except LedgerNotFound:
             pass  # an earlier deletion came so far
-        except (BookieUnavailable, CorruptData) as error:
+        except (Unavailable, MetadataConflict):
+            raise
+        except CoreError as error:
             logger.warning(
                 "ledger_deleted_unfenced log=%s ledger=%d reason=%s", self.name, ledger_id, error
             )

@@ -100,14 +100,7 @@ def join(
         replace_member(group, old, known)
     has_new_topics = subscribe(group, known, member, around)
     owned = by_topic_id(subscription.owned_partitions, around.topics)
-    return advance(
-        group,
-        member.member_id,
-        owned,
-        around,
-        has_new_topics=has_new_topics,
-        is_joining=True,
-    )
+    return advance(group, member.member_id, owned, around, has_new_topics=has_new_topics)
 
 
 def joined(group: ConsumerGroup, member: ConsumerMember, around: Surroundings) -> JoinGroupResponse:

@@ -60,15 +60,7 @@ def heartbeat(
         check_storable(member)
     _take_over(group, request, known)
     has_new_topics = subscribe(group, known, member, around)
-    is_joining = request.member_epoch == JOIN_EPOCH
-    member = advance(
-        group,
-        member.member_id,
-        owned,
-        around,
-        has_new_topics=has_new_topics,
-        is_joining=is_joining,
-    )
+    member = advance(group, member.member_id, owned, around, has_new_topics=has_new_topics)
     restart_session(group, member, around)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
@@ -80,6 +72,7 @@ def heartbeat(
         and (request.subscribed_topic_names, request.subscribed_topic_regex) != (None, None)
         and owned is not None
     )
+    is_joining = request.member_epoch == JOIN_EPOCH
     if is_joining or says_all or member.assigned != known.assigned:
         response.assignment = _assignment(member)
     return response
@@ -145,7 +138,6 @@ def advance(
     around: Surroundings,
     *,
     has_new_topics: bool,
-    is_joining: bool,
 ) -> ConsumerMember:
     """Bring a member one step nearer to its target; return it as it is then."""
     member = group.members[member_id]
@@ -155,9 +147,7 @@ def advance(
         topic_ids(group.topics_of(member), around.topics),
         group.is_owned_by_other,
     )
-    advanced = reconcile(
-        member, target, owned, has_new_topics=has_new_topics, is_joining=is_joining
-    )
+    advanced = reconcile(member, target, owned, has_new_topics=has_new_topics)
     if advanced != member:
         put_current(group, advanced)
         watch_revocation(group, advanced, around)

@@ -3,10 +3,11 @@
 A partition is given to a member only when nobody else has it, and counts as had until its owner
 said that it let go. So no partition has two owners, whatever answers are lost on the way.
 
-A member that does not name a partition may still be about to take it: Java's says that it owns
-nothing while it looks up the names of the topics that it was given. If it is asked to let go then,
-its word counts only after the next answer. Kafka takes it at once, and has two owners for a while.
-Source: Kafka CurrentAssignmentBuilder, but for that.
+A member's word counts, as in Kafka: Java's client says that it owns nothing while it looks up the
+names of the topics that it was given, and takes those all the same. What it is asked to give back
+just then has two readers, until it reconciles once more. To wait for such a member would be no
+better: it need not say again what it has said, and would be put out.
+Source: Kafka CurrentAssignmentBuilder.
 """
 
 from collections.abc import Callable
@@ -48,18 +49,12 @@ class _Split:
 
 
 def reconcile(
-    member: ConsumerMember,
-    target: Target,
-    owned: Owned | None,
-    *,
-    has_new_topics: bool,
-    is_joining: bool,
+    member: ConsumerMember, target: Target, owned: Owned | None, *, has_new_topics: bool
 ) -> ConsumerMember:
     """Return the member one step nearer to the target, or as it is if it must act first.
 
     `owned`: what it said it owns; None if it said nothing. `has_new_topics`: its subscription has
-    just changed. `is_joining`: it has given up whatever it was given before.
-    Errors: KafkaError FENCED_MEMBER_EPOCH for a state that a newer release wrote.
+    just changed. Errors: KafkaError FENCED_MEMBER_EPOCH for a state that a newer release wrote.
     """
     if member.state is MemberState.UNKNOWN:
         if owned is None or any(owned.values()):
@@ -68,21 +63,18 @@ def reconcile(
                 "The consumer group member is in a unknown state. The member must abandon all "
                 "its partitions and rejoin.",
             )
-        return _next(replace(member, epoch=target.epoch), target, owned, is_joining=True)
+        return _next(replace(member, epoch=target.epoch), target, owned)
     is_held_up = member.state is MemberState.UNREVOKED_PARTITIONS and _has_any(
         owned, member.revoking
     )
     if member.is_reconciled_to(target.epoch) or is_held_up:
         return _without_unsubscribed(member, target, owned) if has_new_topics else member
-    return _next(member, target, owned, is_joining=is_joining)
+    return _next(member, target, owned)
 
 
-def _next(
-    member: ConsumerMember, target: Target, owned: Owned | None, *, is_joining: bool
-) -> ConsumerMember:
+def _next(member: ConsumerMember, target: Target, owned: Owned | None) -> ConsumerMember:
     split = _split(member, target)
-    may_take_it = not is_joining and _lacks_any(owned, split.kept)
-    if split.surplus and (may_take_it or _has_any(owned, split.surplus)):
+    if split.surplus and _has_any(owned, split.surplus):
         return replace(
             member,
             state=MemberState.UNREVOKED_PARTITIONS,
@@ -149,11 +141,4 @@ def _has_any(owned: Owned | None, partitions: PartitionEpochs) -> bool:
         return True
     return any(
         not partitions.get(topic_id, {}).keys().isdisjoint(held) for topic_id, held in owned.items()
-    )
-
-
-def _lacks_any(owned: Owned | None, partitions: PartitionEpochs) -> bool:
-    """Return whether a member has yet to say that it owns all of these: it will."""
-    return owned is not None and any(
-        not epochs.keys() <= set(owned.get(topic_id, ())) for topic_id, epochs in partitions.items()
     )

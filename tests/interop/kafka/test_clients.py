@@ -62,12 +62,13 @@ def test_seek_position_and_offsets_by_time(clients: Kafka, topic: str) -> None:
 
 
 def assigned_to_all(members: list[Client], partitions: int) -> list[list[str]]:
-    """Poll in turn until every partition has an owner and every member a share of them."""
+    """Poll in turn until every partition has one owner and every member a share of them."""
     for _ in range(150):
         for member in members:
             member.poll(0)
         owned = [member("assignment")["partitions"] for member in members]
-        if all(owned) and len({p for each in owned for p in each}) == partitions:
+        every = [partition for each in owned for partition in each]
+        if all(owned) and len(every) == len(set(every)) == partitions:
             return owned
     raise AssertionError(f"never shared out: {[m('assignment') for m in members]}")
 

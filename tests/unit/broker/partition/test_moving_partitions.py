@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from broker.partition.appends import Append, AppendResult
 from broker.partition.partition_log import PartitionLog
-from core.errors import LedgerFenced
+from core.errors import BookieUnavailable, LedgerFenced
 from protocol.errors import ErrorCode
 from tests.unit.broker.fakes import FakeWriter, World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns, until
@@ -52,6 +52,22 @@ async def test_a_partition_is_let_go_once_what_is_in_flight_is_done() -> None:
     await until(lambda: writer_of(world, goes).is_closed)
     assert world.broker.partitions.get(("t", stays)) is not None
     assert not writer_of(world, stays).is_closed
+
+
+@in_loop
+async def test_one_that_could_not_be_opened_and_comes_back_is_tried_at_once() -> None:
+    world = world_of_two()
+    goes = next(index for index in range(COUNT) if index not in mine(world))
+    world.let_live(1)
+    world.log("t", goes).open_error = BookieUnavailable("away")
+    partitions = world.broker.partitions
+    assert await partitions.opening("t", goes) is ErrorCode.KAFKA_STORAGE_ERROR
+    world.log("t", goes).open_error = None
+    assert await partitions.opening("t", goes) is ErrorCode.KAFKA_STORAGE_ERROR
+    world.let_live(1, 2)
+    assert await partitions.opening("t", goes) is NOT_LEADER
+    world.let_live(1)
+    assert isinstance(await partitions.opening("t", goes), PartitionLog)
 
 
 @in_loop

@@ -12,10 +12,10 @@ from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerClientConfig, ReadConfig
 from core.log.config import LogConfig
 from core.log.namespace import LogNamespace
-from protocol.bookkeeper.messages import AddRequest
+from protocol.bookkeeper.messages import AddRequest, StatusCode
 from protocol.distributedlog.dlsn import INITIAL
 from protocol.ids import BookieId
-from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
+from tests.unit.core.ledger.fake_bookie import DOWN, Fault, no_fault
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, txids_of, write
 
 REPLICATED = LogConfig(control_flush_ms=0, ensemble_size=3, write_quorum=3, ack_quorum=2)
@@ -139,8 +139,13 @@ def test_readers_ask_another_replica_when_one_is_silent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [2, 3])
+@pytest.mark.parametrize(
+    "fault",
+    [DOWN, lambda _: StatusCode.EUA, lambda _: StatusCode.EBADREQ],
+    ids=["gone", "another ledger's", "no bookie of ours"],
+)
 def test_a_log_whose_bookies_are_lost_can_be_deleted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, lost: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: Fault, lost: int
 ) -> None:
     async def story(world: World) -> None:
         namespace = world.namespace()
@@ -151,7 +156,7 @@ def test_a_log_whose_bookies_are_lost_can_be_deleted(
         await writer.abort()
         for bookie in world.bookies:
             if bookie.bookie_id in ensemble[:lost]:
-                bookie.fault = DOWN
+                bookie.fault = fault
         await world.namespace().delete_log("s")
         assert await world.ledger_ids() == set()
         (told,) = [each for each in caplog.messages if each.startswith("ledger_deleted_unfenced")]

@@ -295,48 +295,6 @@ def test_a_lost_answer_is_given_again() -> None:
     assert (a.partitions, b.partitions) == ([0, 1], [2])
 
 
-def test_a_member_that_has_yet_to_take_what_it_must_give_back() -> None:
-    driver = ConsumerDriver()
-    slow, other = Client("slow"), Client("other")
-    slow.hear(driver.send(slow))
-    assert slow.wanted == {driver.topic_id(): {0, 1, 2}}, "but it does not know the topic's name"
-    driver.settle(other, turns=1)
-    stale = slow.wanted
-    slow.hear(driver.send(slow))
-    assert driver.consumers.members["slow"].state is MemberState.UNREVOKED_PARTITIONS
-    driver.turn(other)
-    assert other.partitions == [], "the slow one was about to take them all"
-    slow.owned = {topic_id: set(numbers) for topic_id, numbers in stale.items()}
-    slow.hear(driver.send(slow))
-    driver.turn(other)
-    assert other.partitions == []
-    driver.settle(slow, other)
-    assert (slow.partitions, other.partitions) == ([0, 1], [2])
-
-
-def test_a_member_that_never_took_what_it_must_give_back() -> None:
-    driver = ConsumerDriver()
-    slow, other = Client("slow"), Client("other")
-    slow.hear(driver.send(slow))
-    driver.settle(other, turns=1)
-    slow.hear(driver.send(slow))
-    slow.obey()
-    assert slow.partitions == [0, 1], "it is asked for what it will do anyway"
-    driver.settle(slow, other, turns=1)
-    assert other.partitions == [2]
-
-
-def test_a_member_that_is_to_have_nothing_is_not_asked_for_more_than_its_word() -> None:
-    driver = ConsumerDriver()
-    slow, other = Client("slow"), Client("other")
-    slow.hear(driver.send(slow))
-    driver.settle(other, turns=1)
-    driver.turn(slow, subscribed_topic_names=[])  # nothing to take: it would never say more
-    assert driver.consumers.members["slow"].state is MemberState.STABLE
-    driver.settle(other, turns=1)
-    assert other.partitions == [0, 1, 2]
-
-
 def test_a_member_that_joins_again_keeps_its_place() -> None:
     driver, a, b = pair()
     a.epoch, a.owned, a.wanted = 0, {}, {}
