@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from core.log.writer import LogWriter
 
 STEPS = st.integers(min_value=1, max_value=7)
+READ_WITHIN_S = 60
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -81,8 +82,10 @@ class LogMachine(RuleBasedStateMachine):
         await self.world.store.close()
 
     async def _check_all(self) -> None:
-        found = await txids_of(self.log)
-        assert found == self.appended[self.first :]
+        wanted = self.appended[self.first :]
+        async with asyncio.timeout(READ_WITHIN_S):
+            found = await txids_of(self.log, at_least=len(wanted))
+        assert found == wanted
 
     @rule(gaps=st.lists(STEPS, min_size=1, max_size=8), turns=st.integers(0, 4))
     def append(self, gaps: list[int], turns: int) -> None:

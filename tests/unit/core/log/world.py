@@ -176,18 +176,25 @@ async def entries_of(world: World, log: Log, lssn: int) -> list[list[LogRecord]]
 
 
 async def read_all(
-    log: Log, start: DLSN = INITIAL, max_bytes: int = 1 << 20
+    log: Log, start: DLSN = INITIAL, max_bytes: int = 1 << 20, at_least: int = 0
 ) -> list[LogRecordWithDLSN]:
+    """Read to the tail. `at_least`: how many records must come.
+
+    What is confirmed in the next segment is read once the one before is completed, which may still
+    be under way when the writer has been told.
+    """
     reader = await log.open_reader(start)
     found: list[LogRecordWithDLSN] = []
-    while batch := await reader.read(max_bytes):
+    while (batch := await reader.read(max_bytes)) or len(found) < at_least:
         found += batch
+        if not batch:
+            await reader.wait_for_more()
     await reader.close()
     return found
 
 
-async def txids_of(log: Log, start: DLSN = INITIAL) -> list[int]:
-    found = await read_all(log, start)
+async def txids_of(log: Log, start: DLSN = INITIAL, at_least: int = 0) -> list[int]:
+    found = await read_all(log, start, at_least=at_least)
     assert all(bytes(record.payload) == b"r%d" % record.txid for _, record in found)
     assert [dlsn for dlsn, _ in found] == sorted({dlsn for dlsn, _ in found})
     return [record.txid for _, record in found]
