@@ -36,7 +36,7 @@ class FailedOpens:
         self._failures[partition] = _Failure(code, attempts + 1, now_s + pause_s)
 
     def refusal(self, partition: tuple[str, int], now_s: float) -> ErrorCode | None:
-        """Return what to answer for now; None: it may be tried (again)."""
+        """Return what to answer until the pause is over; None: it may be tried."""
         last = self._failures.get(partition)
         return None if last is None or now_s >= last.not_before_s else last.code
 

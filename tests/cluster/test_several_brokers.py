@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -45,7 +46,7 @@ from tests.cluster.several_brokers import (
     until,
 )
 from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
-from tests.tcp_proxy import wire_to
+from tests.tcp_proxy import Wire, wire_to
 from tests.zookeeper import ZooKeeperServer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
@@ -120,17 +121,24 @@ def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(cluster: Thre
     load.check(second.bootstrap)
 
 
+@contextmanager
+def one_to_cut_off(cluster: ThreeBookies) -> Iterator[tuple[ClusterBroker, ClusterBroker, Wire]]:
+    """Start two brokers that share a topic, the second of which asks ZooKeeper over a wire."""
+    with wire_to(cluster.zookeeper.port) as wire:
+        (first,) = start(cluster, 1)
+        second = cluster.broker("--set", "node.id=2", zookeeper=wire.hosts).start()
+        until(lambda: len(seen(first).brokers) == len(seen(second).brokers) == 2)
+        create(first)
+        until(lambda: len(leaders(second)) == PARTITIONS)
+        yield first, second, wire
+
+
 def test_one_cut_off_from_the_metadata_store_is_known_by_its_epoch(cluster: ThreeBookies) -> None:
     """It goes on with what it owns, and may not pass for the owner where it had written nothing.
 
     A consumer that believed it would go back to the beginning, or cut off what it had read.
     """
-    with wire_to(cluster.zookeeper.port) as wire:
-        (owner,) = start(cluster, 1)
-        cut_off = cluster.broker("--set", "node.id=2", zookeeper=wire.hosts).start()
-        until(lambda: len(seen(owner).brokers) == len(seen(cut_off).brokers) == 2)
-        create(owner)
-        until(lambda: len(leaders(cut_off)) == PARTITIONS)
+    with one_to_cut_off(cluster) as (owner, cut_off, wire):
         theirs = leaders(owner).index(2)
         with RawClient(cut_off) as there, RawClient(owner) as here:
             end, former = end_and_epoch(there, theirs)
@@ -153,12 +161,7 @@ def test_who_missed_that_a_topic_was_deleted_acknowledges_nothing_for_it(
     cluster: ThreeBookies, is_made_again: bool
 ) -> None:
     """Its former owner, cut off from ZooKeeper, goes on; its ledgers are fenced by the deletion."""
-    with wire_to(cluster.zookeeper.port) as wire:
-        (owner,) = start(cluster, 1)
-        cut_off = cluster.broker("--set", "node.id=2", zookeeper=wire.hosts).start()
-        until(lambda: len(seen(owner).brokers) == len(seen(cut_off).brokers) == 2)
-        create(owner)
-        until(lambda: len(leaders(cut_off)) == PARTITIONS)
+    with one_to_cut_off(cluster) as (owner, cut_off, wire):
         theirs = leaders(owner).index(2)
         with RawClient(cut_off) as there:
             assert send(there, theirs) == ErrorCode.NONE

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from core.errors import CoreError, OwnershipAcquireFailed, OwnershipLost, Unavailable
+from core.log.namespace import LogNamespace
 from core.log.ownership import Ownership, member_prefix
+from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.store import SessionEvent, Watch
@@ -88,27 +90,36 @@ def test_place_in_line_goes_with_its_session(zookeeper: ZooKeeperServer) -> None
     run(story)
 
 
+@asynccontextmanager
+async def owner_without_a_session(
+    zookeeper: ZooKeeperServer, path: Path
+) -> AsyncIterator[tuple[LogWriter, LogNamespace]]:
+    """Return who has written 1, 2, 3 to the log "s", and another process' namespace."""
+    async with two(zookeeper) as at:
+        world = World(path)
+        await initialize_layout(at.one, instance_id="test")
+        namespace = world.namespace(at.one, client_id="one")
+        await namespace.create_log("s")
+        owner = await (await namespace.open_log("s")).open_writer(Listener())
+        await write(owner, 1, 2, 3)
+        await expire(zookeeper, at.one)
+        yield owner, world.namespace(at.other, client_id="other")
+        await world.store.close()
+
+
 def test_log_is_taken_over_from_an_owner_whose_session_ended(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        async with two(zookeeper) as at:
-            world = World(tmp_path)
-            await initialize_layout(at.one, instance_id="test")
-            namespace = world.namespace(at.one, client_id="one")
-            await namespace.create_log("s")
-            first = await (await namespace.open_log("s")).open_writer(Listener())
-            await write(first, 1, 2, 3)
-            await expire(zookeeper, at.one)
+        async with owner_without_a_session(zookeeper, tmp_path) as (first, others):
             await write(first, 4)  # a lost session alone stops nobody
-            taken = await world.namespace(at.other, client_id="other").open_log("s")
+            taken = await others.open_log("s")
             second = await taken.open_writer(Listener())
             with pytest.raises(CoreError):
                 await write(first, 5)
             await write(second, 6)
             assert await txids_of(taken) == [1, 2, 3, 4, 6]
             await second.close()
-            await world.store.close()
 
     run(story)
 
@@ -117,18 +128,10 @@ def test_log_is_deleted_that_an_owner_without_a_session_still_writes(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        async with two(zookeeper) as at:
-            world = World(tmp_path)
-            await initialize_layout(at.one, instance_id="test")
-            namespace = world.namespace(at.one, client_id="one")
-            await namespace.create_log("s")
-            owner = await (await namespace.open_log("s")).open_writer(Listener())
-            await write(owner, 1, 2, 3)
-            await expire(zookeeper, at.one)
-            await world.namespace(at.other, client_id="other").delete_log("s")
+        async with owner_without_a_session(zookeeper, tmp_path) as (owner, others):
+            await others.delete_log("s")
             with pytest.raises(CoreError):
                 await write(owner, 4)
-            await world.store.close()
 
     run(story)
 
