@@ -37,7 +37,10 @@ is. All of it, which it takes of futures, has pytest's sixty frames: half of the
 
 
 def pytest_configure() -> None:
-    """Let processes that tests start be interrupted: a shell's background jobs ignore SIGINT."""
+    """Have debug mode remember little, and SIGINT reach what tests start.
+
+    A shell's background jobs ignore it, and so would the processes that they start.
+    """
     asyncio.constants.DEBUG_STACK_DEPTH = STACK_FRAMES  # type: ignore[misc]
     traceback.walk_stack = _nearest_frames
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -322,3 +322,31 @@ def test_a_bug_while_sending_lets_no_record_follow(tmp_path: Path) -> None:
         assert await txids_of(log) == [0]
 
     run_world(tmp_path, story)
+
+
+def test_what_follows_a_segment_is_read_once_that_is_completed(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        store = FaultyStore(world.store)
+        namespace = world.namespace(store)
+        await namespace.create_log("s")
+        log = await namespace.open_log("s")
+        writer = await log.open_writer(Listener())
+        await write(writer, 0)
+        answers = asyncio.Event()
+
+        async def hold(_: int) -> None:
+            if len(log.segments) == 2:  # all that is left is to complete the first
+                await answers.wait()
+
+        store.before = hold
+        rolling = asyncio.create_task(writer.roll())
+        while len(log.segments) < 2:
+            await settle()
+        await write(writer, 1, 2)
+        assert await txids_of(log) == [0]
+        answers.set()
+        assert await txids_of(log, at_least=3) == [0, 1, 2]
+        await rolling
+        await writer.close()
+
+    run_world(tmp_path, story)
