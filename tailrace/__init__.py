@@ -21,6 +21,9 @@ def house() -> Path:
 def main() -> None:
     """Run the `tailrace` command."""
     sys.path.insert(0, str(house()))
-    from broker.cli.main import run  # the path is set only now
+    from core.runtime.collector import loading_modules  # the path is set only now
+
+    with loading_modules():
+        from broker.cli.main import run
 
     run()

@@ -12,6 +12,7 @@ from broker.cli.endpoints import parse_endpoint
 from broker.cli.errors import CliError, Exit
 from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
 from broker.cli.settings import load_settings_of, show_settings
+from core.runtime.collector import loading_modules
 from core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
@@ -70,7 +71,8 @@ def bookie(
     if show_config:
         show_settings(loaded, as_json=as_json)
         return
-    from broker.bookie_process import run
+    with loading_modules():
+        from broker.bookie_process import run
 
     sys.exit(run(loaded.config))
 

@@ -18,6 +18,7 @@ from broker.cli.options import (
     TestFaults,
 )
 from broker.cli.settings import load_settings_of, show_settings
+from core.runtime.collector import loading_modules
 from core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
@@ -68,7 +69,8 @@ def broker(
         show_settings(loaded, as_json=as_json)
         return
     faults = fault_control(test_faults)
-    from broker.broker_process import run
+    with loading_modules():
+        from broker.broker_process import run
 
     sys.exit(run(loaded.config, faults))
 

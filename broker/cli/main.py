@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from broker.cli.errors import CliError, Exit
+from core.runtime.collector import loading_modules
 
 COMMANDS = {
     "start": "broker.cli.start",
@@ -60,7 +61,9 @@ class LazyGroup(TyperGroup):
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
-        command = typer.main.get_command(importlib.import_module(module).app)
+        with loading_modules():
+            app = importlib.import_module(module).app
+        command = typer.main.get_command(app)
         command.name = cmd_name
         _join_lines(command)
         return command

@@ -17,6 +17,7 @@ from broker.cli.options import (
     TestFaults,
 )
 from broker.cli.settings import data_option, load_settings, show_settings
+from core.runtime.collector import loading_modules
 
 app = typer.Typer(add_completion=False)
 
@@ -44,6 +45,7 @@ def start(
         show_settings(loaded, as_json=as_json)
         return
     faults = fault_control(test_faults)
-    from broker.standalone import run
+    with loading_modules():
+        from broker.standalone import run
 
     sys.exit(run(loaded.config, faults))

@@ -5,6 +5,8 @@ flight in one turn of its loop, none of it garbage, and what its modules made at
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 YOUNG_OBJECTS_MAX: Final = 10_000
@@ -15,10 +17,25 @@ produces, 96 in flight): 5 % of the broker's CPU with 700, under 1 % with this.
 """
 
 
+@contextmanager
+def loading_modules() -> Iterator[None]:
+    """Look for no garbage while modules load, and leave what they made out of every later look.
+
+    The modules of a broker make 130,000 objects: walking through them again and again was a fifth
+    of the CPU of a start, the full collection before `ready` a tenth (0.46 s in all, 0.32 without).
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def settle_collector() -> None:
     """Leave out what is here now, and look at the rest less often. Call it when all has started.
 
-    Cost: one full collection, tens of ms; later ones have nothing of the start to walk through.
+    Cost: one full collection, of what was made since modules were loaded.
     """
     gc.collect()
     gc.freeze()
