@@ -1,7 +1,6 @@
 """Fixtures that every kind of test shares."""
 
 import asyncio
-import gc
 import signal
 import traceback
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from core.runtime.collector import loading_modules
 from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer
 
@@ -51,10 +51,11 @@ def _nearest_frames(f: FrameType | None) -> Iterator[tuple[FrameType, int]]:
     return islice(_walk_stack(f), STACK_FRAMES)
 
 
-def pytest_collection_finish() -> None:
-    """Leave out of every later look for garbage what the collected tests consist of."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage meanwhile, nor ever in what the collected tests consist of."""
+    with loading_modules():
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)
