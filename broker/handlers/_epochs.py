@@ -6,7 +6,6 @@ Metadata, and where it refuses what another leads (KIP-951).
 """
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -20,8 +19,6 @@ from protocol.kafka.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-
-logger = logging.getLogger(__name__)
 
 LATEST: Final = -1
 EPOCH_SINCE: Final = 4
@@ -106,9 +103,8 @@ async def _ask(
     )
     try:
         answer = await ctx.broker.peers.send(owner, LIST_OFFSETS, request, wait_s, EPOCH_SINCE)
-    except PeerError as error:
-        logger.info("leader epochs unknown broker=%d error=%s", owner, error)
-        return []
+    except PeerError:
+        return []  # told by `Peers`, once for all that ask until it answers again
     return [
         ((topic.name, each.partition_index), Leader(owner, each.leader_epoch))
         for topic in answer.topics

@@ -155,6 +155,9 @@ async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTop
         # Another broker is at it: the client asks again. Or nobody may ever make it.
         if code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_REQUEST):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            # The metadata store does not answer: there is no leader to look for, but may be soon.
+            code = ErrorCode.LEADER_NOT_AVAILABLE
         return _missing(name, code)
 
 

@@ -7,6 +7,7 @@ caller's decision, who may have to ask another broker by then.
 """
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -16,6 +17,8 @@ from broker.peers.metrics import PeerMetrics
 from broker.peers.routes import Places
 from core.runtime.net import ReceiveBuffer
 from protocol.kafka.api import Api
+
+logger = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -58,14 +61,22 @@ class Peers:
         try:
             async with asyncio.timeout(timeout_s), line.turn:
                 connection = await self._connected(line, broker_id)
-                return await connection.ask(api, request, version_min)
+                answer = await connection.ask(api, request, version_min)
         except TimeoutError:
-            self.metrics.failures_total += 1
             message = f"broker {broker_id}: no answer to {api.name} within {timeout_s:g} s"
-            raise PeerTimeout(message) from None
-        except PeerError:
-            self.metrics.failures_total += 1
+            error = PeerTimeout(message)
+            self._on_failure(line, broker_id, api.name, error)
+            raise error from None
+        except PeerError as error:
+            self._on_failure(line, broker_id, api.name, error)
             raise
+        else:
+            if line.failures:
+                logger.info(
+                    "peer_answers broker=%d api=%s failures=%d", broker_id, api.name, line.failures
+                )
+                line.failures = 0
+            return answer
         finally:
             line.users -= 1
             self.metrics.requests_waiting -= 1
@@ -77,6 +88,13 @@ class Peers:
             line.connection.close()
         self._lines.clear()
         await asyncio.sleep(0)  # let the transports report that they are closed
+
+    def _on_failure(self, line: "_Line", broker_id: int, api: str, error: PeerError) -> None:
+        """Count a failure, and log the first: while a broker is away each request may be one."""
+        self.metrics.failures_total += 1
+        line.failures += 1
+        if line.failures == 1:
+            logger.info("peer_silent broker=%d api=%s error=%s", broker_id, api, error)
 
     def _line(self, broker_id: int, api_key: int) -> "_Line":
         line = self._lines.get((broker_id, api_key))
@@ -115,3 +133,5 @@ class _Line:
     """Where it was connected last."""
     users: int = 0
     """Requests in flight or waiting for their turn."""
+    failures: int = 0
+    """Requests without an answer since the last one that had one."""

@@ -5,7 +5,7 @@ import pytest
 from broker.cluster.config import TopicsConfig
 from broker.config import BrokerConfig
 from broker.coordinator.partitioning import OFFSETS_TOPIC
-from core.errors import OwnershipAcquireFailed
+from core.errors import OwnershipAcquireFailed, Unavailable
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import METADATA
 from protocol.kafka.messages.metadata import (
@@ -118,6 +118,23 @@ async def test_a_new_topic_has_the_brokers_number_of_copies() -> None:
     world.bookies.ids.pop()
     response = await ask(world, METADATA, 12, named("another", create=True))
     assert shown(response) == [("another", ErrorCode.INVALID_REPLICATION_FACTOR, 0)]
+
+
+@in_loop
+async def test_a_topic_that_cannot_be_created_now_has_no_leader_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = prepared()
+
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("the store does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.topics, "create", away)
+        response = await ask(world, METADATA, 12, named("new", create=True))
+        assert shown(response) == [("new", ErrorCode.LEADER_NOT_AVAILABLE, 0)]
+    response = await ask(world, METADATA, 12, named("new", create=True))
+    assert shown(response) == [("new", 0, 1)]
 
 
 @in_loop

@@ -116,6 +116,36 @@ async def test_who_is_not_alive_or_does_not_listen_is_not_asked() -> None:
 
 
 @in_loop
+async def test_a_broker_that_does_not_answer_is_logged_once_until_it_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "broker.peers")
+
+    def logged() -> list[str]:
+        records = list(caplog.records)
+        caplog.clear()
+        return [each.getMessage() for each in records if each.name == module.__name__]
+
+    world = World()
+    for _ in range(3):
+        with pytest.raises(PeerUnavailable):
+            await world.ask()
+    assert logged() == ["peer_silent broker=2 api=FindCoordinator error=broker 2 is not alive"]
+    async with OtherBroker() as other:
+        world.places.move(2, other.at)
+        for _ in range(2):
+            answer = world.ask()
+            (await other.asked.get()).answer(found(7))
+            await answer
+        assert logged() == ["peer_answers broker=2 api=FindCoordinator failures=3"]
+        with pytest.raises(PeerTimeout) as late:
+            await world.ask(timeout_s=0.1)
+        assert logged() == [f"peer_silent broker=2 api=FindCoordinator error={late.value}"]
+        await world.peers.close()
+        await other.lost.wait()
+
+
+@in_loop
 async def test_after_a_time_out_the_connection_is_another_one() -> None:
     async with OtherBroker() as other:
         world = World(other)
