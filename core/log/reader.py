@@ -10,7 +10,7 @@ Source: reference DistributedLog 7.3, 7.4; issues 1973, 2898 and 3064 of apache/
 import asyncio
 import logging
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from core.errors import (
     CoreError,
@@ -26,12 +26,11 @@ from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.idleness import Idleness, Silence
 from core.log.positioning import first_readable
 from core.log.read_pace import ReadPace
+from core.log.readable_log import ReadableLog
 from core.log.resume import Resume
 from core.log.search import find_in_segment
 from core.log.segment_cursor import ReaderContext, SegmentCursor, Step
 from core.log.segment_view import SegmentView
-from core.log.segments import SegmentList
-from core.log.shared_entries import SharedEntries
 from core.metadata.segment_metadata import SegmentMetadata
 from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
@@ -40,46 +39,6 @@ from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE
 from protocol.ids import EntryId, LedgerId, TxId
 
 logger = logging.getLogger(__name__)
-
-
-class ReadableLog(Protocol):
-    """The log that a reader reads."""
-
-    @property
-    def name(self) -> str:
-        """The log's name, for errors."""
-
-    @property
-    def segments(self) -> SegmentList:
-        """All segments, as far as this process knows."""
-
-    @property
-    def shared(self) -> SharedEntries:
-        """What the readers of this log share."""
-
-    @property
-    def tail_version(self) -> int:
-        """Rises with everything that may have made more readable."""
-
-    async def refresh(self, *, is_forced: bool = False) -> None:
-        """Read the list of segments again if it may have changed, or anyway."""
-
-    async def view(self, lssn: int) -> SegmentView:
-        """Open a segment for reading. Errors: LogTruncated, LedgerNotFound."""
-
-    def forget_view(self, view: SegmentView) -> None:
-        """Open the segment anew the next time: its ledger is gone."""
-
-    async def tail_moved(
-        self, seen_version: int, view: SegmentView | None, within_s: float | None
-    ) -> bool:
-        """Wait until `tail_version` is another; False after a while, if others write the log.
-
-        `view`: the segment at whose end the reader waits.
-        """
-
-    def on_tail_moved(self) -> None:
-        """Wake up whoever waits."""
 
 
 class ReaderSettings(NamedTuple):
