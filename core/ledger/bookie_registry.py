@@ -138,7 +138,7 @@ class RegisteredBookies:
 
         Errors: Unavailable while the metadata cannot be read; NoNode: nobody formatted it.
         """
-        if self._is_stale:
+        if self._is_stale or self._standings is None:  # None: being read for the first time
             await self._reread_now()
         return list(self._writable)
 

@@ -33,12 +33,15 @@ class Metadata:
         self.reads: list[str] = []
         self.watches: list[Watch] = []
         self.is_down = False
+        self.answers = asyncio.Event()
+        self.answers.set()
         self._children, self._get = store.children, store.get
         store.children = self.children  # type: ignore[method-assign]
         store.get = self.get  # type: ignore[method-assign]
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         self._note(path, watch)
+        await self.answers.wait()
         return await self._children(path, watch)
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
@@ -87,6 +90,22 @@ def test_lists_are_read_once_and_again_when_they_change() -> None:
         assert await bookies.available() == [B0, B1, B2]
         await leave(world, B0)
         assert await bookies.available() == [B1, B2]
+        await bookies.close()
+
+    run_fast(story)
+
+
+def test_who_asks_while_the_lists_are_read_for_the_first_time_waits_for_them() -> None:
+    async def story(world: FastWorld) -> None:
+        await register(world, B0, B1)
+        metadata, bookies = Metadata(world.store), RegisteredBookies(world.store)
+        metadata.answers.clear()
+        first = asyncio.create_task(bookies.available())
+        await settle()
+        second = asyncio.create_task(bookies.registered())
+        await settle()
+        metadata.answers.set()
+        assert await first == await second == [B0, B1]
         await bookies.close()
 
     run_fast(story)
