@@ -81,7 +81,7 @@ class PeerConnection:
     def drop(self, reason: str) -> None:
         """Close at once; whoever waits hears PeerLost. Idempotent."""
         if self._channel is not None:
-            self._channel.abort(reason)
+            self._channel.discard()  # `Peers` tells what failed, once
         self._fail(reason)
 
     def close(self) -> None:

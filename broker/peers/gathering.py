@@ -6,7 +6,6 @@ Every question gets an answer, what the caller says for a `PeerError` included.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -14,8 +13,6 @@ from broker.peers.errors import PeerBusy, PeerError, PeerLost
 from broker.peers.routes import Sender
 from core.runtime.tasks import Tasks
 from protocol.kafka.api import Api
-
-logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 Q = TypeVar("Q")
@@ -39,18 +36,10 @@ def one_request(
     request_of: Callable[[Sequence[Q]], Request],
     answers_in: Callable[[Response, Sequence[Q]], Sequence[A]],
 ) -> AskAll[Q, A]:
-    """Return how several questions are asked by one request; one that fails is logged."""
+    """Return how several questions are asked by one request."""
 
     async def ask_all(broker_id: int, questions: Sequence[Q]) -> Sequence[A]:
-        request = request_of(questions)
-        try:
-            response = await peers.send(broker_id, api, request, TIMEOUT_S, version_min)
-        except PeerError as error:
-            logger.warning(
-                "questions_failed api=%s broker=%d count=%d error=%s",
-                api.name, broker_id, len(questions), error,
-            )  # fmt: skip
-            raise
+        response = await peers.send(broker_id, api, request_of(questions), TIMEOUT_S, version_min)
         return answers_in(response, questions)
 
     return ask_all

@@ -94,7 +94,7 @@ class Peers:
         self.metrics.failures_total += 1
         line.failures += 1
         if line.failures == 1:
-            logger.info("peer_silent broker=%d api=%s error=%s", broker_id, api, error)
+            logger.warning("peer_silent broker=%d api=%s error=%s", broker_id, api, error)
 
     def _line(self, broker_id: int, api_key: int) -> "_Line":
         line = self._lines.get((broker_id, api_key))

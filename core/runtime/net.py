@@ -284,7 +284,13 @@ class FrameChannel(asyncio.BufferedProtocol):
         """Close at once, dropping what is unsent, with one log line."""
         if self._transport is not None:
             logger.warning("connection closed peer=%s reason=%s", self.peer, reason)
-            self._drop()
+            self.discard()
+
+    def discard(self) -> None:
+        """Close at once, dropping what is unsent; the caller says why. Idempotent."""
+        self._closing = True
+        if self._writer is not None:
+            self._writer.abort()
 
     # -- frames -----------------------------------------------------------------------------------
 
@@ -336,12 +342,7 @@ class FrameChannel(asyncio.BufferedProtocol):
             self._refuse(error)
         else:
             logger.error("connection failed peer=%s", self.peer, exc_info=error)
-            self._drop()
-
-    def _drop(self) -> None:
-        self._closing = True
-        if self._writer is not None:
-            self._writer.abort()
+            self.discard()
 
     def _begin_body(self, view: memoryview, at: int, end: int) -> None:
         """Give a frame that did not arrive whole its own memory."""
