@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+GAPS_EXCUSED_S = 10.0
+"""How long after batches were refused, or their fate became unknown, those behind them may come."""
+
 
 class PartitionLog(ReadablePartition):
     """An open, owned partition.
@@ -72,6 +75,7 @@ class PartitionLog(ReadablePartition):
         self._noting = asyncio.Lock()
         self._start_claimed: Offset = 0
         self._producers = self.state.producers
+        self._gaps_excused_until_s = 0.0
         self._verifications = Verifications()
         self.use_settings(settings)
 
@@ -257,9 +261,19 @@ class PartitionLog(ReadablePartition):
         self.log_end_offset = self.high_watermark
         self._producers = self.state.producers.copy()
         self._unstable = UnstableOffsets(self._producers.open)
+        self.excuse_gaps()
         code = error_code(error)
         for append in pending:
             append.settle(code)
+
+    def excuse_gaps(self) -> None:
+        """Have producers told to try again, for a while, what comes behind a batch that is missing.
+
+        It was on its way when the one before it was given back, and that one comes again. Out of
+        order would have librdkafka number its records anew, those of unknown fate too, so that one
+        that is in the log would be written twice.
+        """
+        self._gaps_excused_until_s = self._clock.monotonic_s() + GAPS_EXCUSED_S
 
     def on_failed(self, error: CoreError) -> None:
         """Answer everything in flight as unknown: called by the log, at most once."""
@@ -333,6 +347,9 @@ class PartitionLog(ReadablePartition):
     def _repeated(self, verdict: SeenBatch | ErrorCode) -> Append:
         """Answer a batch that is no news: a duplicate gets what the original gets."""
         if isinstance(verdict, ErrorCode):
+            is_gap = verdict is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if is_gap and self._clock.monotonic_s() < self._gaps_excused_until_s:
+                verdict = ErrorCode.NOT_ENOUGH_REPLICAS
             return Append.answered(verdict)
         for append in self._pending:  # still in flight: both wait for the same confirmation
             if append.base_offset == verdict.base_offset:

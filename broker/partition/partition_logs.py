@@ -296,6 +296,8 @@ class PartitionLogs:
         except BaseException:
             await writer.abort()
             raise
+        if dying is not None:
+            log.excuse_gaps()
         log.on_dead = self._on_dead
         latest = self._topics.get(partition.topic)
         log.use_settings((latest or topic).settings)

@@ -7,7 +7,7 @@ import pytest
 
 from broker.partition.appends import Append, AppendResult
 from broker.partition.config import PartitionConfig
-from broker.partition.partition_log import PartitionLog
+from broker.partition.partition_log import GAPS_EXCUSED_S, PartitionLog
 from broker.partition.partition_logs import PartitionLogs
 from broker.partition.producer_state import ActiveProducer
 from broker.partition.trimming import delete_records
@@ -127,3 +127,28 @@ def test_a_partition_is_read_while_full_and_goes_on_where_it_was(
         assert await bases(again) == [0, 2, 3, 4, 5, 7, 9]
 
     run_world(tmp_path, story, 3, THREE)
+
+
+def test_what_comes_behind_a_batch_that_was_given_back_is_tried_again(tmp_path: Path) -> None:
+    """Out of order makes librdkafka number anew what may be in the log: it would be there twice."""
+
+    async def story(world: World) -> None:
+        disk = Disk(world)
+        await world.namespace().create_log("t-0")
+        partitions = process(world)
+        before = await partitions.open(T0)
+        await write_all(before)
+        disk.fill()
+        assert await idempotent(before, 4) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        log = await partitions.open(T0)
+        assert await idempotent(log, 6) is REFUSED, "it was sent before 4 was answered"
+        world.clock.advance_ms(round(GAPS_EXCUSED_S * 1000))
+        assert await idempotent(log, 6) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert await idempotent(log, 4) is REFUSED
+        assert await idempotent(log, 6) is REFUSED
+        world.clock.advance_ms(round(GAPS_EXCUSED_S * 1000))
+        assert await idempotent(log, 6) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        disk.free()
+        assert await idempotent(log, 4) == AppendResult(7, -1, 0)
+
+    run_world(tmp_path, story)
