@@ -9,24 +9,31 @@ An index belongs to a ledger, not only to a segment: what is known of one that t
 in another process, wrote anew is dropped as soon as the list of segments says so.
 """
 
+import logging
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 
 from broker.partition.aborted import AbortedTransaction
-from broker.partition.offsets import SegmentIndex, Totals
+from broker.partition.offsets import NO_TIMESTAMP, SegmentIndex, Totals
 from broker.partition.segment_state import PartitionState, decode_index
+from core.errors import ColdObjectNotFound, CorruptData, EntryNotFound, LedgerNotFound
 from core.log.entries import EntryRecords
 from core.log.log import Log
 from core.log.resume import Place
+from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import LogRecord
 from protocol.ids import LedgerId, Offset
+
+logger = logging.getLogger(__name__)
 
 INDEXES_KEPT = 8
 _UNKNOWN = LedgerId(-1)
 SCAN_BYTES = 1024 * 1024
 """Bytes read at once from a segment without an index."""
+_LOST = (CorruptData, ColdObjectNotFound, LedgerNotFound, EntryNotFound)
+"""What a segment's bytes are not coming back from, unless somebody puts them back."""
 
 
 class SegmentCatalog:
@@ -38,6 +45,7 @@ class SegmentCatalog:
         self._totals: dict[int, tuple[LedgerId, Totals]] = {}
         self._indexes: OrderedDict[int, SegmentIndex] = OrderedDict()
         self._rewrites = log.rewrites
+        self._lost: set[int] = set()
 
     async def totals(self) -> AsyncIterator[tuple[int, Totals]]:
         """Yield sequence number and totals of every segment that has batches. Errors: CoreError."""
@@ -49,15 +57,39 @@ class SegmentCatalog:
         """Yield the same of every segment; one that was cleaned may have nothing left."""
         await self._log.refresh()
         for segment in list(self._log.segments):
-            self._drop_rewritten()
-            known = self._state.indexes.get(segment.lssn)
-            if known is not None:
-                totals = known.totals
-            elif segment.lssn in self._totals:
-                totals = self._totals[segment.lssn][1]
-            else:
-                totals = (await self.index(segment.lssn)).totals
-            yield segment.lssn, totals
+            yield segment.lssn, await self._totals_of(segment.lssn)
+
+    async def totals_to_trim(self) -> AsyncIterator[tuple[int, Totals]]:
+        """Yield what `totals` does, so that one lost segment does not keep all the others for ever.
+
+        One whose bytes are lost counts as no bytes, its end and its age stand in the metadata.
+        """
+        await self._log.refresh()
+        for segment in list(self._log.segments):
+            try:
+                totals = await self._totals_of(segment.lssn)
+            except _LOST as error:
+                if segment.in_progress:
+                    raise
+                self._note_lost(segment, error)
+                totals = _by_metadata(segment)
+            if totals.batches:
+                yield segment.lssn, totals
+
+    async def _totals_of(self, lssn: int) -> Totals:
+        self._drop_rewritten()
+        known = self._state.indexes.get(lssn)
+        if known is not None:
+            return known.totals
+        if lssn in self._totals:
+            return self._totals[lssn][1]
+        return (await self.index(lssn)).totals
+
+    def _note_lost(self, segment: SegmentMetadata, error: Exception) -> None:
+        if segment.lssn not in self._lost:
+            self._lost.add(segment.lssn)
+            name = self._log.name
+            logger.error("segment_lost log=%s lssn=%d error=%r", name, segment.lssn, error)
 
     async def index(self, lssn: int) -> SegmentIndex:
         """Return the index of a segment. Errors: CoreError, LogTruncated if it is gone."""
@@ -177,6 +209,8 @@ class SegmentCatalog:
             for lssn in [lssn for lssn in known if lssn not in there]:
                 del known[lssn]
 
+        self._lost &= there
+
     async def end_snapshot(self, lssn: int) -> bytes:
         """Return the state behind a segment that has no index record, by reading it through.
 
@@ -201,6 +235,14 @@ class SegmentCatalog:
         finally:
             await reader.close()
         return state
+
+
+def _by_metadata(segment: SegmentMetadata) -> Totals:
+    """Say what is known of a completed segment whose records cannot be read."""
+    next_offset = Offset(segment.last_txid + 1)
+    return Totals(
+        max(segment.first_txid, 0), next_offset, segment.record_count, 0, 0, NO_TIMESTAMP, -1
+    )
 
 
 def _replay(state: PartitionState, entry: EntryRecords) -> None:

@@ -81,7 +81,7 @@ async def release_segments_before(log: PartitionLog, offset: Offset) -> None:
 
 async def _first_segment_behind(log: PartitionLog, offset: Offset) -> int:
     """Return the LSSN of the first segment that reaches beyond `offset`; the last if none does."""
-    async for lssn, totals in log.segments.totals():
+    async for lssn, totals in log.segments.totals_to_trim():
         if totals.next_offset > offset:
             return lssn
     segments = list(log.log.segments)
@@ -120,7 +120,8 @@ async def segments_for_retention(log: PartitionLog) -> list[SegmentFacts]:
     """Return the segments that hold batches, oldest first. Errors: CoreError."""
     metadata = {segment.lssn: segment for segment in log.log.segments}
     return [
-        _facts(lssn, totals, metadata.get(lssn)) async for lssn, totals in log.segments.totals()
+        _facts(lssn, totals, metadata.get(lssn))
+        async for lssn, totals in log.segments.totals_to_trim()
     ]
 
 

@@ -64,6 +64,14 @@ class FakeSegment:
     def last_txid(self) -> int:
         return self.records[-1].record.txid if self.records else -999
 
+    @property
+    def first_txid(self) -> int:
+        return self.records[0].record.txid if self.records else -999
+
+    @property
+    def record_count(self) -> int:
+        return len(self.records)
+
 
 class FakeSegments(list[FakeSegment]):
     """The segments of a `FakeLog`, oldest first."""

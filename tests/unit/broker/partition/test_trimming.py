@@ -13,7 +13,7 @@ from broker.partition.trimming import (
     delete_segments_before,
     segments_for_retention,
 )
-from core.errors import BadVersion, CorruptData, Unavailable
+from core.errors import BadVersion, ColdObjectNotFound, CorruptData, Unavailable
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
@@ -183,3 +183,25 @@ async def test_a_start_that_a_former_owner_put_on_disk_late_does_not_fall() -> N
         await delete_records(log, 4)
     assert await delete_records(log, 4) == 6
     assert (await read_notes(stream)).log_start_offset == 6  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [CorruptData, ColdObjectNotFound])
+@in_loop
+async def test_a_lost_segment_keeps_no_other_from_being_trimmed(error: type[Exception]) -> None:
+    world, _ = await with_segments(2, 2, 2, 2)
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    log = await world.open("t")  # knows no totals yet
+    stream = world.log("t")
+    read = stream.read_index
+
+    async def read_index(lssn: int) -> bytes | None:
+        if lssn == 1:
+            raise error("segment 1")
+        return await read(lssn)
+
+    stream.read_index = read_index  # type: ignore[method-assign]
+    lost, *others = await segments_for_retention(log)
+    assert (lost.lssn, lost.next_offset, lost.size_bytes) == (1, 4, 0)
+    assert [each.next_offset for each in others] == [8, 12, 16]
+    assert await delete_records(log, 9) == 9
+    assert lssns(world) == [3, 4]
