@@ -9,6 +9,8 @@ number is never used twice, not even after the child is deleted (`creates`). Wha
 `cversion` counts creations and deletions.
 """
 
+import logging
+import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +36,11 @@ from core.metadata.store import (
     WatchEvent,
 )
 
+logger = logging.getLogger(__name__)
+
 SCHEMA_VERSION = 1
+WAL_RESERVED_BYTES = 8 * 1024 * 1024
+"""Room of the write-ahead log, twice what SQLite lets it grow to before it begins anew."""
 APPLICATION_ID = 0x54524D44  # "TRMD": tells our files from other SQLite files
 SEQUENCE_FORMAT = "%010d"
 
@@ -232,7 +238,24 @@ def open_tree(path: Path, now_ms: int) -> tuple[sqlite3.Connection, SqliteTree]:
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise sqlite_failure(error, path) from error
+    _reserve_wal(path)
     return connection, tree
+
+
+def _reserve_wal(path: Path) -> None:
+    """Take the room for some thousand more changes, so that a full disk does not stop them.
+
+    Topics must be deleted there, and partitions opened. SQLite writes the log in place and never
+    makes it shorter; it reads no frame whose checksum is wrong, so zeros end it.
+    """
+    try:
+        fd = os.open(f"{path}-wal", os.O_RDWR)
+        try:
+            os.posix_fallocate(fd, 0, WAL_RESERVED_BYTES)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        logger.warning("metadata_room_not_reserved path=%s error=%s", path, error)
 
 
 def open_tree_read_only(path: Path) -> tuple[sqlite3.Connection, SqliteTree]:

@@ -11,7 +11,7 @@ from core.errors import CorruptData, NodeExists, OverCapacity, Unavailable
 from core.metadata import sqlite
 from core.metadata.node_path import split_path
 from core.metadata.sqlite import SqliteStore
-from core.metadata.sqlite_tree import open_tree
+from core.metadata.sqlite_tree import WAL_RESERVED_BYTES, open_tree
 from core.metadata.store import Create, MetadataStore, SetData
 from core.runtime.clock import ManualClock
 from tests.unit.core.metadata.store_contract import MetadataStoreContract, WatchLog
@@ -243,3 +243,22 @@ def test_a_commit_is_synced_before_it_is_answered(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     finally:
         connection.close()
+
+
+def test_changes_have_room_that_was_taken_before(tmp_path: Path) -> None:
+    """A disk that is full then stops none of them."""
+
+    async def story() -> None:
+        for life in range(3):
+            store = SqliteStore(tmp_path / "m", ManualClock())
+            log = tmp_path / "m-wal"
+            taken = log.stat().st_blocks * 512
+            assert taken >= WAL_RESERVED_BYTES
+            for number in range(300):
+                await store.create(f"/{life}-{number}", b"x" * 1000)
+            assert log.stat().st_blocks * 512 == taken
+            assert len(await store.children("/")) == 300 * (life + 1)
+            store._queue.put(None)
+            store._thread.join()
+
+    run(story)
