@@ -208,7 +208,6 @@ class SegmentCatalog:
         for known in (self._totals, self._indexes, self._state.indexes):
             for lssn in [lssn for lssn in known if lssn not in there]:
                 del known[lssn]
-
         self._lost &= there
 
     async def end_snapshot(self, lssn: int) -> bytes:

@@ -35,12 +35,14 @@ from core.metadata.store import (
     SetData,
     WatchEvent,
 )
+from core.runtime.files import SystemFiles
 
 logger = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
 WAL_RESERVED_BYTES = 8 * 1024 * 1024
-"""Room of the write-ahead log, twice what SQLite lets it grow to before it begins anew."""
+"""Room of the write-ahead log: twice what it grows to before SQLite begins it anew, where it can
+move what is in it (a new page of the database needs room too)."""
 APPLICATION_ID = 0x54524D44  # "TRMD": tells our files from other SQLite files
 SEQUENCE_FORMAT = "%010d"
 
@@ -243,17 +245,19 @@ def open_tree(path: Path, now_ms: int) -> tuple[sqlite3.Connection, SqliteTree]:
 
 
 def _reserve_wal(path: Path) -> None:
-    """Take the room for some thousand more changes, so that a full disk does not stop them.
+    """Take the room for some hundred more changes, so that a full disk does not stop them.
 
-    Topics must be deleted there, and partitions opened. SQLite writes the log in place and never
-    makes it shorter; it reads no frame whose checksum is wrong, so zeros end it.
+    Topics must be deleted there, and partitions opened. SQLite writes the log in place and does not
+    make it shorter before it closes it; it reads no frame whose checksum is wrong, so zeros end it.
+    Its locks lie on other files: closing this one lets none go.
     """
+    files = SystemFiles()
     try:
-        fd = os.open(f"{path}-wal", os.O_RDWR)
+        fd = files.open(path.with_name(f"{path.name}-wal"), os.O_RDWR)
         try:
-            os.posix_fallocate(fd, 0, WAL_RESERVED_BYTES)
+            files.allocate(fd, 0, WAL_RESERVED_BYTES)
         finally:
-            os.close(fd)
+            files.close(fd)
     except OSError as error:
         logger.warning("metadata_room_not_reserved path=%s error=%s", path, error)
 
