@@ -1,12 +1,21 @@
-"""Looks at the room on a bookie's disks, over and over."""
+"""Looks at the room on a bookie's disks, over and over: the less there is, the more often.
+
+What lies behind the limit is for journals, index files, metadata, and the copies of compaction,
+without which nothing that is deleted frees room. So adds must not fill it between two looks.
+"""
 
 import asyncio
 import logging
+from typing import Final
 
 from bookie.health import Health
 from bookie.storage import Storage
 
 logger = logging.getLogger(__name__)
+
+BYTES_PER_S: Final = 1_000_000_000
+"""No bookie writes faster."""
+SHORTEST_S: Final = 0.05
 
 
 class DiskCheck:
@@ -18,10 +27,17 @@ class DiskCheck:
         self._interval_s = interval_ms / 1000
 
     async def run(self) -> None:
-        """Look every interval, until cancelled."""
+        """Look every interval at least, until cancelled."""
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(self.pause_s())
             await self.look()
+
+    def pause_s(self) -> float:
+        """Return how long to wait until the next look."""
+        if self._health.is_read_only:
+            return self._interval_s
+        until_full_s = self._health.bytes_until_full / BYTES_PER_S
+        return min(self._interval_s, max(SHORTEST_S, until_full_s))
 
     async def look(self) -> None:
         """Look once. Disks that cannot even be asked change nothing: writes to them will fail."""

@@ -95,6 +95,17 @@ class DiskWatch:
             tuple(found for found in directories if self._usage(found) > rules.warn),
         )
 
+    def bytes_until_full(self) -> int:
+        """Return what may be written before some disk that has room passes the limit."""
+        return min(
+            (
+                max(0, int(room.free_bytes - room.total_bytes * (1 - self.rules.full)))
+                for directory, room in self._rooms.items()
+                if directory not in self._full
+            ),
+            default=0,
+        )
+
     def _usage(self, directory: Path) -> float:
         room = self._rooms.get(directory)
         return room.usage if room is not None else 1.0

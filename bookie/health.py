@@ -64,6 +64,11 @@ class Health:
         """What the disks say by themselves."""
         return self._verdict
 
+    @property
+    def bytes_until_full(self) -> int:
+        """What may be written before some disk that has room is full, as of the last check."""
+        return self._watch.bytes_until_full()
+
     def refuses(self, priority: int) -> bool:
         """Tell whether a write of this priority is answered EREADONLY."""
         return bool(self.reason) and not (priority > 0 and self._verdict.high_priority)

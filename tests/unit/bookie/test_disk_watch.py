@@ -1,12 +1,15 @@
 """When a bookie is read-only, and when it takes entries again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bookie.disk_check import DiskCheck
 from bookie.disk_watch import DiskRules, DiskWatch
+from bookie.health import Health
 from core.runtime.files import Space
 
 A, B = Path("/a"), Path("/b")
@@ -78,3 +81,27 @@ def test_as_a_plain_reading_of_the_rules_says(history: list[int | None]) -> None
             full = percent > 90 or (full and percent >= 85)
         assert bool(verdict.reason) == full
         assert (A in verdict.writable) == (not full)
+
+
+def test_what_may_be_written_is_that_of_the_disk_that_is_full_first() -> None:
+    watch = DiskWatch(RULES)
+    assert watch.bytes_until_full() == 0, "nobody looked yet"
+    watch.on_room({A: used(50), B: used(80, 10_000)})
+    assert watch.bytes_until_full() == 400
+    watch.on_room({A: used(91), B: used(80, 10_000)})
+    assert watch.bytes_until_full() == 1000, "A is full"
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "is_full", "pause_s"),
+    [(900, False, 10), (104, False, 4), (100, False, 0.05), (1, True, 10)],
+)
+def test_a_disk_is_looked_at_more_often_the_fuller_it_is(
+    free_gb: int, is_full: bool, pause_s: float
+) -> None:
+    health = Health(DiskWatch(RULES))
+    storage: Any = None
+    check = DiskCheck(storage, health, 10_000)
+    health.on_rooms({A: Space(1000 * 10**9, free_gb * 10**9)})
+    assert health.is_read_only is is_full
+    assert check.pause_s() == pytest.approx(pause_s)
