@@ -49,7 +49,8 @@ class GcConfig:
     allowed_without_room: bool = setting(
         "isForceGCAllowWhenNoSpace",
         False,
-        "Compact also while no ledger directory has room: a log is removed only after its copy.",
+        "Compact any log also while no ledger directory has room, not only those whose copy takes "
+        "half of what is left: a log is removed only after its copy.",
     )
 
     def __post_init__(self) -> None:
@@ -103,6 +104,14 @@ def logs_to_compact(usages: Iterable[LogUsage], threshold: float) -> list[LogUsa
     """Return the logs below `threshold` that hold something alive, lowest usage first."""
     below = [usage for usage in usages if usage.live_bytes and usage.share < threshold]
     return sorted(below, key=lambda usage: (usage.share, usage.log_id))
+
+
+def fits(usage: LogUsage, free_bytes: int) -> bool:
+    """Tell whether a log may be copied while no directory has room.
+
+    Half of what is left stays for journals, index files, metadata and what else lies on the disk.
+    """
+    return 2 * usage.live_bytes <= free_bytes
 
 
 class CompactionSchedule:

@@ -10,13 +10,14 @@ Only logs before entryLogMark are looked at: a recovery never needs them.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bookie.compaction_rules import (
     CompactionSchedule,
     GcConfig,
     LogUsage,
     Throttle,
+    fits,
     logs_to_compact,
     usage_of,
 )
@@ -30,6 +31,9 @@ from core.runtime.files import Files
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
+
+WAIT_WITHOUT_ROOM_S: Final = 30.0
+"""While no ledger directory has room: whoever deletes something waits for it to be freed."""
 
 ListLedgers = Callable[[], Awaitable[set[LedgerId]]]
 """Every ledger that has metadata. Errors: CoreError: then nothing is removed."""
@@ -63,18 +67,34 @@ class GarbageCollector:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
-        """Collect every gcWaitTime, until cancelled. A failure is logged, and tried again then."""
+        """Collect every gcWaitTime, sooner while there is no room, until cancelled.
+
+        A failure is logged, and tried again then.
+        """
         while True:
-            await asyncio.sleep(self._config.wait_ms / 1000)
+            await self._pause()
             try:
                 await self.collect()
             except (CoreError, BookieError, OSError) as error:
                 logger.warning("garbage_collection_failed error=%s", error)
 
+    async def _pause(self) -> None:
+        left_s = self._config.wait_ms / 1000
+        while left_s > 0:
+            step_s = min(left_s, WAIT_WITHOUT_ROOM_S)
+            await asyncio.sleep(step_s)
+            if self._is_full():
+                return
+            left_s -= step_s
+
+    def _is_full(self) -> bool:
+        return not self._storage.dirs.writable()
+
     async def collect(self, *, force: bool = False) -> Removed:
         """Remove dead ledgers, then entry logs without a living one; compact when it is time.
 
-        `force`: compact now, by the major threshold. Errors: OSError, StorageFailed. Cancel: what
+        `force`: compact now, by the major threshold; so it does while no ledger directory has room,
+        but only what `fits`. Errors: OSError, StorageFailed. Cancel: what
         was removed stays removed, the rest follows at the next collection.
         """
         async with self._one_at_a_time:
@@ -130,19 +150,31 @@ class GarbageCollector:
     async def _compact(
         self, usages: list[LogUsage], alive: Collection[int], *, force: bool
     ) -> list[int]:
-        threshold = self._schedule.due(self._clock.monotonic_s(), force=force)
+        is_due = force or self._is_full()
+        threshold = self._schedule.due(self._clock.monotonic_s(), force=is_due)
         if not threshold:
-            return []
-        if not self._storage.dirs.writable() and not self._config.allowed_without_room:
-            logger.warning("compaction_skipped reason=no ledger directory has room")
             return []
         compacted = [
             usage.log_id
             for usage in logs_to_compact(usages, threshold)
-            if await self._compact_log(usage, alive)
+            if await self._has_room(usage) and await self._compact_log(usage, alive)
         ]
         self._schedule.done(threshold, self._clock.monotonic_s())
         return compacted
+
+    async def _has_room(self, usage: LogUsage) -> bool:
+        """Tell whether a log may be copied: without room only if little of it lives."""
+        if self._config.allowed_without_room or not self._is_full():
+            return True
+        free_bytes = min(room.free_bytes for room in (await self._storage.rooms()).values())
+        if not fits(usage, free_bytes):
+            logger.warning(
+                "compaction_skipped log=%x live_bytes=%d free_bytes=%d reason=no ledger directory"
+                " has room, and a copy would take more than half of what is left",
+                usage.log_id, usage.live_bytes, free_bytes,
+            )  # fmt: skip
+            return False
+        return True
 
     async def _compact_log(self, usage: LogUsage, alive: Collection[int]) -> bool:
         storage, log_id = self._storage, usage.log_id

@@ -6,20 +6,23 @@ import random
 import shutil
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from bookie import entry_log_format
+from bookie import gc as gc_module
 from bookie.app import OpenBookie, open_bookie
-from bookie.compaction_rules import GcConfig
+from bookie.compaction_rules import GcConfig, LogUsage, logs_to_compact
 from bookie.entry_log_format import read_ledgers_map
 from bookie.errors import BookieError
 from bookie.gc import GarbageCollector
 from core.errors import CoreError
 from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
+from core.runtime.files import Space, SystemFiles
 from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
@@ -281,19 +284,72 @@ def test_a_log_without_a_map_is_read_whole_or_kept(tmp_path: Path, hole: bool) -
     run(story)
 
 
-def test_without_room_nothing_is_compacted_unless_allowed(tmp_path: Path) -> None:
+class Room(SystemFiles):
+    """Says how much room there is."""
+
+    free_bytes = 10**9
+
+    @override
+    def space(self, path: Path) -> Space:
+        return Space(10**9, self.free_bytes)
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_without_room_what_is_compacted_is_what_fits_unless_all_is_allowed(
+    tmp_path: Path, is_allowed: bool
+) -> None:
+    async def story() -> None:
+        world = World(tmp_path, gc=replace(FAST, allowed_without_room=is_allowed))
+        files = Room()
+        await world.open(files)
+        await world.write(range(5), range(8))
+        world.delete(0, 1, 2)
+        assert await world.collector.collect() == ([0, 1, 2], [])
+        live_bytes = [usage.live_bytes for usage in await usages(world)]
+        files.free_bytes = 2 * min(live_bytes) - 1
+        await world.bookie.look_at_disks()
+        assert (await ask(world.bookie, add(LedgerId(4), 8))).status is StatusCode.EREADONLY
+        removed = await world.collector.collect()
+        assert bool(removed.entry_logs) is is_allowed, "whether or not it is time"
+        files.free_bytes = 2 * max(live_bytes)
+        if not is_allowed:
+            assert (await world.collector.collect()).entry_logs
+        await world.check()
+        await world.bookie.close()
+
+    run(story)
+
+
+async def usages(world: World) -> list[LogUsage]:
+    """Return what is used of the logs that a collection would compact."""
+    collector, storage = world.collector, world.bookie._storage
+    before = storage.upkeep.marked_log
+    found = await storage.upkeep.thread.call(
+        lambda: collector._survey([], set(world.living), before)
+    )
+    return logs_to_compact(found, 0.8)
+
+
+def test_without_room_garbage_is_looked_for_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gc_module, "WAIT_WITHOUT_ROOM_S", 0.01)
+
     async def story() -> None:
         world = World(tmp_path)
         async with world.opened():
-            await world.write(range(5), range(8))
-            world.delete(0, 1, 2)
-            dirs = world.bookie._storage.dirs
-            for directory in dirs.directories:
-                dirs.mark_full(directory)
-            assert (await world.collector.collect(force=True)).entry_logs == []
-            dirs.mark_writable(dirs.directories[0])
-            assert (await world.collector.collect(force=True)).entry_logs
-            await world.check()
+            await world.write(range(1), range(30))
+            before = world.logs()
+            world.delete(0)
+            collecting = asyncio.create_task(world.collector.run())
+            for directory in world.bookie._storage.dirs.directories:
+                world.bookie._storage.dirs.mark_full(directory)
+            async with asyncio.timeout(20):
+                while len(world.logs()) > 1:  # noqa: ASYNC110 - files have no event
+                    await asyncio.sleep(0.01)
+            assert world.logs() == before[-1:]
+            collecting.cancel()
+            await asyncio.wait([collecting])
 
     run(story)
 
