@@ -28,6 +28,10 @@ class FailedOpens:
     def __init__(self) -> None:
         self._failures: dict[tuple[str, int], _Failure] = {}
 
+    def __contains__(self, partition: tuple[str, int]) -> bool:
+        """Whether an attempt has failed since the partition was open last."""
+        return partition in self._failures
+
     def add(self, partition: tuple[str, int], code: ErrorCode, now_s: float) -> None:
         """Note that an attempt has failed, and with what."""
         last = self._failures.get(partition)

@@ -296,7 +296,7 @@ class PartitionLogs:
         except BaseException:
             await writer.abort()
             raise
-        if dying is not None:
+        if dying is not None or partition in self._failed:
             log.excuse_gaps()
         log.on_dead = self._on_dead
         latest = self._topics.get(partition.topic)

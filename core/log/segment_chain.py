@@ -91,6 +91,8 @@ class SegmentChain:
         self._failed = False
         self._refusal: CoreError | None = None
         self._retry_s = 0.0
+        self._given_up_for: type[CoreError] | None = None
+        """Why there was no ledger the last time, since there was one."""
         self.roll = Roll()
         self.current: SegmentWriter | None = None
         self.writable: SegmentWriter | None = None
@@ -203,7 +205,11 @@ class SegmentChain:
                 raise
             clock = self._context.clock
             self._context.metrics.rolls_given_up_total += 1
-            logger.warning("roll_given_up lssn=%d error=%r", self.lssn, error)
+            if type(error) is not self._given_up_for:  # a full disk stays so for many attempts
+                self._given_up_for = type(error)
+                logger.warning(
+                    "roll_given_up log=%s lssn=%d error=%r", self._nodes.log, self.lssn, error
+                )
             self.roll.give_up(clock.now_ms())
             if is_first:
                 self._refusal, self._retry_s = error, clock.monotonic_s() + FIRST_RETRY_S
@@ -242,8 +248,14 @@ class SegmentChain:
         for part in parts:
             new.add_control(part)
         self.current = self.writable = new
+        self._given_up_for = None
         self.roll.switch()
-        logger.info("segment_started lssn=%d ledger=%d", metadata.lssn, metadata.ledger_id)
+        logger.info(
+            "segment_started log=%s lssn=%d ledger=%d",
+            self._nodes.log,
+            metadata.lssn,
+            metadata.ledger_id,
+        )
         self._user.on_switched(is_first_entry_free=not parts)
 
     def _add_index(self, segment: SegmentWriter, snapshot: bytes) -> None:
@@ -260,7 +272,12 @@ class SegmentChain:
         await self._insist(lambda: self._nodes.complete(completed), COMPLETE_ATTEMPTS)
         self._context.metrics.segments_completed_total += 1
         self._book.segment_completed(completed)
-        logger.info("segment_completed lssn=%d records=%d", completed.lssn, segment.records)
+        logger.info(
+            "segment_completed log=%s lssn=%d records=%d",
+            self._nodes.log,
+            completed.lssn,
+            segment.records,
+        )
 
     async def _insist(self, step: Callable[[], Awaitable[None]], attempts: int) -> None:
         """Do a step until the metadata store answers; the versions in it make that harmless.
@@ -274,7 +291,10 @@ class SegmentChain:
                 if self._failed or self._is_finishing or attempt == attempts:
                     raise
                 self._context.metrics.roll_retries_total += 1
-                logger.warning("roll_waits lssn=%d attempt=%d error=%r", self.lssn, attempt, error)
+                logger.warning(
+                    "roll_waits log=%s lssn=%d attempt=%d error=%r",
+                    self._nodes.log, self.lssn, attempt, error,
+                )  # fmt: skip
                 self._hurry = asyncio.get_running_loop().create_future()
                 await asyncio.wait([self._hurry], timeout=STEP_RETRY_S)
             else:

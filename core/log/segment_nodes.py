@@ -146,6 +146,11 @@ class SegmentNodes:
         """Where the log's own allocator keeps a ledger that no segment has yet."""
 
     @property
+    def log(self) -> str:
+        """The path of the log's node, for messages."""
+        return self._paths.log
+
+    @property
     def max_txid(self) -> TxId:
         """Highest txid of all segments ever completed."""
         return self._max_txid.value

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from broker.errors import KafkaError
-from broker.partition.appends import AppendResult
-from broker.partition.partition_log import PartitionLog
+from broker.partition.appends import Append, AppendResult
+from broker.partition.partition_log import GAPS_EXCUSED_S, PartitionLog
 from core.errors import BookieUnavailable, LedgerFenced, OwnershipAcquireFailed
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
+from protocol.records.record import Producer
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns
 
@@ -110,6 +111,41 @@ async def test_a_partition_that_failed_is_opened_anew_by_the_next_request() -> N
     assert again is not log
     assert await again.append(batch()) == AppendResult(1, -1, 0)
     assert writer.is_closed
+
+
+@pytest.mark.parametrize("failed_openings", [0, 1, 3])
+@in_loop
+async def test_what_was_on_its_way_behind_a_lost_batch_is_tried_again(failed_openings: int) -> None:
+    world = world_with_topic()
+    log = await world.open("t")
+    assert await idempotent(log, 0) == AppendResult(0, -1, 0)
+    stream = world.log("t")
+    assert stream.writer is not None
+    stream.writer.fail(LedgerFenced("its fate is unknown"))  # with sequence 1
+    stream.open_error = BookieUnavailable("away")
+    for _ in range(failed_openings):
+        await world.broker.partitions.opening(*T0)
+        world.clock.advance_ms(2_001)
+    stream.open_error = None
+    again = await world.open("t")
+    assert await idempotent(again, 2) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await idempotent(again, 1) == AppendResult(1, -1, 0)
+    assert await idempotent(again, 2) == AppendResult(2, -1, 0)
+    world.clock.advance_ms(round(GAPS_EXCUSED_S * 1000))
+    assert await idempotent(again, 4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@in_loop
+async def test_a_gap_in_what_never_failed_is_out_of_order() -> None:
+    world = world_with_topic()
+    log = await world.open("t")
+    assert await idempotent(log, 0) == AppendResult(0, -1, 0)
+    assert await idempotent(log, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def idempotent(log: PartitionLog, sequence: int) -> Append:
+    data = batch(producer=Producer(9, 0, sequence))
+    return log.append(data, log.check(data))
 
 
 @in_loop

@@ -102,7 +102,9 @@ def test_a_full_log_is_taken_over_read_and_written_once_there_is_room(
     run_world(tmp_path, story, bookies, config)
 
 
-def test_each_pause_brings_one_attempt(tmp_path: Path) -> None:
+def test_each_pause_brings_one_attempt_and_all_of_them_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(world: World) -> None:
         disk = Disk(world)
         disk.fill()
@@ -115,10 +117,14 @@ def test_each_pause_brings_one_attempt(tmp_path: Path) -> None:
             assert owner.log._context.metrics.rolls_given_up_total == attempt
             world.clock.advance_ms(round(FIRST_RETRY_S * 1000))
         assert not owner.log.segments
+        disk.free()
+        await write(writer, 3)
         await writer.close()
         assert owner.listener.errors == []
 
     run_world(tmp_path, story)
+    assert caplog.text.count("roll_given_up") == 1
+    assert "roll_given_up log=/distributedlog/tailrace/s " in caplog.text
 
 
 def test_records_that_come_meanwhile_are_refused_with_the_others(tmp_path: Path) -> None:
