@@ -259,9 +259,11 @@ class SqliteStore:
     def _give_up(self, group: list[_Job], error: Exception) -> None:
         """Undo the group. Its watches may have fired: a spurious event only causes a read."""
         self.metrics.failed_commits_total += 1
-        logger.error("metadata_commit_failed operations=%d", len(group), exc_info=error)
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error):  # the disk's fault or the file's, not ours
+            logger.error("metadata_commit_failed operations=%d error=%s", len(group), error)
             error = sqlite_failure(error, self._path)
+        else:
+            logger.error("metadata_commit_failed operations=%d", len(group), exc_info=error)
         self._tree.changes.clear()
         if self._connection.in_transaction:
             self._connection.rollback()
