@@ -5,7 +5,6 @@
 """
 
 import importlib
-import os
 import sys
 from typing import Any
 
@@ -13,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from broker.cli.errors import CliError, Exit
+from broker.cli.stdout import ReaderGone, drop_stdout, take_stdout
 from core.runtime.collector import loading_modules
 
 COMMANDS = {
@@ -35,10 +35,6 @@ COMMANDS = {
     "pipeline": "broker.cli.pipeline",
 }
 """Command -> module with a Typer app named `app`: one command, or a group if it has a callback."""
-
-
-class ReaderGone(Exception):
-    """Whoever read our output has enough of it."""
 
 
 def _join_lines(command: Any) -> None:
@@ -67,13 +63,6 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         _join_lines(command)
         return command
-
-    def invoke(self, ctx: Any) -> Any:  # type: ignore[explicit-override]
-        """Run the sub-command. Typer would end with 1 when the reader of our output has enough."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise ReaderGone from error
 
 
 app = typer.Typer(
@@ -105,14 +94,18 @@ def _main(
 
 def run() -> None:
     """Run the command line and end the process with its exit code."""
+    take_stdout()
     try:
-        app(prog_name="tailrace")
+        try:
+            app(prog_name="tailrace")
+        finally:
+            sys.stdout.flush()
     except CliError as error:
         print(error.report(), file=sys.stderr)
+        drop_stdout()
         sys.exit(error.code)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
     except ReaderGone:
-        # Python would complain at its own exit of what it could not write.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_stdout()
         sys.exit(Exit.OK)

@@ -1,6 +1,7 @@
 """`tailrace where` and `tailrace log`: files beside a live broker, and after it ended."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from protocol.records.batch import read_header
 from protocol.records.record import iter_records
 from tests.cluster.cli import output, parsed, refusal
 from tests.process import TailraceProcess
+from tests.server_process import TAILRACE
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +148,13 @@ def test_damage_is_named_and_the_rest_is_shown(broker_factory: type[TailraceProc
     lines = dumped(process)
     assert [line["kind"] for line in lines].count("damaged") == 1
     assert {line.get("base_offset") for line in lines if line["kind"] == "batch"} == {0, 2}
+
+
+def test_a_reader_of_the_dump_who_has_enough_is_no_error(filled: TailraceProcess) -> None:
+    dump = [str(TAILRACE), "log", "dump", "t/0", "--records", "--data", str(filled.data)]
+    with subprocess.Popen(dump, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+    assert running.returncode == Exit.OK

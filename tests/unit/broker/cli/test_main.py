@@ -146,3 +146,37 @@ def unused_port() -> int:
 
 def test_the_app_is_one() -> None:
     assert app.info.name == "tailrace"
+
+
+def test_help_for_a_reader_who_has_enough() -> None:
+    done = shell("tailrace --help | true; echo ${PIPESTATUS[0]}")
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize("command", ["--help", "start --show-config", "start --show-config --json"])
+def test_output_that_cannot_be_written(command: str) -> None:
+    done = shell(f"tailrace {command} > /dev/full")
+    assert done.returncode == Exit.FAILED
+    assert done.stderr.splitlines()[:2] == [
+        "error: cannot write: No space left on device",
+        "   at: standard output",
+    ]
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_closed_standard_output_is_no_error() -> None:
+    done = shell("tailrace start --show-config >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    function = f'tailrace() {{ "{sys.executable}" -m tailrace "$@"; }}; '
+    return subprocess.run(
+        ["bash", "-c", function + command],
+        cwd=HOUSE,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
