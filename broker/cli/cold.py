@@ -142,7 +142,17 @@ async def _names(opened: OpenNamespace, logs: list[str] | None) -> list[str]:
     for name in logs or []:
         if not await opened.logs.log_exists(name):
             raise LogNotFound(name)
-    return logs or await opened.logs.list_logs()
+    return logs or await _below(opened, "")
+
+
+async def _below(opened: OpenNamespace, prefix: str) -> list[str]:
+    """Return all logs below a name, at whatever depth."""
+    names = []
+    for name in await opened.logs.list_logs(prefix):
+        if await opened.logs.log_exists(name):
+            names.append(name)
+        names += await _below(opened, name)
+    return names
 
 
 def _cold_config(url: str, options: str) -> ColdConfig:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.cli import output
 from tests.cluster.cold_cluster import ColdCluster
 from tests.cluster.cold_program import RECORDS, SEGMENTS
 from tests.zookeeper import ZooKeeperServer
@@ -73,6 +74,18 @@ def test_status_verify_and_restore(cluster: ColdCluster, tmp_path: Path) -> None
     for each in objects(tmp_path):
         each.unlink()
     assert cluster.step("read") == before
+
+
+def test_logs_below_a_name_are_looked_at_too(cluster: ColdCluster) -> None:
+    where = ("-m", cluster.metadata, "-n", cluster.namespace)
+    output("log", "create", "a/b/c", "a/b", *where)
+    cluster.step("copy")
+    assert [row["log"] for row in json.loads(cluster.cli("status", "--json"))] == [
+        "a/b",
+        "a/b/c",
+        "s",
+    ]
+    assert {row["log"] for row in json.loads(cluster.cli("verify", "--json"))} == {"s"}
 
 
 def test_what_is_wrong_on_the_command_line_is_said(cluster: ColdCluster) -> None:
