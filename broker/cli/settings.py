@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLIENT_VARIABLES = ("TAILRACE_BOOTSTRAP", "TAILRACE_METADATA", "TAILRACE_NAMESPACE")
+CLIENT_VARIABLES = (
+    "TAILRACE_ADMIN",
+    "TAILRACE_BOOTSTRAP",
+    "TAILRACE_METADATA",
+    "TAILRACE_NAMESPACE",
+)
 """Variables of the other commands; no settings of a broker."""
 
 

@@ -29,7 +29,13 @@ def test_every_setting_has_a_name_of_its_own_and_a_meaning() -> None:
 def test_sources_in_their_order(tmp_path: Path) -> None:
     file = tmp_path / "tailrace.toml"
     file.write_text("[num]\npartitions = 2\n[log.retention]\nms = 5\n")
-    got = shown("--config", str(file), TAILRACE_NUM_PARTITIONS="3", TAILRACE_BOOTSTRAP="h:1")
+    got = shown(
+        "--config",
+        str(file),
+        TAILRACE_NUM_PARTITIONS="3",
+        TAILRACE_BOOTSTRAP="h:1",
+        TAILRACE_ADMIN="h:2",
+    )
     assert got["num.partitions"] == ("3", "environment TAILRACE_NUM_PARTITIONS")
     assert got["log.retention.ms"] == ("5", str(file))
     assert got["node.id"][1] == "default"
