@@ -3,6 +3,7 @@
 import json
 import urllib.error
 import urllib.request
+from http.client import InvalidURL
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
@@ -39,9 +40,16 @@ def ask(admin: str, *path: str, body: Any = None, **query: str) -> Any:
     except urllib.error.HTTPError as error:
         with error:
             raise CliError(_cause(error.read(), error.code), place=url) from None
+    except InvalidURL as error:
+        raise CliError(str(error), place=url, remedy="--admin HOST:PORT", code=Exit.USAGE) from None
     except (OSError, ValueError) as error:
-        cause = f"no broker answers: {error}"
+        cause = f"no broker answers: {_reason(error)}"
         raise CliError(cause, place=url, remedy=_REMEDY, code=Exit.UNREACHABLE) from None
+
+
+def _reason(error: Exception) -> str:
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    return str(getattr(reason, "strerror", None) or reason)
 
 
 def _cause(answer: bytes, status: int) -> str:

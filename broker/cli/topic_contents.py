@@ -1,5 +1,6 @@
 """`tailrace topic stats` and `latest`: what topics hold, by key."""
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -68,9 +69,18 @@ def latest(
         rows: list[dict[str, Any]] = []
         for partition in found["partitions"]:
             index = partition["partition"]
-            rows += [{"partition": index, **each} for each in partition.get("keys", ())]
+            for each in partition.get("keys", ()):
+                shown = {"key": _shown(each["key"]), "value": _shown(each["value"])}
+                rows.append({"partition": index, **each, **shown})
         show_rows(rows, _LATEST)
     _tell(found)
+
+
+def _shown(value: Any) -> str | None:
+    """Return what a terminal can take: bytes that are no text, and letters that steer, are not."""
+    if isinstance(value, dict):
+        return f"base64:{value['base64']}"
+    return value if value is None or value.isprintable() else json.dumps(value)
 
 
 def _ask_to_the_end(admin: str, topic: str, what: str, query: Mapping[str, str]) -> Any:

@@ -90,3 +90,17 @@ def test_partitions_of_others_are_named_behind_the_rest(
     assert asked == ["/topics/t/latest?limit=3&key=k"]
     assert "ask the broker that owns it" in caught.value.remedy
     assert capsys.readouterr().out.split()[-4:] == ["7", "5", "k", "-"]
+
+
+def test_a_terminal_gets_no_bytes_that_steer_it(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = [{"key": {"base64": "/w=="}, "value": "\x1b[31m", "offset": 7, "timestamp": 5}]
+    mine = {"partition": 0, "is_whole": True, "unread_offsets": 0, "bound": None, "keys": keys}
+    with answering({"read_bytes": 0, "partitions": [mine]}) as (admin, _):
+        latest("t", limit=3, admin=admin)
+    assert capsys.readouterr().out.split()[-2:] == ["base64:/w==", '"\\u001b[31m"']
+
+
+def test_nobody_answers() -> None:
+    with pytest.raises(CliError) as caught:
+        stats("t", admin="127.0.0.1:1")
+    assert caught.value.cause == "no broker answers: Connection refused"
