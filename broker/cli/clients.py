@@ -88,8 +88,17 @@ def failure(error: Exception, doing: str, to: Target) -> CliError:
         )
     text = kafka.str() if isinstance(kafka, KafkaError) else str(error)
     name = kafka.name() if isinstance(kafka, KafkaError) else ""
-    return CliError(f"{doing}: {text}" + (f" ({name})" if name else ""), place=to.bootstrap)
+    return CliError(
+        f"{doing}: {text}" + (f" ({name})" if name else ""),
+        place=to.bootstrap,
+        remedy=_REMEDIES.get(code, ""),
+    )
 
+
+_REMEDIES: dict[int | None, str] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "`-X message.max.bytes=N` lets the client send more, the "
+    "topic's max.message.bytes lets the broker take it",
+}
 
 _UNREACHABLE = {
     KafkaError._TRANSPORT,

@@ -57,6 +57,8 @@ def consume(
     render = _render(format_, key_delimiter, null, as_json=as_json)
     first = _position(offset or "start", "--offset")
     last = _position(until, "--until") if until is not None else None
+    if group == "":
+        raise CliError("an empty group id", place="--group", code=Exit.USAGE)
     if group is not None and (partitions or last is not None):
         raise CliError(
             "a group decides itself what each member reads",
@@ -72,7 +74,8 @@ def consume(
     if group is not None:
         read_group(to, topics, group, first, limits, render)
     else:
-        read_partitions(to, topics, partitions, (first, last), limits, render)
+        once = None if partitions is None else list(dict.fromkeys(partitions))
+        read_partitions(to, list(dict.fromkeys(topics)), once, (first, last), limits, render)
 
 
 def _render(format_: str | None, key_delimiter: str | None, null: str, *, as_json: bool) -> Render:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-Id = Annotated[int, typer.Argument(metavar="LEDGER", min=0)]
+Id = Annotated[int, typer.Argument(metavar="LEDGER", min=0, max=2**63 - 1)]
 
 
 class LedgerStateName(StrEnum):

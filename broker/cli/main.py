@@ -92,6 +92,11 @@ def _main(
     """Run one command of many; see below."""
 
 
+def _is_text(argument: str) -> bool:
+    """Tell whether what was typed is UTF-8; Python keeps other bytes as lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in argument)
+
+
 def run() -> None:
     """Run the command line and end the process with its exit code."""
     take_stdout()
@@ -104,6 +109,13 @@ def run() -> None:
         print(error.report(), file=sys.stderr)
         drop_stdout()
         sys.exit(error.code)
+    except UnicodeEncodeError:
+        wrong = [each for each in sys.argv if not _is_text(each)]
+        if not wrong:
+            raise
+        refusal = CliError("an argument is not UTF-8", place=ascii(wrong[0]))
+        print(refusal.report(), file=sys.stderr)
+        sys.exit(Exit.USAGE)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
     except ReaderGone:

@@ -4,6 +4,7 @@ A default that is not the parameter's own is given as `show_default`: rich takes
 of a help text for markup and leaves it out.
 """
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -32,8 +33,23 @@ Properties = Annotated[
     ),
 ]
 
+
+def _is_number(seconds: float) -> float:
+    if math.isnan(seconds):  # neither below a minimum nor above a maximum
+        raise typer.BadParameter("nan is no number of seconds.")
+    return seconds
+
+
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait.")
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        max=1_000_000,
+        callback=_is_number,
+        help="How long to wait.",
+    ),
 ]
 TIMEOUT_S = 30.0
 

@@ -1,5 +1,6 @@
 """`tailrace produce`: send lines, or whole files, as records of a topic."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,9 @@ from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Properties, Time
 from broker.cli.record_format import BadFormat, unescape
 
 app = typer.Typer(add_completion=False)
+
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_ACKS = ("all", "-1", "1", "0")
 
 
 @app.command()
@@ -36,10 +40,21 @@ def produce(
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record."),
     ] = None,
     partition: Annotated[
-        int, typer.Option("--partition", "-p", min=-1, help="-1: by key, else at random.")
+        int,
+        typer.Option(
+            "--partition", "-p", min=-1, max=2**31 - 1, help="-1: by key, else at random."
+        ),
     ] = -1,
     timestamp_ms: Annotated[
-        int, typer.Option("--timestamp", "-T", help="Of every record, in ms.", show_default="now")
+        int,
+        typer.Option(
+            "--timestamp",
+            "-T",
+            min=0,
+            max=2**63 - 1,
+            help="Of every record, in ms.",
+            show_default="now",
+        ),
     ] = 0,
     null: Annotated[
         bool, typer.Option("--null", "-Z", help="Send empty keys and values as null.")
@@ -59,6 +74,8 @@ def produce(
     """
     if whole and not files:
         raise CliError("--whole needs files", place="--whole", code=Exit.USAGE)
+    _check(compression, _COMPRESSIONS, "--compression")
+    _check(acks, _ACKS, "--acks")
     from broker.cli.clients import target
     from broker.cli.record_writer import Framing, Stamp, send
 
@@ -74,6 +91,12 @@ def produce(
     settings = {"compression.type": compression, "acks": acks}
     to = target(bootstrap, [*_texts(settings), *(properties or [])], timeout_s)
     send(to, topic, files or [], (framing, stamp), as_json=as_json, quiet=quiet)
+
+
+def _check(text: str, known: Sequence[str], option: str) -> None:
+    if text not in known:
+        remedy = f"one of {', '.join(known)}"
+        raise CliError(f"{text!r} is unknown", place=option, remedy=remedy, code=Exit.USAGE)
 
 
 def _bytes(text: str, option: str) -> bytes:

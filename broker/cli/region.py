@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from broker.cli.cluster_access import Cluster, Metadata, on_cluster
-from broker.cli.errors import CliError
+from broker.cli.errors import CliError, Exit
 from broker.cli.options import Json
 from broker.cli.output import Column, show_rows
 from core.errors import BadVersion, NodeExists, NoNode
@@ -117,8 +117,8 @@ def write_regions(
     """Say which regions may be written, in place of the brokers' reppRegionsToWrite."""
     if bool(regions) + every + configured != 1:
         raise CliError(
-            "name regions, or --all, or --configured", place="region write",
-            remedy="tailrace region write eu us asia",
+            "name regions, or --all, or --configured", remedy="tailrace region write eu us asia",
+            code=Exit.USAGE,
         )  # fmt: skip
     to_write = None if configured else tuple(dict.fromkeys(regions or ()))
     _change(metadata, rules, lambda now: RegionRules(to_write=to_write, disallowed=now.disallowed))

@@ -34,10 +34,16 @@ def create(
     names: Names,
     bootstrap: Bootstrap = BOOTSTRAP,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: the broker's num.partitions.")
+        int,
+        typer.Option(
+            "--partitions", "-p", min=-1, max=100_000, help="-1: the broker's num.partitions."
+        ),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", min=-1, max=10_000, help="-1: the broker's default."
+        ),
     ] = -1,
     configs: Annotated[
         list[str] | None,
@@ -142,7 +148,10 @@ def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     bootstrap: Bootstrap = BOOTSTRAP,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="Grow to this many partitions.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=100_000, help="Grow to this many partitions."
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a config.")

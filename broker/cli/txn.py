@@ -31,10 +31,18 @@ def list_transactions(
         list[str] | None, typer.Option("--state", metavar="STATE", help="Ongoing, Empty, ...")
     ] = None,
     producer_ids: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Of this producer.")
+        list[int] | None,
+        typer.Option("--producer-id", metavar="ID", min=0, max=2**63 - 1, help="Of this producer."),
     ] = None,
     open_ms: Annotated[
-        int, typer.Option("--open-longer-than", metavar="MS", help="Begun longer ago than this.")
+        int,
+        typer.Option(
+            "--open-longer-than",
+            metavar="MS",
+            min=-1,
+            max=2**63 - 1,
+            help="Begun longer ago than this.",
+        ),
     ] = -1,
     pattern: Annotated[
         str | None, typer.Option("--pattern", metavar="REGEX", help="The whole id matches (RE2).")

@@ -11,7 +11,7 @@ _TIMEOUT_S = 60
 
 
 def tailrace(
-    *arguments: str, stdin: bytes = b"", bootstrap: str = ""
+    *arguments: str | bytes, stdin: bytes = b"", bootstrap: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run one command to its end."""
     environment = {**os.environ, "COLUMNS": "120"}
@@ -34,7 +34,7 @@ def output(*arguments: str, stdin: bytes = b"", bootstrap: str = "") -> bytes:
     return done.stdout
 
 
-def refusal(code: int, *arguments: str, bootstrap: str = "", stdin: bytes = b"") -> str:
+def refusal(code: int, *arguments: str | bytes, bootstrap: str = "", stdin: bytes = b"") -> str:
     """Return what a command says that must fail with `code`."""
     done = tailrace(*arguments, bootstrap=bootstrap, stdin=stdin)
     text = done.stderr.decode()

@@ -168,3 +168,28 @@ def test_a_record_above_the_limit_is_refused_and_named(at: str, topic: str) -> N
     text = refusal(Exit.FAILED, "produce", topic, stdin=b"x" * 5000, bootstrap=at)
     assert "MSG_SIZE_TOO_LARGE" in text
     assert tailrace("consume", topic, "-e", "-q", bootstrap=at).stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("produce", "t", "-T", "99999999999999999999"), "0<=x<="),
+        (("produce", "t", "-T", "-5"), "0<=x<="),
+        (("produce", "t", "-p", "99999999999"), "-1<=x<=2147483647"),
+        (("produce", "t", "-z", "brotli"), "one of none, gzip, snappy, lz4, zstd"),
+        (("produce", "t", "-a", "2"), "one of all, -1, 1, 0"),
+        (("consume", "t", "-G", ""), "an empty group id"),
+    ],
+)
+def test_wrong_command_lines(at: str, arguments: tuple[str, ...], words: str) -> None:
+    assert words in refusal(Exit.USAGE, *arguments, bootstrap=at, stdin=b"x\n")
+
+
+def test_what_is_named_twice_is_read_once(at: str, ten: str) -> None:
+    twice = output("consume", ten, ten, "-p", "0", "-p", "0", "-e", "-q", bootstrap=at)
+    assert len(twice.split()) == 10
+
+
+def test_a_record_too_large_for_the_client_says_what_to_set(at: str, topic: str) -> None:
+    text = refusal(Exit.FAILED, "produce", topic, bootstrap=at, stdin=b"x" * 1_200_000)
+    assert "-X message.max.bytes=N" in text

@@ -54,5 +54,5 @@ def test_regions_as_bookies_say_and_as_operators_open_them(uri: str, tmp_path: P
 
 
 def test_what_is_refused(uri: str) -> None:
-    assert "name regions" in refusal(Exit.FAILED, "region", "write", "-m", uri)
-    assert "name regions" in refusal(Exit.FAILED, "region", "write", "eu", "--all", "-m", uri)
+    assert "name regions" in refusal(Exit.USAGE, "region", "write", "-m", uri)
+    assert "name regions" in refusal(Exit.USAGE, "region", "write", "eu", "--all", "-m", uri)

@@ -82,9 +82,19 @@ def test_validate_only_does_nothing(at: str, topic: str) -> None:
         (("topic", "list", "-X", "novalue"), "-X KEY=VALUE"),
         (("topic", "list", "-X", "no.such.property=1"), "no.such.property"),
         (("topic", "list", "-b", "h:x"), "no address"),
+        (("topic", "list", "--timeout", "nan"), "nan is no number"),
+        (("topic", "list", "--timeout", "1e30"), "0.1<=x<=1000000"),
+        (("topic", "create", "t", "-p", "-2"), "-1<=x<=100000"),
+        (("topic", "create", "t", "-r", "99999"), "-1<=x<=10000"),
+        (("topic", "alter", "t", "-p", "0"), "1<=x<=100000"),
+        (("txn", "list", "--producer-id", "99999999999999999999"), "0<=x<="),
+        (("txn", "list", "--open-longer-than", "99999999999999999999"), "-1<=x<="),
+        (("ledger", "show", "99999999999999999999", "-m", "zk://h/l"), "0<=x<="),
+        (("topic", "create", b"\xff"), "'\\udcff'"),
+        (("cleaner", "status", "-a", "a b"), "--admin HOST:PORT"),
     ],
 )
-def test_wrong_command_lines(at: str, arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_command_lines(at: str, arguments: tuple[str | bytes, ...], words: str) -> None:
     assert words in refusal(Exit.USAGE, *arguments, bootstrap=at)
 
 
