@@ -47,14 +47,15 @@ def restore(
     It always ends, and says for each partition what was read, what is alive, how many offsets
     compaction has removed, and a hash of all live keys and values that any other restore of the
     range must match. What is interrupted goes on, in the same range, when the command is run
-    again. Without --sqlite or --parquet values stay in memory and only the numbers are shown.
+    again; what is finished is shown again, as it was. Without --sqlite or --parquet values stay in
+    memory and only the numbers are shown.
 
     Works with Tailrace and with Apache Kafka 2.1 or later, on listeners without TLS and SASL.
     """
     from compaction import restore as library
 
     options = library.Options(timeout_s=timeout, fresh=fresh)
-    with _told(), closing(_sink(sqlite, parquet)) as sink, _bar(topic) as watch:
+    with _told(), closing(_sink(sqlite, parquet)) as sink, _bar(topic, sqlite or parquet) as watch:
         report = library.restore(
             topic,
             bootstrap=bootstrap,
@@ -150,7 +151,7 @@ def _as_ours(error: "RestoreError") -> CliError:
 
 
 @contextmanager
-def _bar(topic: str) -> Iterator[Callable[["Step"], None]]:
+def _bar(topic: str, kept: Path | None) -> Iterator[Callable[["Step"], None]]:
     """Draw progress, rate and time left on stderr for a person; at the end, say how fast it was."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
@@ -167,6 +168,10 @@ def _bar(topic: str) -> Iterator[Callable[["Step"], None]]:
     if last:
         took_s = max(clock.monotonic_s() - began_s, 1e-3)
         note(_speed(last[0].records, last[0].bytes, took_s))
+    elif kept is not None:
+        note(
+            f"nothing was read: {kept} is finished, up to the end that is shown; --fresh reads anew"
+        )
 
 
 def _speed(records: int, size: int, took_s: float) -> str:

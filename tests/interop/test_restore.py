@@ -313,6 +313,7 @@ def test_killed_at_any_moment_it_goes_on(
     output = ["--sqlite", str(path)] if kind == "sqlite" else ["--parquet", str(path)]
     done = _tailrace("restore", topic, *output, "--json", "--verify", "-b", broker.bootstrap)
     assert done.returncode == 0, done.stderr
+    assert f"nothing was read: {path} is finished" in done.stderr
     shown = json.loads(done.stdout)
     assert sum(each["records"] for each in shown["partitions"]) == 3000
     assert "verified: 3,000 records folded again give the same hash" in done.stderr
