@@ -15,7 +15,7 @@ from broker.quotas.config import QuotaConfig
 from broker.quotas.connection_counts import numbers_of
 from broker.transactions.config import TransactionConfig
 from compaction.cleaner.config import CleanerConfig
-from core.runtime.config import ConfigError, setting
+from core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,45 +40,45 @@ class NetworkConfig:
         "",
         "The listener that other brokers of the cluster connect to; empty is the first one.",
     )
-    backlog: int = setting(
+    backlog: AtLeastOne = setting(
         "socket.listen.backlog.size",
         1024,
         "Connections that may wait to be accepted. Kafka has 50, and a thread that only accepts; "
         "here whoever finds the queue full loses a second.",
     )
-    request_bytes_max: int = setting(
+    request_bytes_max: AtLeastOne = setting(
         "socket.request.max.bytes",
         104_857_600,
         "Largest request; a larger one ends its connection. Unit: bytes.",
     )
-    queued_bytes_max: int = setting(
+    queued_bytes_max: AtLeastOne = setting(
         "queued.max.request.bytes",
         64 * 1024 * 1024,
         "Bytes of all requests in flight; beyond it sockets are not read. At most what one log "
         "takes waiting (log.waiting.bytes.max), else a slow disk refuses produces. Unit: bytes.",
     )
-    connection_requests_max: int = setting(
+    connection_requests_max: AtLeastOne = setting(
         "connection.max.inflight.requests",
         128,
         "Requests of one connection in flight; beyond it the connection is not read.",
     )
-    connection_bytes_max: int = setting(
+    connection_bytes_max: AtLeastOne = setting(
         "connection.max.inflight.bytes",
         16 * 1024 * 1024,
         "Request bytes of one connection in flight; beyond it, it is not read. Unit: bytes.",
     )
-    unsent_bytes_max: int = setting(
+    unsent_bytes_max: AtLeastOne = setting(
         "connection.max.unsent.bytes",
         1024 * 1024,
         "Unsent bytes above which a client counts as slow and gets no further answer built.",
     )
-    response_bytes_max: int = setting(
+    response_bytes_max: AtLeastOne = setting(
         "queued.max.response.bytes",
         256 * 1024 * 1024,
         "Unsent bytes of slow clients and what fetches read; beyond it answers are small, beyond "
         "twice of it empty, and who does not drain is cut after 3 s. Unit: bytes.",
     )
-    stall_ms: int = setting(
+    stall_ms: AtLeastOne = setting(
         "connection.stall.timeout.ms",
         30_000,
         "A client that neither drains its answers nor finishes its request is cut after this.",
@@ -86,10 +86,10 @@ class NetworkConfig:
     idle_ms_max: int = setting(
         "connections.max.idle.ms", 600_000, "A connection without requests is closed after this."
     )
-    connections_max: int = setting(
+    connections_max: NotNegative = setting(
         "max.connections", 0x7FFF_FFFF, "Connections; one more is closed at once."
     )
-    connections_per_ip_max: int = setting(
+    connections_per_ip_max: NotNegative = setting(
         "max.connections.per.ip", 0x7FFF_FFFF, "Connections from one address."
     )
     connections_per_ip_overrides: tuple[str, ...] = setting(
@@ -137,18 +137,18 @@ class NetworkConfig:
 class BrokerConfig:
     """One broker."""
 
-    node_id: int = setting("node.id", 1, "Id of this broker; unique in the cluster.")
+    node_id: NotNegative = setting("node.id", 1, "Id of this broker; unique in the cluster.")
     rack: str = setting("broker.rack", "", "Rack that this broker reports; empty for none.")
     auto_create_topics: bool = setting(
         "auto.create.topics.enable", True, "Create a topic when a client asks for its metadata."
     )
-    num_partitions: int = setting(
+    num_partitions: AtLeastOne = setting(
         "num.partitions", 1, "Partitions of a topic that is created without a number."
     )
-    fetch_bytes_max: int = setting(
+    fetch_bytes_max: AtLeastOne = setting(
         "fetch.max.bytes", 57_671_680, "Most bytes in one fetch answer, save its first batch."
     )
-    fetch_session_slots: int = setting(
+    fetch_session_slots: NotNegative = setting(
         "max.incremental.fetch.session.cache.slots",
         1000,
         "Fetch sessions kept at once; clients beyond it send full fetches.",

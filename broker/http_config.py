@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.runtime.config import ConfigError, setting
+from core.runtime.config import ConfigError, PortNumber, setting
 
 VIEWS_BYTES_MIN = 1_048_576
 
@@ -17,7 +17,7 @@ class HttpConfig:
     host: str = setting(
         "admin.http.host", "127.0.0.1", "Address of the HTTP port; only operators may reach it."
     )
-    port: int = setting("admin.http.port", 9094, "The HTTP port; 0 picks one.")
+    port: PortNumber = setting("admin.http.port", 9094, "The HTTP port; 0 picks one.")
     views_bytes: int = setting(
         "admin.http.views.bytes",
         134_217_728,

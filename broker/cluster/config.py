@@ -7,15 +7,11 @@ DescribeConfigs can tell a static broker config from a default.
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
-
-import msgspec
+from typing import Literal
 
 from broker.cluster.config_def import InvalidConfig, text_of
 from broker.cluster.topic_configs import TOPIC_CONFIGS
-from core.runtime.config import setting
-
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+from core.runtime.config import AtLeastOne, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from broker.coordinator.consumer_config import ConsumerGroupConfig
-from core.runtime.config import setting
+from core.runtime.config import AtLeastOne, setting
 
 INT32_MAX = 0x7FFF_FFFF
 
@@ -28,26 +28,26 @@ class GroupConfig:
         3_000,
         "How long an empty group waits for more members before its first rebalance; 0 for tests.",
     )
-    group_size_max: int = setting(
+    group_size_max: AtLeastOne = setting(
         "group.max.size", INT32_MAX, "Most members a group may have; the next one gets error 81."
     )
     offset_metadata_max: int = setting(
         "offset.metadata.max.bytes", 4_096, "Longest metadata string a commit may carry."
     )
-    offsets_commit_timeout_ms: int = setting(
+    offsets_commit_timeout_ms: AtLeastOne = setting(
         "offsets.commit.timeout.ms",
         5_000,
         "How long a commit, or another change that clients wait for, may take to be stored.",
     )
-    offsets_retention_minutes: int = setting(
+    offsets_retention_minutes: AtLeastOne = setting(
         "offsets.retention.minutes",
         10_080,
         "How long offsets outlive the group's last member, or a simple group's last commit.",
     )
-    offsets_retention_check_interval_ms: int = setting(
+    offsets_retention_check_interval_ms: AtLeastOne = setting(
         "offsets.retention.check.interval.ms", 600_000, "How often expired offsets are looked for."
     )
-    offsets_topic_partitions: int = setting(
+    offsets_topic_partitions: AtLeastOne = setting(
         "offsets.topic.num.partitions",
         50,
         "Partitions of __consumer_offsets when it is created; fixed from then on.",
@@ -58,10 +58,10 @@ class GroupConfig:
         "Replication factor of __consumer_offsets when it is created, or as many bookies as there "
         "are then; fixed from then on.",
     )
-    offsets_topic_segment_bytes: int = setting(
+    offsets_topic_segment_bytes: AtLeastOne = setting(
         "offsets.topic.segment.bytes", 104_857_600, "Segment size of __consumer_offsets."
     )
-    offsets_load_buffer_bytes: int = setting(
+    offsets_load_buffer_bytes: AtLeastOne = setting(
         "offsets.load.buffer.size",
         262_144,
         "Bytes read at once while a partition of __consumer_offsets is replayed.",

@@ -2,24 +2,24 @@
 
 from dataclasses import dataclass
 
-from core.runtime.config import setting
+from core.runtime.config import AtLeastOne, NotNegative, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionConfig:
     """Partitions: caches, readers, producers, retention."""
 
-    tail_cache_bytes: int = setting(
+    tail_cache_bytes: NotNegative = setting(
         "tail.cache.bytes",
         128 * 1024 * 1024,
         "Newest batches of all partitions kept in memory for consumers at the tail. Unit: bytes.",
     )
-    readers_max: int = setting(
+    readers_max: AtLeastOne = setting(
         "fetch.max.open.readers",
         64,
         "Open readers kept for consumers behind the tail cache; each may hold a read-ahead.",
     )
-    producer_id_expiration_ms: int = setting(
+    producer_id_expiration_ms: AtLeastOne = setting(
         "producer.id.expiration.ms",
         86_400_000,
         "An idempotent producer that wrote nothing for so long is forgotten.",
@@ -30,6 +30,6 @@ class PartitionConfig:
         "How long partitions that join a transaction wait for the end of the producer's last one, "
         "before the producer is told to try again itself.",
     )
-    retention_check_interval_ms: int = setting(
+    retention_check_interval_ms: AtLeastOne = setting(
         "log.retention.check.interval.ms", 300_000, "How often old segments are looked for."
     )

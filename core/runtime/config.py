@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,6 +26,10 @@ _SERVICE_LINK = re.compile(
 )
 
 T = TypeVar("T")
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+PortNumber = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 
 def setting(key: str, default: Any, doc: str) -> Any:

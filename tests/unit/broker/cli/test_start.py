@@ -112,3 +112,26 @@ def test_a_broker_goes_by_its_id_and_address_in_the_locks_of_logs() -> None:
     assert config.log_config().lock_timeout_s == 0
     named = BrokerProcessConfig(log=OwnedTopicLogConfig(client_id="mine", lock_timeout_s=4))
     assert named.log_config() == named.log
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "num.partitions=0",
+        "num.partitions=-3",
+        "offsets.topic.num.partitions=0",
+        "transaction.state.log.num.partitions=-1",
+        "socket.request.max.bytes=-1",
+        "offsets.retention.minutes=0",
+        "max.connections=-1",
+        "node.id=-7",
+        "admin.http.port=-1",
+        "admin.http.port=65536",
+    ],
+)
+def test_numbers_that_no_broker_can_run_with(given: str) -> None:
+    """As Kafka refuses them; a broker came up with each, and served nobody."""
+    done = tailrace("start", "--show-config", "--set", given)
+    assert done.returncode == Exit.USAGE
+    assert given.split("=")[0] in done.stderr
+    assert "Expected `int`" in done.stderr
