@@ -77,6 +77,7 @@ def ingest(
         end=_bound(end, "--to"),
         options=_pairs(options, "--option"),
     )
+    _check_reachable(bootstrap)
     with _session("tailrace ingest", master, jars, _pairs(conf, "--conf")) as spark:
         if checkpoint is None:
             rows = [asdict(found) for found in ingest_batch(spark, source, output)]
@@ -108,6 +109,7 @@ def sink(
     _need_spark()
     from pipeline.sink import NoValueColumn, write_topic
 
+    _check_reachable(bootstrap)
     with _session("tailrace sink", master, jars, _pairs(conf, "--conf")) as spark:
         try:
             rows = spark.read.parquet(files)
@@ -140,6 +142,7 @@ def restore(
 
     if output.exists():
         raise CliError("the output is there already", place=str(output), remedy="name a new folder")
+    _check_reachable(bootstrap)
     try:
         ranges = stable_ranges(bootstrap, topic, timeout)
     except NoTopic as error:
@@ -170,10 +173,29 @@ def _session(name: str, master: str, jars: Path | None, conf: dict[str, str]) ->
         spark = build_session(name, master=master, jars=jars, conf=conf)
     except ConnectorUnavailable as error:
         raise CliError(str(error)) from error
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
     try:
         yield spark
+    except (PySparkException, Py4JError) as error:
+        raise CliError(_words(error), place="Spark") from error
     finally:
         spark.stop()
+
+
+def _words(error: Exception) -> str:
+    """Return what a person needs of Spark's error: its innermost cause, else its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return next(iter(causes[-1:] or lines), type(error).__name__)
+
+
+def _check_reachable(bootstrap: str) -> None:
+    """Fail at once when no broker accepts connections; Spark would retry. Errors: CliError."""
+    from broker.cli.clients import check_reachable, target
+
+    check_reachable(target(bootstrap, (), TIMEOUT_S))
 
 
 def _bound(text: str, option: str) -> "Bound":

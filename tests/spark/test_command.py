@@ -56,3 +56,25 @@ def test_a_wrong_position_is_refused_before_spark_starts(tmp_path: Path) -> None
     assert done.returncode == 2
     assert "'yesterday' is no position" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_spark_cannot_do_is_said_without_a_traceback(
+    broker: TailraceProcess, topic: str, tmp_path: Path
+) -> None:
+    output, at = str(tmp_path / "out"), ("--bootstrap", broker.bootstrap)
+    done = _pipeline("ingest", f"{topic}-nosuch", output, *at)
+    assert done.returncode == 1
+    assert "error: " in done.stderr
+    assert "UnknownTopicOrPartition" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = _pipeline("sink", str(tmp_path / "nosuch"), topic, *at)
+    assert done.returncode == 1
+    assert "error: [PATH_NOT_FOUND]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nobody_listens() -> None:
+    for arguments in (("ingest", "t", "out"), ("sink", "files", "t"), ("restore", "t", "out")):
+        done = _pipeline(*arguments, "--bootstrap", "127.0.0.1:1")
+        assert done.returncode == 3, done.stderr
+        assert "Connection refused" in done.stderr
