@@ -36,7 +36,12 @@ def bookie(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="Where it keeps journal and ledgers."),
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Where it keeps journal and ledgers.",
+            show_default="./tailrace-data",
+        ),
     ] = None,
     listen: Annotated[
         str | None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from broker.cli.cluster_access import Metadata, on_store
+from broker.cli.cluster_access import ClusterMetadata, on_store
 from broker.cli.errors import CliError
 from broker.cli.options import Json
 from broker.cli.output import note, show_json
@@ -23,7 +23,7 @@ def cluster() -> None:
 
 
 @app.command()
-def init(metadata: Metadata) -> None:
+def init(metadata: ClusterMetadata) -> None:
     """Begin a cluster where nothing is yet: one transaction, refused over existing data.
 
     As BookKeeper's `initnewcluster`: bookies of either kind can join it afterwards.
@@ -34,7 +34,7 @@ def init(metadata: Metadata) -> None:
 
 
 @app.command()
-def show(metadata: Metadata, as_json: Json = False) -> None:
+def show(metadata: ClusterMetadata, as_json: Json = False) -> None:
     """Show the instance id, the layout, and the bookies of a cluster."""
     info = _existing(metadata)
     if as_json:
@@ -60,7 +60,7 @@ def show(metadata: Metadata, as_json: Json = False) -> None:
 
 
 @app.command("format")
-def reformat(metadata: Metadata, force: Force = False) -> None:
+def reformat(metadata: ClusterMetadata, force: Force = False) -> None:
     """Forget all ledgers and bookies of a cluster and begin a new one in its place.
 
     As BookKeeper's `metaformat`, but refused while bookies are registered. The bookies of the
@@ -80,7 +80,7 @@ def reformat(metadata: Metadata, force: Force = False) -> None:
 
 @app.command()
 def nuke(
-    metadata: Metadata,
+    metadata: ClusterMetadata,
     instance_id: Annotated[
         str | None,
         typer.Option("--instance-id", "-i", metavar="ID", help="The cluster's; else it is asked."),

@@ -53,6 +53,16 @@ Metadata = Annotated[
         "of a standalone broker to look at its list.",
     ),
 ]
+ClusterMetadata = Annotated[
+    str,
+    typer.Option(
+        "--metadata",
+        "-m",
+        metavar="URI",
+        envvar="TAILRACE_METADATA",
+        help="Where the cluster's metadata is: zk://HOST:PORT,HOST:PORT/ledgers.",
+    ),
+]
 LedgersOfNamespace = Annotated[
     str | None,
     typer.Option(

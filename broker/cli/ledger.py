@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli.cluster_access import Cluster, Metadata, on_cluster
+from broker.cli.cluster_access import Cluster, ClusterMetadata, Metadata, on_cluster
 from broker.cli.errors import CliError
 from broker.cli.options import Json
 from broker.cli.output import Column, note, progress, show_json, show_rows
@@ -124,7 +124,7 @@ def read(
 
 
 @app.command()
-def recover(ledger_id: Id, metadata: Metadata, as_json: Json = False) -> None:
+def recover(ledger_id: Id, metadata: ClusterMetadata, as_json: Json = False) -> None:
     """Fence a ledger and fix its end: its writer, if it still lives, can add nothing any more."""
 
     async def work(cluster: Cluster) -> "LedgerReader":
@@ -141,7 +141,7 @@ def recover(ledger_id: Id, metadata: Metadata, as_json: Json = False) -> None:
 @app.command()
 def delete(
     ledger_id: Id,
-    metadata: Metadata,
+    metadata: ClusterMetadata,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete a ledger from the metadata; bookies free its room at their next collection."""

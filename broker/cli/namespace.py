@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster_access import Metadata, Namespace, on_cluster, on_namespace_store
+from broker.cli.cluster_access import ClusterMetadata, Namespace, on_cluster, on_namespace_store
 from broker.cli.errors import CliError
 from broker.cli.options import Json
 from broker.cli.output import note, show_json
@@ -28,7 +28,7 @@ def namespace() -> None:
 @app.command()
 def bind(
     namespace: Namespace,
-    metadata: Metadata,
+    metadata: ClusterMetadata,
     encode_region_id: Annotated[
         bool, typer.Option("--encode-region-id", help="Log segments say in which region they are.")
     ] = False,

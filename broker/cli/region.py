@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from broker.cli.cluster_access import Cluster, Metadata, on_cluster
+from broker.cli.cluster_access import Cluster, ClusterMetadata, Metadata, on_cluster
 from broker.cli.errors import CliError, Exit
 from broker.cli.options import Json
 from broker.cli.output import Column, show_rows
@@ -80,7 +80,9 @@ def list_regions(
 
 
 @app.command("close")
-def close_region(region: Region, metadata: Metadata, rules: Rules = REGION_RULES_PATH) -> None:
+def close_region(
+    region: Region, metadata: ClusterMetadata, rules: Rules = REGION_RULES_PATH
+) -> None:
     """Let a region take no new copies: before it is removed, for one."""
     _change(
         metadata,
@@ -91,7 +93,9 @@ def close_region(region: Region, metadata: Metadata, rules: Rules = REGION_RULES
 
 
 @app.command("open")
-def open_region(region: Region, metadata: Metadata, rules: Rules = REGION_RULES_PATH) -> None:
+def open_region(
+    region: Region, metadata: ClusterMetadata, rules: Rules = REGION_RULES_PATH
+) -> None:
     """Let a region that was closed take new copies again."""
     _change(
         metadata,
@@ -103,7 +107,7 @@ def open_region(region: Region, metadata: Metadata, rules: Rules = REGION_RULES_
 
 @app.command("write")
 def write_regions(
-    metadata: Metadata,
+    metadata: ClusterMetadata,
     regions: Annotated[
         list[str] | None,
         typer.Argument(metavar="[REGION]...", help="The only regions that may be written."),
