@@ -41,19 +41,24 @@ def plan(admin: Admin = ADMIN, as_json: Json = False) -> None:
 @app.command()
 def run(logs: Logs = None, admin: Admin = ADMIN, as_json: Json = False) -> None:
     """Clean logs now, whatever their ratio; those that could not be cleaned are tried again."""
-    _show(ask(admin, "cleaner", "run", body=logs or []), as_json=as_json)
+    _show(ask(admin, "cleaner", "run", body=_names(logs)), as_json=as_json)
 
 
 @app.command()
 def pause(logs: Logs = None, admin: Admin = ADMIN, as_json: Json = False) -> None:
     """Leave logs alone until `resume`, or until the broker starts again."""
-    _show(ask(admin, "cleaner", "pause", body=logs or []), as_json=as_json)
+    _show(ask(admin, "cleaner", "pause", body=_names(logs)), as_json=as_json)
 
 
 @app.command()
 def resume(logs: Logs = None, admin: Admin = ADMIN, as_json: Json = False) -> None:
     """Take up logs again."""
-    _show(ask(admin, "cleaner", "resume", body=logs or []), as_json=as_json)
+    _show(ask(admin, "cleaner", "resume", body=_names(logs)), as_json=as_json)
+
+
+def _names(logs: list[str] | None) -> list[str]:
+    """Return what the broker calls them; a partition may be typed as `where` and `log` take it."""
+    return [log.replace("/", "-") for log in logs or ()]
 
 
 _PLAN = [

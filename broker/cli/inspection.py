@@ -273,7 +273,9 @@ async def _check_partition(store: MetadataStore, at: TopicPartition) -> None:
         raise CliError(f"there is no topic {at.topic}", remedy="tailrace topic list")
     partitions = decode_topic(at.topic, node.data).partitions
     if at.partition >= partitions:
-        raise CliError(f"topic {at.topic} has {partitions} partitions, from 0 on")
+        raise CliError(
+            f"topic {at.topic} has no partition {at.partition}", remedy=f"0 to {partitions - 1}"
+        )
 
 
 async def _read_ledger(store: MetadataStore, path: str) -> LedgerMetadata | None:

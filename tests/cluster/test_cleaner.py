@@ -151,7 +151,7 @@ def test_people_pause_run_and_resume_the_cleaner(broker_factory: Factory) -> Non
     assert planned(admin, log)["state"] == "paused"
     assert parsed("cleaner", "status", "-a", admin)["passes"] == 0
     output("cleaner", "resume", "-a", admin)
-    output("cleaner", "run", log, "-a", admin)
+    output("cleaner", "run", log.replace("-", "/"), "-a", admin)  # as `where` and `log` take it
     wait_until(lambda: parsed("cleaner", "status", "-a", admin)["passes"])
     table.check()
     assert b"workers" in output("cleaner", "status", "-a", admin)

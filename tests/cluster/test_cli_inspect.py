@@ -94,7 +94,7 @@ def test_records_are_dumped_when_asked(filled: TailraceProcess) -> None:
     ("code", "arguments", "words"),
     [
         (Exit.FAILED, ("where", "t/0@100"), "ends before offset 100"),
-        (Exit.FAILED, ("where", "t/9@0"), "1 partitions"),
+        (Exit.FAILED, ("where", "t/9@0"), "no partition 9"),
         (Exit.FAILED, ("where", "nobody/0@0"), "no topic nobody"),
         (Exit.FAILED, ("where", "t/0@dlsn:99,0,0"), "no segment 99"),
         (Exit.FAILED, ("where", "t/0@dlsn:1,9999,0"), "no entry 9999"),
