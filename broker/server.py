@@ -61,8 +61,8 @@ class BrokerServer:
 
         Errors: OSError (address in use, no permission); none is taken then.
         """
-        try:
-            for listener in self._config.parsed_listeners:
+        for listener in self._config.parsed_listeners:
+            try:
                 self._servers[listener.name] = await self._loop.create_server(
                     partial(self._make_connection, listener.name),
                     listener.host or None,
@@ -70,9 +70,10 @@ class BrokerServer:
                     backlog=self._config.backlog,
                     start_serving=False,
                 )
-        except OSError:
-            self._stop_listening()
-            raise
+            except OSError as error:
+                self._stop_listening()
+                reason = f"cannot listen at {listener}: {error.strerror}"
+                raise OSError(error.errno, reason) from error
         ports = {name: _port_of(server) for name, server in self._servers.items()}
         self._broker.advertised.bound(ports)
 

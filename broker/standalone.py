@@ -118,7 +118,11 @@ async def _open_storage(
     stack: AsyncExitStack,
 ) -> tuple[SqliteStore, OpenBookie]:
     """Open metadata and bookie; the lock comes first, since a second store ends the first one's."""
-    config.data.mkdir(parents=True, exist_ok=True)
+    try:
+        config.data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"cannot keep anything in {config.data}: {error.strerror}"
+        raise OSError(error.errno, reason) from error
     stack.callback(os.close, lock_file(config.data / _LOCK_FILE, "tailrace"))
     store = SqliteStore(config.metadata_path, clock)
     stack.push_async_callback(store.close)
@@ -190,5 +194,6 @@ def _say_ready(bootstrap: str, data: Path) -> None:
 
 
 def _refuse(error: Exception, remedy: str) -> int:
-    sys.stderr.write(f"error: {error}\n  try: {remedy}\n")
+    cause = (isinstance(error, OSError) and error.strerror) or error
+    sys.stderr.write(f"error: {cause}\n  try: {remedy}\n")
     return 1

@@ -135,3 +135,12 @@ def test_numbers_that_no_broker_can_run_with(given: str) -> None:
     assert done.returncode == Exit.USAGE
     assert given.split("=")[0] in done.stderr
     assert "Expected `int`" in done.stderr
+
+
+def test_what_cannot_be_opened_is_named_without_numbers_of_the_system(tmp_path: Path) -> None:
+    done = tailrace("start", "--data", "/dev/null", "--listen", "127.0.0.1:0")
+    assert done.returncode == Exit.FAILED
+    assert done.stderr.splitlines()[0] == "error: cannot keep anything in /dev/null: File exists"
+    done = tailrace("start", "--data", str(tmp_path), "--listen", "203.0.113.7:9")
+    assert done.returncode == Exit.FAILED
+    assert done.stderr.startswith("error: cannot listen at PLAINTEXT://203.0.113.7:9: ")
