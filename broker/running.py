@@ -5,7 +5,7 @@ topics -> groups and transactions, and with them partitions -> listening. The en
 way, and every step survives kill -9: what the next start finds is what was acknowledged.
 """
 
-import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -49,8 +49,6 @@ from core.runtime.host import host_name
 from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
-
-logger = logging.getLogger(__name__)
 
 
 class Storage(NamedTuple):
@@ -255,4 +253,6 @@ async def _serve_http(
         server = HttpServer(config.host, config.port, handlers.routes())
         stack.push_async_callback(server.close)
         await server.start()
-        logger.info("http port host=%s port=%d", config.host, server.port)
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        sys.stdout.write(f"admin: http={host}:{server.port}\n")
+        sys.stdout.flush()
