@@ -119,7 +119,7 @@ class PartitionLog(ReadablePartition):
         rules = self._rules if zstd_allowed else self._rules_before_zstd
         return check_batch(batch, rules, self._clock.now_ms())
 
-    def append(  # noqa: C901 - hot: its parts are here and not behind calls
+    def append(  # noqa: C901, PLR0912 - hot: its parts are here and not behind calls
         self, batch: memoryview, header: BatchHeader | None = None, *, verified: bool = False
     ) -> Append:
         """Put a batch at the end of the log: order is decided by the order of calls.
@@ -140,6 +140,8 @@ class PartitionLog(ReadablePartition):
             verdict = self._producers.check_own(header)
         elif header.producer_id >= 0:
             verdict = self._producers.check(header, verified)
+            if self._gaps_excused_until_s:
+                verdict = self._excused(header, verdict)
         if verdict is not None:
             return self._repeated(verdict)
         if self._stored_as is not None and self._stored_as.codec != header.codec:
@@ -170,7 +172,8 @@ class PartitionLog(ReadablePartition):
         producer_id = header.producer_id
         knows_batches = self._producers.has_batches(producer_id)
         if self._verifications.is_early(header, knows_batches=knows_batches):
-            return Append.answered(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            code = self._excused(header, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return self._repeated(code or ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         verified = self._verifications.holds(producer_id, guard)
         return self.append(batch, header, verified=verified)
 
@@ -271,9 +274,20 @@ class PartitionLog(ReadablePartition):
 
         It was on its way when the one before it was given back, and that one comes again. Out of
         order would have librdkafka number its records anew, those of unknown fate too, so that one
-        that is in the log would be written twice.
+        that is in the log would be written twice. Of a producer that is not known here it would be
+        taken, before the missing one.
         """
         self._gaps_excused_until_s = self._clock.monotonic_s() + GAPS_EXCUSED_S
+
+    def _excused(
+        self, header: BatchHeader, verdict: SeenBatch | ErrorCode | None
+    ) -> SeenBatch | ErrorCode | None:
+        """Return what a batch is told instead, while gaps are excused."""
+        if self._clock.monotonic_s() >= self._gaps_excused_until_s:
+            self._gaps_excused_until_s = 0.0
+        elif verdict is None or verdict is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return ErrorCode.NOT_ENOUGH_REPLICAS if self._producers.is_ahead(header) else verdict
+        return verdict
 
     def on_failed(self, error: CoreError) -> None:
         """Answer everything in flight as unknown: called by the log, at most once."""
@@ -347,9 +361,6 @@ class PartitionLog(ReadablePartition):
     def _repeated(self, verdict: SeenBatch | ErrorCode) -> Append:
         """Answer a batch that is no news: a duplicate gets what the original gets."""
         if isinstance(verdict, ErrorCode):
-            is_gap = verdict is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            if is_gap and self._clock.monotonic_s() < self._gaps_excused_until_s:
-                verdict = ErrorCode.NOT_ENOUGH_REPLICAS
             return Append.answered(verdict)
         for append in self._pending:  # still in flight: both wait for the same confirmation
             if append.base_offset == verdict.base_offset:

@@ -12,6 +12,7 @@ from struct import error as struct_error
 
 from broker.partition.producer_state import (
     NO_TRANSACTION,
+    SEQUENCE_MODULUS,
     ActiveProducer,
     CompletedTransaction,
     KnownProducer,
@@ -131,6 +132,16 @@ class Producers:
         """Whether a batch of the producer's epoch is known."""
         producer = self._producers.get(producer_id)
         return producer is not None and bool(producer.batches)
+
+    def is_ahead(self, header: BatchHeader) -> bool:
+        """Whether a batch comes behind one that is not here, as far as sequences tell.
+
+        A producer of whom nothing is known in its epoch begins at 0.
+        """
+        producer = self._producers.get(header.producer_id)
+        is_known = producer is not None and producer.epoch == header.producer_epoch
+        expected = producer.next_sequence if producer is not None and is_known else 0
+        return 0 < (header.base_sequence - expected) % SEQUENCE_MODULUS < SEQUENCE_MODULUS // 2
 
     def epoch_of(self, producer_id: int) -> int:
         """Return the producer's epoch; -1 if it is not known."""

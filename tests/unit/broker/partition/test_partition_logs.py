@@ -136,6 +136,32 @@ async def test_what_was_on_its_way_behind_a_lost_batch_is_tried_again(failed_ope
 
 
 @in_loop
+async def test_a_new_producers_second_batch_does_not_overtake_its_first() -> None:
+    world = world_with_topic()
+    stream = world.log("t")
+    await world.open("t")
+    assert stream.writer is not None
+    stream.writer.fail(LedgerFenced("its fate is unknown"))  # with sequence 0
+    log = await world.open("t")
+    assert await idempotent(log, 1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await idempotent(log, 0) == AppendResult(0, -1, 0)
+    assert await idempotent(log, 1) == AppendResult(1, -1, 0)
+
+
+@in_loop
+async def test_what_is_behind_all_that_is_known_is_never_excused() -> None:
+    world = world_with_topic()
+    log = await world.open("t")
+    for sequence in range(7):
+        await idempotent(log, sequence)
+    log.excuse_gaps()
+    assert await idempotent(log, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await idempotent(log, 6) == AppendResult(6, -1, 0), "a duplicate"
+    assert await idempotent(log, 8) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await idempotent(log, 7) == AppendResult(7, -1, 0)
+
+
+@in_loop
 async def test_a_gap_in_what_never_failed_is_out_of_order() -> None:
     world = world_with_topic()
     log = await world.open("t")
