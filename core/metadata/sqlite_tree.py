@@ -255,7 +255,12 @@ def _reserve_wal(path: Path) -> None:
     try:
         fd = files.open(path.with_name(f"{path.name}-wal"), os.O_RDWR)
         try:
-            files.allocate(fd, 0, WAL_RESERVED_BYTES)
+            size = files.size(fd)
+            try:
+                files.allocate(fd, 0, WAL_RESERVED_BYTES)
+            except OSError:
+                files.truncate(fd, size)  # it took what there was: others need that more
+                raise
         finally:
             files.close(fd)
     except OSError as error:

@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
@@ -14,6 +15,7 @@ from core.metadata.sqlite import SqliteStore
 from core.metadata.sqlite_tree import WAL_RESERVED_BYTES, open_tree
 from core.metadata.store import Create, MetadataStore, SetData
 from core.runtime.clock import ManualClock
+from core.runtime.files import SystemFiles
 from tests.unit.core.metadata.store_contract import MetadataStoreContract, WatchLog
 
 
@@ -243,6 +245,28 @@ def test_a_commit_is_synced_before_it_is_answered(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     finally:
         connection.close()
+
+
+def test_room_that_is_not_whole_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ext4 keeps what it found before there was no more."""
+    allocate = SystemFiles.allocate
+
+    def half(files: SystemFiles, fd: int, position: int, size: int) -> None:
+        allocate(files, fd, position, size // 2)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SystemFiles, "allocate", half)
+
+    async def story() -> None:
+        store = SqliteStore(tmp_path / "m", ManualClock())
+        assert (tmp_path / "m-wal").stat().st_size < 1_000_000
+        await store.create("/a")
+        await store.close()
+
+    run(story)
+    assert "metadata_room_not_reserved" in caplog.text
 
 
 def test_changes_have_room_that_was_taken_before(tmp_path: Path) -> None:
