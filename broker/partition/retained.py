@@ -12,6 +12,7 @@ from broker.partition.config import PartitionConfig
 from broker.partition.offsets import Totals
 from broker.partition.partition_log import PartitionLog
 from broker.partition.partition_logs import PartitionLogs
+from broker.partition.segments import LOST
 from broker.partition.stored import StoredPartition
 from broker.partition.trimming import (
     delete_segments_before,
@@ -160,7 +161,10 @@ class RetainedPartitions:
         """Look whether there is anything to do for a partition that is not open."""
         limits, now_ms = _limits(topic.settings), self._partitions.shared.clock.now_ms()
         if known is None or known.limits != limits or now_ms >= known.until_ms:
-            stored = await self._partitions.stored.look(*partition)
+            try:
+                stored = await self._partitions.stored.look(*partition)
+            except LOST:
+                return True  # its owner goes on without what cannot be read, and says so
             due_ms = due_at(stored, limits, now_ms, is_tiered=topic.settings.remote_storage_enable)
             if due_ms <= now_ms:
                 return True

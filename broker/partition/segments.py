@@ -32,8 +32,8 @@ INDEXES_KEPT = 8
 _UNKNOWN = LedgerId(-1)
 SCAN_BYTES = 1024 * 1024
 """Bytes read at once from a segment without an index."""
-_LOST = (CorruptData, ColdObjectNotFound, LedgerNotFound, EntryNotFound)
-"""What a segment's bytes are not coming back from, unless somebody puts them back."""
+LOST = (CorruptData, ColdObjectNotFound, LedgerNotFound, EntryNotFound)
+"""What says that a segment's bytes are lost, or damaged in the copies that could be asked."""
 
 
 class SegmentCatalog:
@@ -62,13 +62,14 @@ class SegmentCatalog:
     async def totals_to_trim(self) -> AsyncIterator[tuple[int, Totals]]:
         """Yield what `totals` does, so that one lost segment does not keep all the others for ever.
 
-        One whose bytes are lost counts as no bytes, its end and its age stand in the metadata.
+        One whose bytes cannot be had counts as no bytes; its end stands in the metadata.
+        Errors: CoreError.
         """
         await self._log.refresh()
         for segment in list(self._log.segments):
             try:
                 totals = await self._totals_of(segment.lssn)
-            except _LOST as error:
+            except LOST as error:
                 if segment.in_progress:
                     raise
                 self._note_lost(segment, error)
@@ -89,7 +90,7 @@ class SegmentCatalog:
         if segment.lssn not in self._lost:
             self._lost.add(segment.lssn)
             name = self._log.name
-            logger.error("segment_lost log=%s lssn=%d error=%r", name, segment.lssn, error)
+            logger.error("segment_unreadable log=%s lssn=%d error=%r", name, segment.lssn, error)
 
     async def index(self, lssn: int) -> SegmentIndex:
         """Return the index of a segment. Errors: CoreError, LogTruncated if it is gone."""
@@ -237,11 +238,13 @@ class SegmentCatalog:
 
 
 def _by_metadata(segment: SegmentMetadata) -> Totals:
-    """Say what is known of a completed segment whose records cannot be read."""
+    """Say what is known of a completed segment whose records cannot be read.
+
+    Its first offset is not: the metadata has the txid before it, or, of a log's first one, its own.
+    """
     next_offset = Offset(segment.last_txid + 1)
-    return Totals(
-        max(segment.first_txid, 0), next_offset, segment.record_count, 0, 0, NO_TIMESTAMP, -1
-    )
+    first_offset = max(segment.first_txid, 0)
+    return Totals(first_offset, next_offset, segment.record_count, 0, 0, NO_TIMESTAMP, -1)
 
 
 def _replay(state: PartitionState, entry: EntryRecords) -> None:

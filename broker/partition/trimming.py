@@ -8,6 +8,7 @@ Source: reference Kafka 5.8, 5.9; reference DistributedLog 8.
 """
 
 import logging
+from itertools import pairwise
 from typing import NamedTuple
 
 from broker.errors import KafkaError
@@ -119,10 +120,16 @@ def _check_owned(log: PartitionLog) -> None:
 async def segments_for_retention(log: PartitionLog) -> list[SegmentFacts]:
     """Return the segments that hold batches, oldest first. Errors: CoreError."""
     metadata = {segment.lssn: segment for segment in log.log.segments}
-    return [
+    facts = [
         _facts(lssn, totals, metadata.get(lssn))
         async for lssn, totals in log.segments.totals_to_trim()
     ]
+    for older, newer in reversed(list(pairwise(range(len(facts))))):
+        if not facts[older].size_bytes:
+            # Nobody knows its timestamps, and it may be readable again: it goes with the next one.
+            newest_ms = max(facts[older].newest_ms, facts[newer].newest_ms)
+            facts[older] = facts[older]._replace(newest_ms=newest_ms)
+    return facts
 
 
 def _facts(lssn: int, totals: Totals, metadata: SegmentMetadata | None) -> SegmentFacts:

@@ -9,6 +9,7 @@ from broker.partition.retained import NEVER_MS, RetainedPartitions, due_at
 from broker.partition.stored import StoredPartition, StoredSegment
 from compaction.retention import Limits
 from compaction.worker import RetentionWorker
+from core.errors import CorruptData
 from protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop
@@ -40,6 +41,30 @@ async def test_old_records_go_with_their_segment_even_after_a_restart() -> None:
     assert len(world.log("t").segments) == 1
     await again.append(batch(1, timestamp=world.clock.now_ms()))
     assert again.log_end_offset == 4
+
+
+@in_loop
+async def test_a_lost_segment_of_a_partition_that_is_not_open_stops_nothing() -> None:
+    world = make_world()
+    world.topics.add("t", configs={"retention.ms": "1000"})
+    log = await world.open("t")
+    for _ in range(4):
+        await log.append(batch(1, timestamp=world.clock.now_ms()))
+        await log.roll()
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    stream = world.log("t")
+    read = stream.read_index
+
+    async def read_index(lssn: int) -> bytes | None:
+        if lssn == 1:
+            raise CorruptData("segment 1")
+        return await read(lssn)
+
+    stream.read_index = read_index  # type: ignore[method-assign]
+    world.clock.advance_ms(2000)
+    await worker_over(world).round()
+    assert len(stream.segments) == 1
+    assert (await world.open("t")).log_start_offset == 4
 
 
 @in_loop

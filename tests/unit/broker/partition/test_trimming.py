@@ -13,7 +13,15 @@ from broker.partition.trimming import (
     delete_segments_before,
     segments_for_retention,
 )
-from core.errors import BadVersion, ColdObjectNotFound, CorruptData, Unavailable
+from core.errors import (
+    BadVersion,
+    BookieUnavailable,
+    ColdObjectNotFound,
+    CorruptData,
+    EntryNotFound,
+    LedgerNotFound,
+    Unavailable,
+)
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
@@ -185,23 +193,55 @@ async def test_a_start_that_a_former_owner_put_on_disk_late_does_not_fall() -> N
     assert (await read_notes(stream)).log_start_offset == 6  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("error", [CorruptData, ColdObjectNotFound])
-@in_loop
-async def test_a_lost_segment_keeps_no_other_from_being_trimmed(error: type[Exception]) -> None:
-    world, _ = await with_segments(2, 2, 2, 2)
-    await world.broker.partitions.close_partition(TopicPartition("t", 0))
-    log = await world.open("t")  # knows no totals yet
+def lose(world: World, lost: int, error: type[Exception]) -> None:
+    """Let a segment's index not be read."""
     stream = world.log("t")
     read = stream.read_index
 
     async def read_index(lssn: int) -> bytes | None:
-        if lssn == 1:
-            raise error("segment 1")
+        if lssn == lost:
+            raise error(f"segment {lost}")
         return await read(lssn)
 
     stream.read_index = read_index  # type: ignore[method-assign]
-    lost, *others = await segments_for_retention(log)
-    assert (lost.lssn, lost.next_offset, lost.size_bytes) == (1, 4, 0)
-    assert [each.next_offset for each in others] == [8, 12, 16]
+
+
+@pytest.mark.parametrize("error", [CorruptData, ColdObjectNotFound, LedgerNotFound, EntryNotFound])
+@in_loop
+async def test_a_lost_segment_keeps_no_other_from_being_trimmed(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    world, _ = await with_segments(2, 2, 2, 2)
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    log = await world.open("t")  # knows no totals yet
+    lose(world, 1, error)
+    for _ in range(2):
+        lost, *others = await segments_for_retention(log)
+        assert (lost.lssn, lost.next_offset, lost.size_bytes) == (1, 4, 0)
+        assert lost.newest_ms >= others[0].newest_ms, "it goes with the next one"
+        assert [each.next_offset for each in others] == [8, 12, 16]
+    assert caplog.text.count("segment_unreadable") == 1
     assert await delete_records(log, 9) == 9
     assert lssns(world) == [3, 4]
+
+
+@pytest.mark.parametrize("error", [Unavailable, BookieUnavailable])
+@in_loop
+async def test_what_is_only_away_is_waited_for(error: type[Exception]) -> None:
+    world, _ = await with_segments(2, 2, 2)
+    await world.broker.partitions.close_partition(TopicPartition("t", 0))
+    log = await world.open("t")
+    lose(world, 1, error)
+    with pytest.raises(error):
+        await segments_for_retention(log)
+
+
+@in_loop
+async def test_a_segment_in_progress_is_never_taken_for_lost() -> None:
+    world, log = await with_segments(2, 2)
+    newest = world.log("t").segments[-1]
+    assert newest.in_progress
+    del log.state.indexes[newest.lssn]
+    lose(world, newest.lssn, CorruptData)
+    with pytest.raises(CorruptData):
+        await segments_for_retention(log)
