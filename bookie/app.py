@@ -115,7 +115,7 @@ class OpenBookie(Bookie):
         config, root = self._config, self._config.ledgers_root
         list_ledgers = partial(all_ledgers, store, root, instance_id)
         self._collector = GarbageCollector(
-            self._storage, self._files, list_ledgers, clock, config.gc
+            self._storage, self._files, list_ledgers, clock, config.gc, self.has_no_room
         )
         self._judge = EntryJudge(partial(find_digest, store, root=root), self.metrics)
         self.scrub = Scrub(self, self._judge, config.scrub)
@@ -150,6 +150,10 @@ class OpenBookie(Bookie):
             await super().close()
         finally:
             unlock_directories(locks, self._files)
+
+    def has_no_room(self) -> bool:
+        """Whether adds are refused because of what the disks say."""
+        return bool(self.health.verdict.reason)
 
     def _choose_directories(self) -> None:
         """Put new files only where there is room."""

@@ -121,14 +121,17 @@ class CompactionSchedule:
         self._config = config
         self._minor_s = self._major_s = now_s
 
-    def due(self, now_s: float, *, force: bool) -> float:
-        """Return the threshold of the compaction that is due now, 0 if none is."""
+    def due(self, now_s: float, *, force: bool, is_full: bool = False) -> float:
+        """Return the threshold of the compaction that is due now, 0 if none is.
+
+        `force`: by an operator's order. `is_full`: what runs by itself is due, whatever the time.
+        """
         config = self._config
         if force:
             return max(config.major_threshold, config.minor_threshold, 0.0)
-        if config.major_enabled and now_s - self._major_s > config.major_interval_s:
+        if config.major_enabled and (is_full or now_s - self._major_s > config.major_interval_s):
             return config.major_threshold
-        if config.minor_enabled and now_s - self._minor_s > config.minor_interval_s:
+        if config.minor_enabled and (is_full or now_s - self._minor_s > config.minor_interval_s):
             return config.minor_threshold
         return 0.0
 

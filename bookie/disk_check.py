@@ -25,6 +25,8 @@ class DiskCheck:
         self._storage = storage
         self._health = health
         self._interval_s = interval_ms / 1000
+        self._knows = True
+        """Whether the last look has told anything."""
 
     async def run(self) -> None:
         """Look every interval at least, until cancelled."""
@@ -34,7 +36,7 @@ class DiskCheck:
 
     def pause_s(self) -> float:
         """Return how long to wait until the next look."""
-        if self._health.is_read_only:
+        if self._health.is_read_only or not self._knows:
             return self._interval_s
         until_full_s = self._health.bytes_until_full / BYTES_PER_S
         return min(self._interval_s, max(SHORTEST_S, until_full_s))
@@ -44,6 +46,8 @@ class DiskCheck:
         try:
             rooms = await self._storage.rooms()
         except OSError as error:
+            self._knows = False
             logger.warning("disk_check_failed error=%s", error)
         else:
+            self._knows = True
             self._health.on_rooms(rooms)

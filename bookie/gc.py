@@ -56,7 +56,10 @@ class GarbageCollector:
         list_ledgers: ListLedgers,
         clock: Clock,
         config: GcConfig,
+        is_full: Callable[[], bool],
     ) -> None:
+        """`is_full`: whether adds are refused because there is no room."""
+        self._is_full = is_full
         self._storage = storage
         self._list_ledgers = list_ledgers
         self._clock = clock
@@ -65,6 +68,8 @@ class GarbageCollector:
         self._schedule = CompactionSchedule(config, clock.monotonic_s())
         self._compactor = LogCompactor(storage, files, clock, Throttle(config))
         self._one_at_a_time = asyncio.Lock()
+        self._damaged: set[int] = set()
+        """Logs that could not be copied whole: not tried again and again while there is no room."""
 
     async def run(self) -> None:
         """Collect every gcWaitTime, sooner while there is no room, until cancelled.
@@ -87,13 +92,10 @@ class GarbageCollector:
                 return
             left_s -= step_s
 
-    def _is_full(self) -> bool:
-        return not self._storage.dirs.writable()
-
     async def collect(self, *, force: bool = False) -> Removed:
         """Remove dead ledgers, then entry logs without a living one; compact when it is time.
 
-        `force`: compact now, by the major threshold; so it does while no ledger directory has room,
+        `force`: compact now, by the major threshold; so it does by itself while there is no room,
         but only what `fits`. Errors: OSError, StorageFailed. Cancel: what
         was removed stays removed, the rest follows at the next collection.
         """
@@ -150,15 +152,26 @@ class GarbageCollector:
     async def _compact(
         self, usages: list[LogUsage], alive: Collection[int], *, force: bool
     ) -> list[int]:
-        is_due = force or self._is_full()
-        threshold = self._schedule.due(self._clock.monotonic_s(), force=is_due)
+        is_full = self._is_full()
+        threshold = self._schedule.due(self._clock.monotonic_s(), force=force, is_full=is_full)
         if not threshold:
             return []
-        compacted = [
-            usage.log_id
-            for usage in logs_to_compact(usages, threshold)
-            if await self._has_room(usage) and await self._compact_log(usage, alive)
-        ]
+        wasted = logs_to_compact(usages, threshold)
+        if is_full and not force:
+            wasted = [usage for usage in wasted if usage.log_id not in self._damaged]
+        compacted = []
+        unfit = 0
+        for usage in wasted:
+            if not await self._has_room(usage):
+                unfit += 1
+            elif await self._compact_log(usage, alive):
+                compacted.append(usage.log_id)
+        if unfit:
+            logger.warning(
+                "compaction_skipped logs=%d reason=there is no room, and a copy would take more"
+                " than half of what is left",
+                unfit,
+            )
         self._schedule.done(threshold, self._clock.monotonic_s())
         return compacted
 
@@ -166,15 +179,9 @@ class GarbageCollector:
         """Tell whether a log may be copied: without room only if little of it lives."""
         if self._config.allowed_without_room or not self._is_full():
             return True
-        free_bytes = min(room.free_bytes for room in (await self._storage.rooms()).values())
-        if not fits(usage, free_bytes):
-            logger.warning(
-                "compaction_skipped log=%x live_bytes=%d free_bytes=%d reason=no ledger directory"
-                " has room, and a copy would take more than half of what is left",
-                usage.log_id, usage.live_bytes, free_bytes,
-            )  # fmt: skip
-            return False
-        return True
+        rooms = await self._storage.rooms()
+        places = self._storage.dirs.writable() or tuple(rooms)
+        return fits(usage, min(rooms[place].free_bytes for place in places))
 
     async def _compact_log(self, usage: LogUsage, alive: Collection[int]) -> bool:
         storage, log_id = self._storage, usage.log_id
@@ -186,6 +193,8 @@ class GarbageCollector:
             await storage.upkeep.checkpoint()
         except (CorruptData, OSError) as error:
             logger.error("entry_log_kept log=%x error=%s", log_id, error)  # noqa: TRY400
+            if isinstance(error, CorruptData):
+                self._damaged.add(log_id)
             return False
         await storage.call_reader(lambda _: None)  # behind reads that still look into the old log
         await self._remove([log_id])
@@ -209,4 +218,5 @@ class GarbageCollector:
 
         await self._storage.upkeep.thread.call(remove)
         for log_id in log_ids:
+            self._damaged.discard(log_id)
             self._storage.forget_log(log_id)

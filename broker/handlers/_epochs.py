@@ -104,7 +104,7 @@ async def _ask(
     try:
         answer = await ctx.broker.peers.send(owner, LIST_OFFSETS, request, wait_s, EPOCH_SINCE)
     except PeerError:
-        return []  # told by `Peers`, once for all that ask until it answers again
+        return []  # counted by `Peers`, and told once for all that ask until it answers again
     return [
         ((topic.name, each.partition_index), Leader(owner, each.leader_epoch))
         for topic in answer.topics

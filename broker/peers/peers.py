@@ -54,6 +54,7 @@ class Peers:
         """
         line = self._line(broker_id, api.key)
         if line.users > WAITING_MAX:
+            self.metrics.failures_total += 1
             raise PeerBusy(f"{line.users} requests wait for broker {broker_id}")
         self.metrics.requests_total += 1
         self.metrics.requests_waiting += 1
@@ -94,7 +95,7 @@ class Peers:
         self.metrics.failures_total += 1
         line.failures += 1
         if line.failures == 1:
-            logger.warning("peer_silent broker=%d api=%s error=%s", broker_id, api, error)
+            logger.warning("peer_failed broker=%d api=%s error=%s", broker_id, api, error)
 
     def _line(self, broker_id: int, api_key: int) -> "_Line":
         line = self._lines.get((broker_id, api_key))

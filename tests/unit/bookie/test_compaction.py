@@ -57,7 +57,7 @@ class World:
         config = small_config(self.directory, **self.changes)
         self.bookie = await open_bookie(config, None, self.clock, files)
         self.collector = GarbageCollector(
-            self.bookie._storage, files, self._list, self.clock, self.gc
+            self.bookie._storage, files, self._list, self.clock, self.gc, self.bookie.has_no_room
         )
 
     @asynccontextmanager
@@ -288,9 +288,13 @@ class Room(SystemFiles):
     """Says how much room there is."""
 
     free_bytes = 10**9
+    free_elsewhere: int | None = None
+    """In the second ledger directory, if that is on a disk of its own."""
 
     @override
     def space(self, path: Path) -> Space:
+        if self.free_elsewhere is not None and path.name == "more":
+            return Space(10**9, self.free_elsewhere, device=1)
         return Space(10**9, self.free_bytes)
 
 
@@ -320,6 +324,43 @@ def test_without_room_what_is_compacted_is_what_fits_unless_all_is_allowed(
     run(story)
 
 
+def test_one_full_disk_of_two_frees_room_like_two(tmp_path: Path) -> None:
+    """By default one full directory makes the bookie read-only; copies go to the other."""
+
+    async def story() -> None:
+        world = World(tmp_path, gc=replace(FAST, minor_interval_s=0, minor_threshold=0))
+        files = Room()
+        files.free_elsewhere = 10**9
+        await world.open(files)
+        await world.write(range(5), range(8))
+        world.delete(0, 1, 2)
+        files.free_bytes = 0
+        await world.bookie.look_at_disks()
+        assert (await ask(world.bookie, add(LedgerId(4), 8))).status is StatusCode.EREADONLY
+        assert (await world.collector.collect()).entry_logs
+        await world.check()
+        await world.bookie.close()
+
+    run(story)
+
+
+def test_without_room_what_was_switched_off_stays_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        never = replace(FAST, minor_interval_s=0, major_interval_s=0)
+        world = World(tmp_path, gc=never)
+        files = Room()
+        await world.open(files)
+        await world.write(range(5), range(8))
+        world.delete(0, 1, 2)
+        files.free_bytes = 10**7
+        await world.bookie.look_at_disks()
+        assert (await world.collector.collect()).entry_logs == []
+        assert (await world.collector.collect(force=True)).entry_logs, "by an operator's order"
+        await world.bookie.close()
+
+    run(story)
+
+
 async def usages(world: World) -> list[LogUsage]:
     """Return what is used of the logs that a collection would compact."""
     collector, storage = world.collector, world.bookie._storage
@@ -343,7 +384,7 @@ def test_without_room_garbage_is_looked_for_sooner(
             world.delete(0)
             collecting = asyncio.create_task(world.collector.run())
             for directory in world.bookie._storage.dirs.directories:
-                world.bookie._storage.dirs.mark_full(directory)
+                world.bookie.health.on_no_room(directory)
             async with asyncio.timeout(20):
                 while len(world.logs()) > 1:  # noqa: ASYNC110 - files have no event
                     await asyncio.sleep(0.01)

@@ -1,16 +1,20 @@
 """When a bookie is read-only, and when it takes entries again."""
 
+import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.disk_check import DiskCheck
+from bookie.disk_check import BYTES_PER_S, DiskCheck
 from bookie.disk_watch import DiskRules, DiskWatch
 from bookie.health import Health
 from core.runtime.files import Space
+from tests.sim.loop import SimLoop
 
 A, B = Path("/a"), Path("/b")
 RULES = DiskRules(full=0.9, warn=0.8, low_water=0.85, high_priority_bytes=50)
@@ -105,3 +109,51 @@ def test_a_disk_is_looked_at_more_often_the_fuller_it_is(
     health.on_rooms({A: Space(1000 * 10**9, free_gb * 10**9)})
     assert health.is_read_only is is_full
     assert check.pause_s() == pytest.approx(pause_s)
+
+
+class FillingDisk:
+    """Is written to as fast as the check believes anybody can; may not answer."""
+
+    def __init__(self) -> None:
+        self.looks: list[float] = []
+        self.is_dead = False
+
+    async def rooms(self) -> dict[Path, Space]:
+        now_s = asyncio.get_running_loop().time()
+        self.looks.append(now_s)
+        if self.is_dead:
+            raise OSError("no answer")
+        return {A: Space(100 * BYTES_PER_S, max(0, int((100 - now_s) * BYTES_PER_S)))}
+
+
+async def look_for(seconds: float, disk: FillingDisk, health: Health) -> None:
+    storage: Any = disk
+    check = DiskCheck(storage, health, 10_000)
+    await check.look()
+    running = asyncio.create_task(check.run())
+    await asyncio.sleep(seconds)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+def in_virtual_time(story: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=lambda: SimLoop(Random(1))) as runner:
+        runner.run(story)
+
+
+def test_adds_do_not_outrun_the_looks() -> None:
+    disk, health = FillingDisk(), Health(DiskWatch(RULES))
+    in_virtual_time(look_for(95, disk, health))
+    assert health.is_read_only
+    first_full_s = next(at for at in disk.looks if at > 90)
+    assert first_full_s < 90.1, "the limit is 90 %"
+    assert len(disk.looks) < 50
+
+
+def test_a_disk_that_does_not_answer_is_not_asked_more_often() -> None:
+    disk, health = FillingDisk(), Health(DiskWatch(RULES))
+    in_virtual_time(look_for(89.99, disk, health))
+    assert not health.is_read_only
+    disk.is_dead, seen = True, len(disk.looks)
+    in_virtual_time(look_for(95, disk, health))
+    assert len(disk.looks) - seen == 10

@@ -192,8 +192,9 @@ def test_a_ledger_made_while_the_metadata_is_read_lives(tmp_path: Path) -> None:
             return living
 
         collector = GarbageCollector(
-            bookie._storage, SystemFiles(), list_then_make, ManualClock(), GcConfig()
-        )
+            bookie._storage, SystemFiles(), list_then_make, ManualClock(), GcConfig(),
+            bookie.has_no_room,
+        )  # fmt: skip
         assert await collector.collect() == ([], [])
         assert (await ask(bookie, read(made, 0))).status is StatusCode.EOK
         await bookie.close()
@@ -231,7 +232,9 @@ def test_a_fence_holds_while_its_ledger_is_being_removed(tmp_path: Path) -> None
         async def none_lives() -> set[LedgerId]:
             return set()
 
-        collector = GarbageCollector(bookie._storage, files, none_lives, ManualClock(), GcConfig())
+        collector = GarbageCollector(
+            bookie._storage, files, none_lives, ManualClock(), GcConfig(), bookie.has_no_room
+        )
         collecting = asyncio.ensure_future(collector.collect())
         reached = asyncio.get_running_loop().run_in_executor(None, files.reached.wait, 20)
         assert await reached  # the index file of the first is gone

@@ -130,7 +130,7 @@ async def test_a_broker_that_does_not_answer_is_logged_once_until_it_does(
     for _ in range(3):
         with pytest.raises(PeerUnavailable):
             await world.ask()
-    assert logged() == ["peer_silent broker=2 api=FindCoordinator error=broker 2 is not alive"]
+    assert logged() == ["peer_failed broker=2 api=FindCoordinator error=broker 2 is not alive"]
     async with OtherBroker() as other:
         world.places.move(2, other.at)
         for _ in range(2):
@@ -140,7 +140,7 @@ async def test_a_broker_that_does_not_answer_is_logged_once_until_it_does(
         assert logged() == ["peer_answers broker=2 api=FindCoordinator failures=3"]
         with pytest.raises(PeerTimeout) as late:
             await world.ask(timeout_s=0.1)
-        assert logged() == [f"peer_silent broker=2 api=FindCoordinator error={late.value}"]
+        assert logged() == [f"peer_failed broker=2 api=FindCoordinator error={late.value}"]
         await world.peers.close()
         await other.lost.wait()
 
