@@ -2,9 +2,9 @@
 
 import json
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
+from core.log.cold.file_systems import what_is_missing
 from core.runtime.config import setting
 
 _POSITIVE = ("block_bytes", "part_bytes", "uploads_max", "reads_max", "attempts", "timeout_ms")
@@ -59,8 +59,8 @@ class ColdConfig:
         if self.block_bytes > 32 * 1024 * 1024:
             raise ValueError("cold.block.bytes must be at most 32 MiB")
         _ = self.storage_options
-        if self.url:
-            _check_file_system(self.url)
+        if self.url and (missing := what_is_missing(self.url)):
+            raise ValueError(f"cold.storage.url: {missing}")
 
     @property
     def storage_options(self) -> dict[str, Any]:
@@ -72,20 +72,3 @@ class ColdConfig:
         if isinstance(found, dict):
             return found
         raise ValueError("cold.storage.options must be a JSON object")
-
-
-def _check_file_system(url: str) -> None:
-    """Refuse what no file system here can be meant by. Errors: ValueError. Cost: imports fsspec."""
-    from fsspec.registry import known_implementations, registry
-    from fsspec.utils import get_protocol
-
-    protocol = get_protocol(url)
-    if protocol in registry:
-        return
-    known = known_implementations.get(protocol)
-    if known is None:
-        raise ValueError(f"cold.storage.url: there is no file system {protocol}://")
-    package = str(known["class"]).partition(".")[0]
-    if find_spec(package) is None:
-        hint = "pip install tailrace[s3]" if package == "s3fs" else f"pip install {package}"
-        raise ValueError(f"cold.storage.url: {protocol}:// needs a package more ({hint})")

@@ -1,4 +1,4 @@
-"""Objects below one URL: the only module that uses fsspec.
+"""Objects below one URL: the only module that uses what fsspec gives.
 
 Every call runs in a thread, within a time limit. Whatever a driver's library raises comes out as
 ColdObjectNotFound or ColdStorageUnavailable. An object is written once, under a name of its own,

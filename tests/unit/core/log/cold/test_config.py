@@ -23,7 +23,7 @@ def test_what_is_not(url: str, why: str, monkeypatch: pytest.MonkeyPatch) -> Non
     unknown = {"class": "no_such_package.FileSystem"}
     monkeypatch.setitem(known_implementations, "elsewhere", unknown)
     monkeypatch.setattr(
-        "core.log.cold.config.find_spec",
+        "core.log.cold.file_systems.find_spec",
         lambda name: None if name in ("s3fs", "no_such_package") else name,
     )
     with pytest.raises(ValueError, match=f"cold.storage.url: {why}"):

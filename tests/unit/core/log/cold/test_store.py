@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec import register_implementation
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -247,10 +249,18 @@ async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
             await store.copy(LOG, SEGMENT, MemoryLedger(PAYLOADS))
 
 
+class Odd(MemoryFileSystem):  # type: ignore[misc]
+    """A driver whose library has errors of its own."""
+
+    def ls(self, *_: object, **__: object) -> list[str]:
+        raise LookupError("as that library says it")
+
+
 @in_loop
-async def test_an_unknown_kind_of_store_is_named() -> None:
-    async with cold_store("nosuch://place", attempts=1) as store:
-        with pytest.raises(ColdStorageUnavailable, match="nosuch"):
+async def test_what_a_driver_raises_is_named() -> None:
+    register_implementation("odd", Odd, clobber=True)
+    async with cold_store("odd://place", attempts=1) as store:
+        with pytest.raises(ColdStorageUnavailable, match="odd://place.*LookupError: as that"):
             await store.names(LOG)
 
 
