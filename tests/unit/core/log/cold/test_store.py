@@ -260,7 +260,7 @@ class Odd(MemoryFileSystem):  # type: ignore[misc]
 async def test_what_a_driver_raises_is_named() -> None:
     register_implementation("odd", Odd, clobber=True)
     async with cold_store("odd://place", attempts=1) as store:
-        with pytest.raises(ColdStorageUnavailable, match="odd://place.*LookupError: as that"):
+        with pytest.raises(ColdStorageUnavailable, match=r"odd://place.*LookupError: as that"):
             await store.names(LOG)
 
 
