@@ -194,6 +194,8 @@ def _say_ready(bootstrap: str, data: Path) -> None:
 
 
 def _refuse(error: Exception, remedy: str) -> int:
-    cause = (isinstance(error, OSError) and error.strerror) or error
+    cause: object = error
+    if isinstance(error, OSError) and error.strerror:  # without the system's number for it
+        cause = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     sys.stderr.write(f"error: {cause}\n  try: {remedy}\n")
     return 1

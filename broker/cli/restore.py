@@ -52,8 +52,10 @@ def restore(
 
     Works with Tailrace and with Apache Kafka 2.1 or later, on listeners without TLS and SASL.
     """
+    from broker.cli.clients import check_reachable, target
     from compaction import restore as library
 
+    check_reachable(target(bootstrap, (), timeout))
     options = library.Options(timeout_s=timeout, fresh=fresh)
     with _told(), closing(_sink(sqlite, parquet)) as sink, _bar(topic, sqlite or parquet) as watch:
         report = library.restore(

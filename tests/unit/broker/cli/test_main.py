@@ -126,8 +126,9 @@ def test_errors_name_cause_place_and_remedy() -> None:
     assert CliError("it broke").report() == "error: it broke"
 
 
-def test_nobody_listens(unused_port: int) -> None:
-    done = tailrace("topic", "list", "--bootstrap", f"127.0.0.1:{unused_port}")
+@pytest.mark.parametrize("command", [("topic", "list"), ("restore", "t")])
+def test_nobody_listens(unused_port: int, command: tuple[str, ...]) -> None:
+    done = tailrace(*command, "--bootstrap", f"127.0.0.1:{unused_port}")
     assert done.returncode == Exit.UNREACHABLE
     assert "Connection refused" in done.stderr
     assert "tailrace start" in done.stderr

@@ -141,6 +141,11 @@ def test_what_cannot_be_opened_is_named_without_numbers_of_the_system(tmp_path: 
     done = tailrace("start", "--data", "/dev/null", "--listen", "127.0.0.1:0")
     assert done.returncode == Exit.FAILED
     assert done.stderr.splitlines()[0] == "error: cannot keep anything in /dev/null: File exists"
-    done = tailrace("start", "--data", str(tmp_path), "--listen", "203.0.113.7:9")
+    (tmp_path / "bookie").mkdir(mode=0o755)
+    (tmp_path / "bookie" / "journal").write_text("in the way")
+    done = tailrace("start", "--data", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert done.returncode == Exit.FAILED
+    assert done.stderr.splitlines()[0].startswith(f"error: {tmp_path}/bookie/journal")
+    done = tailrace("start", "--data", str(tmp_path / "other"), "--listen", "203.0.113.7:9")
     assert done.returncode == Exit.FAILED
     assert done.stderr.startswith("error: cannot listen at PLAINTEXT://203.0.113.7:9: ")
