@@ -17,7 +17,8 @@ from typing import Final
 from bookie.config import MIB, BookieConfig
 from bookie.requests import Bookie
 from core.runtime.budget import Budget
-from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits, ReceiveBuffer
+from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
+from core.runtime.receive_buffer import ReceiveBuffer
 from protocol.bookkeeper import v2_answers, v2_requests
 from protocol.bookkeeper.codec import decode_request, encode_response
 from protocol.bookkeeper.messages import (

@@ -16,7 +16,8 @@ from broker.connection import ConnectionOwner, KafkaConnection
 from broker.connection_gate import ConnectionGate
 from core.runtime.budget import Budget
 from core.runtime.metrics import Metrics
-from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
+from core.runtime.net import FrameChannel, FrameLimits
+from core.runtime.receive_buffer import ReceiveBuffer
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 from broker.peers.errors import PeerLost, PeerUnavailable, PeerUnsupported
 from broker.peers.routes import Place
 from core.runtime.budget import Budget
-from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
+from core.runtime.net import FrameChannel, FrameLimits
+from core.runtime.receive_buffer import ReceiveBuffer
 from protocol.errors import ProtocolError
 from protocol.kafka.api import Api
 from protocol.kafka.apis import API_VERSIONS

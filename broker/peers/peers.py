@@ -15,7 +15,7 @@ from broker.peers.connection import PeerConnection
 from broker.peers.errors import PeerBusy, PeerError, PeerTimeout, PeerUnavailable
 from broker.peers.metrics import PeerMetrics
 from broker.peers.routes import Places
-from core.runtime.net import ReceiveBuffer
+from core.runtime.receive_buffer import ReceiveBuffer
 from protocol.kafka.api import Api
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from core.ledger.bookie_client import Reply
 from core.ledger.config import BookieClientConfig
 from core.ledger.metrics import BookieClientMetrics
 from core.runtime.budget import Budget
-from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
+from core.runtime.net import FrameChannel, FrameLimits
+from core.runtime.receive_buffer import ReceiveBuffer
 from core.runtime.tasks import Tasks
 from protocol.bookkeeper.entry import MAX_FRAME_BYTES
 from protocol.bookkeeper.messages import (

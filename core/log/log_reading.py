@@ -10,7 +10,8 @@ from core.errors import LedgerNotFound, LogTruncated
 from core.log.context import LogContext
 from core.log.log_tail import LogTail
 from core.log.positioning import first_readable
-from core.log.reader import LogReader, ReaderSettings
+from core.log.reader import LogReader
+from core.log.reader_settings import ReaderSettings
 from core.log.resume import Place
 from core.log.search import find_forward, find_in_segment
 from core.log.segment_view import SegmentView, WriterLookup

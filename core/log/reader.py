@@ -10,7 +10,7 @@ Source: reference DistributedLog 7.3, 7.4; issues 1973, 2898 and 3064 of apache/
 import asyncio
 import logging
 from collections import deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from core.errors import (
     CoreError,
@@ -20,39 +20,25 @@ from core.errors import (
     LogTruncated,
     ReadCancelled,
 )
-from core.log.config import LogConfig
-from core.log.context import LogMetrics
 from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.idleness import Idleness, Silence
 from core.log.positioning import first_readable
 from core.log.read_pace import ReadPace
 from core.log.readable_log import ReadableLog
+from core.log.reader_settings import ReaderSettings
 from core.log.resume import Resume
 from core.log.search import find_in_segment
 from core.log.segment_cursor import ReaderContext, SegmentCursor, Step
 from core.log.segment_view import SegmentView
 from core.metadata.segment_metadata import SegmentMetadata
-from core.runtime.clock import Clock
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE
-from protocol.ids import EntryId, LedgerId, TxId
+
+if TYPE_CHECKING:
+    from protocol.ids import EntryId
 
 logger = logging.getLogger(__name__)
-
-
-class ReaderSettings(NamedTuple):
-    """What a reader is made with besides its log and position."""
-
-    config: LogConfig
-    metrics: LogMetrics
-    clock: Clock
-    from_txid: TxId | None = None
-    """Leave out what comes first and has a lower txid."""
-    ledger_id: LedgerId | None = None
-    """In which the start is a position; if its segment has another, `from_txid` is searched."""
-    reads_ahead: bool = True
-    """Whether more is read than was asked for: not for one who takes a little and goes."""
 
 
 class LogReader:

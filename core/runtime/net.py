@@ -22,16 +22,14 @@ from typing import NamedTuple, Protocol, cast
 from typing_extensions import override
 
 from core.runtime.budget import Budget
+from core.runtime.receive_buffer import ReceiveBuffer
 from core.runtime.same_host import send_unpaced
 from core.runtime.turn_writer import TurnWriter
-from core.runtime.unfinished import UNFINISHED_BYTES_MAX, UnfinishedFrame
+from core.runtime.unfinished import UnfinishedFrame
 from protocol.errors import DecodeError, FrameTooLarge, ProtocolError
 from protocol.ids import Buffer
 
 logger = logging.getLogger(__name__)
-
-RECEIVE_BUFFER_BYTES = 256 * 1024
-"""The shared receive buffer: 16 frames of 16 KiB per system call."""
 
 HURRY_S = 3.0
 """What is left of a peer's time while the memory that it holds is short for others."""
@@ -80,22 +78,6 @@ class FrameUser(Protocol):
 
     def on_close(self, error: Exception | None) -> None:
         """Forget the connection; called once, last. The user still gives back what is in flight."""
-
-
-class ReceiveBuffer:
-    """The bytes of the read that happens right now; shared by all connections of one loop.
-
-    A read and the call that hands out what was read are one step of the loop, so nobody else can
-    come between them. `unfinished` counts what is kept of frames between such steps.
-    """
-
-    __slots__ = ("unfinished", "view")
-
-    def __init__(
-        self, size: int = RECEIVE_BUFFER_BYTES, unfinished_bytes_max: int = UNFINISHED_BYTES_MAX
-    ) -> None:
-        self.view = memoryview(bytearray(size))
-        self.unfinished = Budget("unfinished frames", unfinished_bytes_max)
 
 
 class FrameChannel(asyncio.BufferedProtocol):

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.runtime.budget import Budget
-from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits, ReceiveBuffer
+from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
+from core.runtime.receive_buffer import ReceiveBuffer
 from core.runtime.unfinished import AHEAD_BYTES_MAX, FIRST_BYTES, PROGRESS_BYTES_MIN
 from protocol.errors import BadValue
 

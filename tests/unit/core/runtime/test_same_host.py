@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from core.runtime.budget import Budget
-from core.runtime.net import FrameChannel, FrameLimits, ReceiveBuffer
+from core.runtime.net import FrameChannel, FrameLimits
+from core.runtime.receive_buffer import ReceiveBuffer
 from core.runtime.same_host import UNPACED
 from tests.unit.core.runtime.test_net import FakeTransport, Recorder
 
