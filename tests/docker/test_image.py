@@ -116,7 +116,7 @@ def test_an_unwritable_volume_and_a_wrong_setting_say_so_in_two_lines(
 ) -> None:
     tmp_path.chmod(0o755)
     wrong = {
-        "Permission denied: '/var/lib/tailrace": (
+        "error: /var/lib/tailrace/tailrace.lock: Permission denied": (
             "--volume",
             f"{tmp_path}:/var/lib/tailrace",
             image.name,
