@@ -80,14 +80,18 @@ class Sender:
         """Return how many records were acknowledged."""
         return sum(self.acknowledged.values())
 
-    def _told(self, error: Any, message: Any) -> None:
-        if error is None:
-            partition = message.partition()
-            self.acknowledged[partition] = self.acknowledged.get(partition, 0) + 1
-            return
+    def refuse(self, error: Any) -> None:
+        """Count a record that will not be written."""
         self.refused += 1
         if self._first is None:
             self._first = error
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.refuse(error)
+            return
+        partition = message.partition()
+        self.acknowledged[partition] = self.acknowledged.get(partition, 0) + 1
 
 
 def send(
@@ -109,11 +113,11 @@ def send(
                 sender.send(*key_value(data, framing))
                 if number % BAR_EVERY == 0:
                     step(sender.count())
-        except (KafkaException, KeyboardInterrupt) as error:
+        except KeyboardInterrupt:
             sender.flush(step)
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            raise failure(error, f"produce to {topic}", to) from error
+            raise
+        except KafkaException as error:  # refused at once, as a broker would a moment later
+            sender.refuse(error.args[0])
         sender.finish(step)
     if as_json:
         partitions = {str(p): n for p, n in sorted(sender.acknowledged.items())}

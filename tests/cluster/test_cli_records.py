@@ -193,3 +193,4 @@ def test_what_is_named_twice_is_read_once(at: str, ten: str) -> None:
 def test_a_record_too_large_for_the_client_says_what_to_set(at: str, topic: str) -> None:
     text = refusal(Exit.FAILED, "produce", topic, bootstrap=at, stdin=b"x" * 1_200_000)
     assert "-X message.max.bytes=N" in text
+    assert "1 records refused, 0 acknowledged" in text
