@@ -49,7 +49,7 @@ class GcConfig:
     allowed_without_room: bool = setting(
         "isForceGCAllowWhenNoSpace",
         False,
-        "Compact any log also while no ledger directory has room, not only those whose copy takes "
+        "Compact any log also while the disks have no room, not only those whose copy takes "
         "half of what is left: a log is removed only after its copy.",
     )
 
@@ -107,7 +107,7 @@ def logs_to_compact(usages: Iterable[LogUsage], threshold: float) -> list[LogUsa
 
 
 def fits(usage: LogUsage, free_bytes: int) -> bool:
-    """Tell whether a log may be copied while no directory has room.
+    """Tell whether a log may be copied while the disks have no room.
 
     Half of what is left stays for journals, index files, metadata and what else lies on the disk.
     """

@@ -33,7 +33,7 @@ from protocol.ids import LedgerId
 logger = logging.getLogger(__name__)
 
 WAIT_WITHOUT_ROOM_S: Final = 30.0
-"""While no ledger directory has room: whoever deletes something waits for it to be freed."""
+"""While adds are refused for want of room: whoever deletes something waits for it to be freed."""
 
 ListLedgers = Callable[[], Awaitable[set[LedgerId]]]
 """Every ledger that has metadata. Errors: CoreError: then nothing is removed."""
@@ -96,8 +96,8 @@ class GarbageCollector:
         """Remove dead ledgers, then entry logs without a living one; compact when it is time.
 
         `force`: compact now, by the major threshold; so it does by itself while there is no room,
-        but only what `fits`. Errors: OSError, StorageFailed. Cancel: what
-        was removed stays removed, the rest follows at the next collection.
+        but only what `fits`. Errors: OSError, StorageFailed. Cancel: what was removed stays
+        removed, the rest follows at the next collection.
         """
         async with self._one_at_a_time:
             return await self._collect(force=force)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -42,25 +42,20 @@ if TYPE_CHECKING:
     from core.log.config import LogConfig
     from core.log.open_namespace import OpenNamespace
 
+
+def _metadata(words: str) -> Any:
+    """Return the option that says where the metadata is."""
+    return typer.Option("--metadata", "-m", metavar="URI", envvar="TAILRACE_METADATA", help=words)
+
+
+ClusterMetadata = Annotated[
+    str, _metadata("Where the cluster's metadata is: zk://HOST:PORT,HOST:PORT/ledgers.")
+]
 Metadata = Annotated[
     str,
-    typer.Option(
-        "--metadata",
-        "-m",
-        metavar="URI",
-        envvar="TAILRACE_METADATA",
-        help="Where the metadata is: zk://HOST:PORT,HOST:PORT/ledgers, or sqlite:DIR/metadata.db "
-        "of a standalone broker to look at its list.",
-    ),
-]
-ClusterMetadata = Annotated[
-    str,
-    typer.Option(
-        "--metadata",
-        "-m",
-        metavar="URI",
-        envvar="TAILRACE_METADATA",
-        help="Where the cluster's metadata is: zk://HOST:PORT,HOST:PORT/ledgers.",
+    _metadata(
+        "Where the metadata is: zk://HOST:PORT,HOST:PORT/ledgers, or sqlite:DIR/metadata.db "
+        "of a standalone broker to look at its list."
     ),
 ]
 LedgersOfNamespace = Annotated[

@@ -68,10 +68,17 @@ def restore(
         )
     show(report, as_json=as_json)
     if verify:
-        with _told():
-            again = library.verify(report, bootstrap=bootstrap, timeout_s=timeout)
-        records = sum(each.records for each in again.partitions)
-        note(f"verified: {records:,} records folded again give the same hash")
+        _verify(report, bootstrap, timeout)
+
+
+def _verify(report: "Report", bootstrap: str, timeout_s: float) -> None:
+    """Fold the log again and compare. Errors: CliError."""
+    from compaction.restore import verify
+
+    with _told():
+        again = verify(report, bootstrap=bootstrap, timeout_s=timeout_s)
+    records = sum(each.records for each in again.partitions)
+    note(f"verified: {records:,} records folded again give the same hash")
 
 
 def show(report: "Report", *, as_json: bool) -> None:

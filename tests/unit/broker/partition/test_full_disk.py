@@ -61,6 +61,16 @@ async def write_all(log: PartitionLog) -> None:
     assert await idempotent(log, 2) == AppendResult(5, -1, 0)  # 5, 6
 
 
+async def written(world: World) -> tuple[Disk, PartitionLogs, PartitionLog]:
+    """Return the disk, a process, and its open partition with all of that in it."""
+    disk = Disk(world)
+    await world.namespace().create_log("t-0")
+    partitions = process(world)
+    log = await partitions.open(T0)
+    await write_all(log)
+    return disk, partitions, log
+
+
 def check_readable(log: PartitionLog, epoch: int, producers: list[ActiveProducer]) -> None:
     """Hold a partition against the epoch and the producers that it had before."""
     assert log.failure is None
@@ -78,11 +88,7 @@ def test_a_partition_is_read_while_full_and_goes_on_where_it_was(
     """`is_killed`: the process ended before; else its log failed, for want of room."""
 
     async def story(world: World) -> None:
-        disk = Disk(world)
-        await world.namespace().create_log("t-0")
-        partitions = process(world)
-        before = await partitions.open(T0)
-        await write_all(before)
+        disk, partitions, before = await written(world)
         known = before.leader_epoch, before.producers()
         disk.fill()
         if is_killed:
@@ -133,11 +139,7 @@ def test_what_comes_behind_a_batch_that_was_given_back_is_tried_again(tmp_path: 
     """Out of order makes librdkafka number anew what may be in the log: it would be there twice."""
 
     async def story(world: World) -> None:
-        disk = Disk(world)
-        await world.namespace().create_log("t-0")
-        partitions = process(world)
-        before = await partitions.open(T0)
-        await write_all(before)
+        disk, partitions, before = await written(world)
         disk.fill()
         assert await idempotent(before, 4) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         log = await partitions.open(T0)
