@@ -87,6 +87,48 @@ class LedgerPaths:
         return f"{self.cookies}/{bookie_id}"
 
 
+class UnderreplicationPaths:
+    """Paths of what auto-recovery notes, below one BookKeeper root."""
+
+    def __init__(self, root: str = LEDGERS_ROOT) -> None:
+        self.base = f"{root}/underreplication"
+        self.layout = f"{self.base}/LAYOUT"
+        self.ledgers = f"{self.base}/ledgers"
+        """Four levels of four hex digits, 64 bits of the ledger id; below them one mark each."""
+        self.locks = f"{self.base}/locks"
+        self.disable = f"{self.base}/disable"
+        """While it is there, nobody audits or copies."""
+        self.lost_bookie_recovery_delay = f"{self.base}/lostBookieRecoveryDelay"
+        self.check_all_ledgers = f"{self.base}/checkallledgersctime"
+        self.placement_policy_check = f"{self.base}/placementpolicycheckctime"
+        self.replicas_check = f"{self.base}/replicascheckctime"
+        self.election = f"{self.base}/auditorelection"
+        """Its data names the auditor; parent of the votes."""
+        self.vote_prefix = f"{self.election}/V_"
+
+    def mark(self, ledger_id: LedgerId) -> str:
+        """Return where it is noted that replicas of a ledger are missing."""
+        digits = f"{ledger_id:016x}"
+        parts = [digits[at : at + 4] for at in range(0, 16, 4)]
+        return "/".join((self.ledgers, *parts, _mark_name(ledger_id)))
+
+    def lock(self, ledger_id: LedgerId) -> str:
+        """Return what who copies or removes replicas of a ledger holds (ephemeral)."""
+        return f"{self.locks}/{_mark_name(ledger_id)}"
+
+    def marked_ledger(self, name: str) -> LedgerId | None:
+        """Return the ledger of a mark's or lock's last part, or None for anything else."""
+        digits = name.removeprefix("urL")
+        if digits == name or not (digits.isascii() and digits.isdigit()):
+            return None
+        found = LedgerId(int(digits))
+        return found if found <= LEDGER_ID_MAX and _mark_name(found) == name else None
+
+
+def _mark_name(ledger_id: LedgerId) -> str:
+    return f"urL{ledger_id:010d}"
+
+
 class LogPaths:
     """Paths of one log stream below a DistributedLog namespace."""
 

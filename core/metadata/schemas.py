@@ -1,7 +1,7 @@
 """BookKeeper's protobuf messages that live in metadata nodes, built here instead of generated.
 
-Any stops at this module's users: `ledger_metadata` and `bookie_service_info` turn messages into our
-own values and back. Source: BookKeeper DataFormats.proto (proto2).
+Any stops at this module's users: `ledger_metadata`, `bookie_service_info` and `underreplication`
+turn messages into our own values and back. Source: BookKeeper DataFormats.proto (proto2).
 """
 
 from typing import Any, Final
@@ -49,6 +49,13 @@ _MESSAGES: Final = {
         "repeated string extensions 6",
     ],
     "Property": ["optional string key 1", "optional string value 2"],
+    "LedgerRereplicationLayoutFormat": ["required string type 1", "required int32 version 2"],
+    "UnderreplicatedLedgerFormat": ["repeated string replica 1", "optional int64 ctime 2"],
+    "LockDataFormat": ["optional string bookieId 1"],
+    "AuditorVoteFormat": ["optional string bookieId 1"],
+    "CheckAllLedgersFormat": ["optional int64 checkAllLedgersCTime 1"],
+    "PlacementPolicyCheckFormat": ["optional int64 placementPolicyCheckCTime 1"],
+    "ReplicasCheckFormat": ["optional int64 replicasCheckCTime 1"],
     "BookieServiceInfoFormat": ["repeated Endpoint endpoints 6", "repeated Property properties 7"],
 }
 _ENUMS: Final = {
@@ -92,3 +99,10 @@ def _message_class(pool: descriptor_pool.DescriptorPool, name: str) -> Any:
 _POOL: Final = _build()
 LedgerMetadataFormat: Final = _message_class(_POOL, "LedgerMetadataFormat")
 BookieServiceInfoFormat: Final = _message_class(_POOL, "BookieServiceInfoFormat")
+UnderreplicatedLedgerFormat: Final = _message_class(_POOL, "UnderreplicatedLedgerFormat")
+LedgerRereplicationLayoutFormat: Final = _message_class(_POOL, "LedgerRereplicationLayoutFormat")
+LockDataFormat: Final = _message_class(_POOL, "LockDataFormat")
+AuditorVoteFormat: Final = _message_class(_POOL, "AuditorVoteFormat")
+CheckAllLedgersFormat: Final = _message_class(_POOL, "CheckAllLedgersFormat")
+PlacementPolicyCheckFormat: Final = _message_class(_POOL, "PlacementPolicyCheckFormat")
+ReplicasCheckFormat: Final = _message_class(_POOL, "ReplicasCheckFormat")
