@@ -14,7 +14,7 @@ authentication: the port belongs on an address that only operators reach.
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from broker.broker import Broker
@@ -42,8 +42,8 @@ class BrokerHttp:
             ("GET", "/cleaner"): lambda _: HttpReply(cleaner.status()),
             ("GET", "/cleaner/plan"): self._plan,
             ("PUT", "/cleaner/run"): self._run,
-            ("PUT", "/cleaner/pause"): _telling(cleaner.pause, cleaner.status),
-            ("PUT", "/cleaner/resume"): _telling(cleaner.resume, cleaner.status),
+            ("PUT", "/cleaner/pause"): self._pause,
+            ("PUT", "/cleaner/resume"): self._resume,
             ("GET", "/topics/{topic}/stats"): Asked(self._topics.stats),
             ("GET", "/topics/{topic}/latest"): Asked(self._topics.latest),
         }
@@ -61,29 +61,32 @@ class BrokerHttp:
         return HttpReply([self._row(look) for look in looks])
 
     async def _run(self, body: bytes) -> HttpReply:
+        known = await self._known()
+        return self._tell(lambda names: self._cleaner.run(names or known), body, known)
+
+    async def _pause(self, body: bytes) -> HttpReply:
+        return self._tell(self._cleaner.pause, body, await self._known())
+
+    async def _resume(self, body: bytes) -> HttpReply:
+        known = await self._known()
+        return self._tell(self._cleaner.resume, body, known | self._cleaner.states.paused)
+
+    async def _known(self) -> set[str]:
+        return {look.name for look in await self._cleaner.plan()}
+
+    def _tell(self, tell: Callable[[list[str]], None], body: bytes, known: set[str]) -> HttpReply:
+        """Tell the cleaner what is asked of logs, unless it does not know one of them."""
         names = _names(body)
         if isinstance(names, HttpReply):
             return names
-        known = {look.name for look in await self._cleaner.plan()}
         unknown = sorted(set(names) - known)
         if unknown:
             return HttpReply({"error": f"not compacted here: {', '.join(unknown)}"}, status=404)
-        self._cleaner.run(names or known)
+        tell(names)
         return HttpReply(self._cleaner.status())
 
     def _row(self, look: Look) -> dict[str, Any]:
         return {**look._asdict(), "state": self._cleaner.states.describe(look.name)}
-
-
-def _telling(tell: Callable[[Collection[str]], None], status: Callable[[], Any]) -> Handler:
-    def handler(body: bytes) -> HttpReply:
-        names = _names(body)
-        if isinstance(names, HttpReply):
-            return names
-        tell(names)
-        return HttpReply(status())
-
-    return handler
 
 
 def _names(body: bytes) -> list[str] | HttpReply:

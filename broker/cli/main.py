@@ -48,6 +48,11 @@ def _join_lines(command: Any) -> None:
 class LazyGroup(TyperGroup):
     """A group that imports a sub-command's module when that sub-command is named."""
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        names: Any = dict.fromkeys(COMMANDS)
+        self.commands = names  # where Typer looks for one that is like an unknown name
+
     def list_commands(self, ctx: Any) -> list[str]:  # type: ignore[explicit-override]  # 3.12 has it
         """Return the commands in the order of the table."""
         return list(COMMANDS)

@@ -97,11 +97,16 @@ def open_region(
     region: Region, metadata: ClusterMetadata, rules: Rules = REGION_RULES_PATH
 ) -> None:
     """Let a region that was closed take new copies again."""
-    _change(
-        metadata,
-        rules,
-        lambda now: RegionRules(to_write=now.to_write, disallowed=now.disallowed - {region}),
-    )
+
+    def opened(now: RegionRules) -> RegionRules:
+        if region not in now.disallowed:
+            closed = ", ".join(sorted(now.disallowed)) or "none"
+            raise CliError(
+                f"region {region} is not closed", place=rules, remedy=f"closed: {closed}"
+            )
+        return RegionRules(to_write=now.to_write, disallowed=now.disallowed - {region})
+
+    _change(metadata, rules, opened)
     print(f"region {region} takes new copies")
 
 

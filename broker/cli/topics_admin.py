@@ -7,6 +7,7 @@ import confluent_kafka.admin
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 
 from broker.cli.clients import Target, admin, failure
+from broker.cli.errors import CliError
 
 api: Any = confluent_kafka.admin
 """Its classes come from modules that it does not export to type checkers."""
@@ -79,7 +80,13 @@ class TopicsAdmin:
             raise failure(error, f"grow topic {name}", self._to) from error
 
     def alter_configs(self, name: str, changes: Sequence[Change], *, validate_only: bool) -> None:
-        """Change a topic's configs, all or none."""
+        """Change a topic's configs, all or none; what is taken back must be a config.
+
+        A broker takes back any name (so does Kafka's, whose tools look first).
+        """
+        taken_back = {key for operation, key, _ in changes if operation == "DELETE"}
+        if taken_back:
+            self._check_known(name, taken_back)
         entries = [
             api.ConfigEntry(key, value, incremental_operation=api.AlterConfigOpType[op])
             for op, key, value in changes
@@ -92,6 +99,15 @@ class TopicsAdmin:
             answers[resource].result(self._to.timeout_s)
         except KafkaException as error:
             raise failure(error, f"alter topic {name}", self._to) from error
+
+    def _check_known(self, name: str, keys: set[str]) -> None:
+        unknown = sorted(keys - self._configs(name, all_configs=True).keys())
+        if unknown:
+            raise CliError(
+                f"no such config: {', '.join(unknown)}",
+                place=f"topic {name}",
+                remedy="`tailrace topic describe --all-configs` shows them",
+            )
 
     def list_topics(self) -> list[dict[str, Any]]:
         """Return name, number of partitions and whether internal, by name."""

@@ -56,3 +56,8 @@ def test_regions_as_bookies_say_and_as_operators_open_them(uri: str, tmp_path: P
 def test_what_is_refused(uri: str) -> None:
     assert "name regions" in refusal(Exit.USAGE, "region", "write", "-m", uri)
     assert "name regions" in refusal(Exit.USAGE, "region", "write", "eu", "--all", "-m", uri)
+    rules = ("--rules", f"/{uri.rsplit('/', 2)[1]}/regions")
+    output("region", "close", "us", "-m", uri, *rules)
+    text = refusal(Exit.FAILED, "region", "open", "su", "-m", uri, *rules)
+    assert "region su is not closed" in text
+    assert "closed: us" in text

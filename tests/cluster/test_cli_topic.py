@@ -25,6 +25,9 @@ def test_create_describe_alter_delete(at: str, topic: str) -> None:
     changes = ["--set", "segment.ms=5000", "--unset", "retention.ms"]
     changes += ["--append", "cleanup.policy=compact", "--partitions", "3"]
     output("topic", "alter", topic, *changes, bootstrap=at)
+    odd = ("--set", "segment.ms=1", "--unset", "retention.msec")
+    text = refusal(Exit.FAILED, "topic", "alter", topic, *odd, bootstrap=at)
+    assert "no such config: retention.msec" in text
     (described,) = parsed("topic", "describe", topic, bootstrap=at)
     assert described["configs"] == {"cleanup.policy": "delete,compact", "segment.ms": "5000"}
     assert len(described["partitions"]) == 3

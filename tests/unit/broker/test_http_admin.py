@@ -124,10 +124,23 @@ async def test_the_cleaner_is_paused_and_told_to_run() -> None:
         assert (await port.ask("/cleaner/pause", b'["t-0"]'))[1]["paused"] == ["t-0"]
         (row,) = (await port.ask("/cleaner/plan"))[1]
         assert (row["name"], row["state"], row["is_due"]) == ("t-0", "paused", False)
+        assert (await port.ask("/cleaner/resume", b'["t-0"]'))[1]["paused"] == []
+        await port.ask("/cleaner/pause", b"")
         assert (await port.ask("/cleaner/resume", b"[]"))[1]["paused"] == []
         assert (await port.ask("/cleaner/run", b""))[1]["wanted"] == ["t-0"]
         assert (await port.ask("/cleaner"))[0] == 200
         assert await port.ask("/health") == (200, {"status": "ok"})
+
+
+@in_loop
+async def test_a_paused_log_that_is_gone_can_be_taken_up_again() -> None:
+    async with serving() as port:
+        port.world.topics.add("t", configs={"cleanup.policy": "compact"})
+        await port.world.open("t")
+        await port.ask("/cleaner/pause", b'["t-0"]')
+        await port.world.topics.delete("t")
+        assert (await port.ask("/cleaner/resume", b'["t-0"]'))[1]["paused"] == []
+        assert (await port.ask("/cleaner/pause", b'["t-0"]'))[0] == 404
 
 
 @pytest.mark.parametrize(
@@ -137,6 +150,8 @@ async def test_the_cleaner_is_paused_and_told_to_run() -> None:
         ("/topics/t/latest?limit=0", None, 400, "limit must be"),
         ("/topics/t/latest?limit=x", None, 400, "limit must be"),
         ("/cleaner/run", b'["x-0"]', 404, "not compacted here: x-0"),
+        ("/cleaner/pause", b'["x-0", "y-1"]', 404, "not compacted here: x-0, y-1"),
+        ("/cleaner/resume", b'["x-0"]', 404, "not compacted here: x-0"),
         ("/cleaner/pause", b"{}", 400, "must be a JSON list"),
         ("/cleaner/pause", b"[1]", 400, "must be a JSON list"),
         ("/cleaner/run", b"\xff", 400, "must be a JSON list"),

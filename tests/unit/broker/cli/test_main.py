@@ -181,3 +181,11 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+def test_a_command_that_is_mistyped_is_guessed() -> None:
+    done = tailrace("topics", TERM="dumb")
+    assert done.returncode == Exit.USAGE
+    assert "No such command 'topics'. Did you mean 'topic'?" in " ".join(
+        done.stderr.replace("│", " ").split()
+    )
