@@ -23,6 +23,7 @@ COMMANDS = {
     "region": "broker.cli.region",
     "topic": "broker.cli.topic",
     "cleaner": "broker.cli.cleaner",
+    "group": "broker.cli.group",
     "txn": "broker.cli.txn",
     "produce": "broker.cli.produce",
     "consume": "broker.cli.consume",
