@@ -4,12 +4,12 @@ A question about a topic reads so much and no more (`view_reads.QUESTION_BYTES`)
 is told as `unread_offsets`, and the same question again goes on from there.
 """
 
-import base64
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker.broker import Broker
 from broker.errors import KafkaError
+from broker.json_bytes import named_bytes
 from broker.partition.cleanable import CleanablePartition
 from broker.partition.latest import LatestRecord
 from broker.partition.partition_log import PartitionLog
@@ -133,16 +133,8 @@ def _load() -> None:
 
 def _record(record: LatestRecord) -> dict[str, Any]:
     return {
-        "key": _text(record.key),
-        "value": None if record.value is None else _text(record.value),
+        **named_bytes("key", record.key),
+        **named_bytes("value", record.value),
         "offset": record.offset,
         "timestamp": record.timestamp,
     }
-
-
-def _text(data: bytes) -> str | dict[str, str]:
-    """Return text as it is, other bytes as base64 in an object."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

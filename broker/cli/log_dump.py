@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker.cli.inspection import StoredEntry, StoredLog, StoredSegment, codec_name
+from broker.json_bytes import named_bytes
 from core.errors import CorruptData
 from core.log.owner_records import INDEX_MAGIC, read_part
 from protocol.distributedlog.record import LogRecord
@@ -127,9 +128,11 @@ def _record_lines(
                 "kind": "record",
                 "offset": record.offset,
                 "timestamp": record.timestamp,
-                "key": _text(record.key),
-                "value": _text(record.value),
-                "headers": {name: _text(value) for name, value in record.headers},
+                **named_bytes("key", record.key),
+                **named_bytes("value", record.value),
+                "headers": [
+                    {"name": name, **named_bytes("value", value)} for name, value in record.headers
+                ],
             }
     except ProtocolError as error:
         yield {**place, "kind": "record", "error": str(error)}
@@ -150,10 +153,6 @@ def print_line(line: Line, *, as_json: bool) -> None:
             if name not in ("segment", "entry", "slot", "kind")
         ),
     )
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "backslashreplace")
 
 
 def _shown(value: Any) -> str:

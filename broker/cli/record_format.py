@@ -3,12 +3,13 @@ r"""How a consumed record is printed: kcat's format strings, or one JSON object 
 Keys and values are bytes and stay bytes: `%s` writes them as they are. Source: kcat(1), FORMAT.
 """
 
-import base64
 import json
 import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
+
+from broker.json_bytes import named_bytes
 
 Render = Callable[["Row"], bytes]
 
@@ -69,9 +70,9 @@ def json_line(row: Row) -> bytes:
         "offset": row.offset,
         "timestamp": row.timestamp_ms,
         "timestamp_type": row.timestamp_type,
-        **_json_bytes("key", row.key),
-        **_json_bytes("value", row.value),
-        "headers": [{"name": name, **_json_bytes("value", value)} for name, value in row.headers],
+        **named_bytes("key", row.key),
+        **named_bytes("value", row.value),
+        "headers": [{"name": name, **named_bytes("value", value)} for name, value in row.headers],
     }
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
@@ -124,12 +125,3 @@ def _fields(null: bytes) -> dict[str, Render]:
 
 def _length(data: bytes | None) -> int:
     return -1 if data is None else len(data)
-
-
-def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -70,16 +70,17 @@ def latest(
         for partition in found["partitions"]:
             index = partition["partition"]
             for each in partition.get("keys", ()):
-                shown = {"key": _shown(each["key"]), "value": _shown(each["value"])}
+                shown = {name: _shown(each, name) for name in ("key", "value")}
                 rows.append({"partition": index, **each, **shown})
         show_rows(rows, _LATEST)
     _tell(found)
 
 
-def _shown(value: Any) -> str | None:
+def _shown(record: Mapping[str, Any], name: str) -> str | None:
     """Return what a terminal can take: bytes that are no text, and letters that steer, are not."""
-    if isinstance(value, dict):
-        return f"base64:{value['base64']}"
+    if name not in record:
+        return f"base64:{record[f'{name}_base64']}"
+    value = record[name]
     return value if value is None or value.isprintable() else json.dumps(value)
 
 

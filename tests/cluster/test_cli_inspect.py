@@ -71,6 +71,15 @@ def test_segments(filled: TailraceProcess) -> None:
     assert table.split()[:3] == ["segment", "state", "ledger"]
 
 
+def test_bytes_and_headers_are_dumped_as_they_are(filled: TailraceProcess) -> None:
+    headers = ("-H", "a=1", "-H", "a=2")
+    output("produce", "odd", *headers, stdin=b"\xff\n", bootstrap=filled.bootstrap)
+    lines = output("log", "dump", "odd/0", "--data", str(filled.data), "--json", "--records")
+    (record,) = [each for each in map(json.loads, lines.splitlines()) if each["kind"] == "record"]
+    assert (record["key"], record["value_base64"]) == (None, "/w==")
+    assert record["headers"] == [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]
+
+
 def test_every_batch_is_dumped_with_its_header(filled: TailraceProcess) -> None:
     batches = [line for line in dumped(filled) if line["kind"] == "batch"]
     assert sum(line["records"] for line in batches) == 100

@@ -93,7 +93,7 @@ def test_partitions_of_others_are_named_behind_the_rest(
 
 
 def test_a_terminal_gets_no_bytes_that_steer_it(capsys: pytest.CaptureFixture[str]) -> None:
-    keys = [{"key": {"base64": "/w=="}, "value": "\x1b[31m", "offset": 7, "timestamp": 5}]
+    keys = [{"key_base64": "/w==", "value": "\x1b[31m", "offset": 7, "timestamp": 5}]
     mine = {"partition": 0, "is_whole": True, "unread_offsets": 0, "bound": None, "keys": keys}
     with answering({"read_bytes": 0, "partitions": [mine]}) as (admin, _):
         latest("t", limit=3, admin=admin)
