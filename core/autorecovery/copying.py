@@ -16,7 +16,8 @@ Memory: one batch of `rereplicationEntryBatchSize` entries, fewer when they are 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -190,7 +191,7 @@ class _Copy:
         Every replica is asked that may have it, the best first, and all entries at once.
         """
         found: dict[EntryId, Buffer] = {}
-        errors: dict[EntryId, CoreError] = {}
+        errors: dict[EntryId, list[CoreError]] = {}
         batch = [e for e in batch if not self.targets.keys().isdisjoint(self._span.places_of(e))]
         sources = {entry_id: self._sources(entry_id) for entry_id in batch}
         while asked := [(e, b) for e in sources if e not in found for b in islice(sources[e], 1)]:
@@ -202,7 +203,7 @@ class _Copy:
                 body = self._body(entry_id, bookie, await answer)
                 if isinstance(body, CoreError):
                     self._on_read_failed(bookie, body)
-                    errors[entry_id] = worse(errors.get(entry_id), body)
+                    errors.setdefault(entry_id, []).append(body)
                 else:
                     found[entry_id] = body
         for entry_id in batch:
@@ -220,28 +221,30 @@ class _Copy:
         return iter([members[place] for place in order])
 
     def _body(self, entry_id: EntryId, bookie: BookieId, response: Response) -> Buffer | CoreError:
-        what = f"entry {entry_id} of ledger {self._ledger_id} at bookie {bookie}"
         if not isinstance(response, ReadResponse) or response.status is not StatusCode.EOK:
-            return error_of(response.status, what)
+            return error_of(response.status, bookie)
         body = response.body or b""
         try:
             read_entry(body, self._ledger_id, entry_id, self._digest)
         except DecodeError as problem:
-            return CorruptData(f"{what}: {problem}")
+            return CorruptData(f"{bookie}: {problem}")
         return body
 
     def _on_read_failed(self, bookie: BookieId, error: CoreError) -> None:
         self._metrics.replicas_failed_total += 1
         self._failures[bookie] = self._failures.get(bookie, 0) + 1
-        logger.debug("copy_read_failed %s", error)
+        logger.debug("copy_read_failed ledger=%d %s", self._ledger_id, error)
 
-    def _on_unreadable(self, entry_id: EntryId, error: CoreError) -> None:
+    def _on_unreadable(self, entry_id: EntryId, errors: Sequence[CoreError]) -> None:
+        """Fail all places that need an entry which nobody gave."""
+        worst = reduce(worse, errors)
         what = f"entry {entry_id} of ledger {self._ledger_id} cannot be copied"
+        said = "; ".join(map(str, errors))
         problem: CoreError
-        if isinstance(error, EntryNotFound | LedgerNotFound):
-            problem = EntryNotFound(f"{what}: no replica has it ({error})")
+        if isinstance(worst, EntryNotFound | LedgerNotFound):
+            problem = EntryNotFound(f"{what}, no replica has it: it is lost ({said})")
         else:
-            problem = type(error)(f"{what}: {error}")
+            problem = type(worst)(f"{what} until one of its replicas can be read ({said})")
         for place in self._span.places_of(entry_id):
             self._fail(place, problem)
 
