@@ -18,6 +18,8 @@ import uvloop
 
 from broker.autorecovery_config import AutoRecoveryProcessConfig
 from broker.until_signal import run_until_signal
+from core.autorecovery.auditor import Auditor
+from core.autorecovery.ledger_check import LedgerCheck
 from core.autorecovery.replication_metrics import ReplicationMetrics
 from core.autorecovery.underreplicated import UnderreplicatedLedgers
 from core.autorecovery.worker import ReplicationWorker
@@ -66,7 +68,7 @@ def run(config: AutoRecoveryProcessConfig) -> int:
     set_up_logging(config.log_level)
     try:
         process = autorecovery_process(config, SystemClock(), Metrics(), Random())
-        return uvloop.run(run_until_signal(process, _serve))
+        return uvloop.run(run_until_signal(process, serve))
     except (CoreError, OSError) as error:
         sys.stderr.write(f"error: {error}\n  try: {_remedy(error, config)}\n")
         return 1
@@ -99,11 +101,14 @@ async def autorecovery_process(
         running = AutoRecovery(config.identity)
         stack.push_async_callback(running.tasks.close)
         context = _context(config, store, bookies, metrics, rng)
-        worker_numbers = ReplicationMetrics()
-        metrics.register("autorecovery_worker", worker_numbers)
-        worker = ReplicationWorker(
-            context, marks, config.recovery_config(), clock, worker_numbers, rng
-        )
+        recovery = config.recovery_config()
+        check = LedgerCheck(context.nodes, bookies, recovery, rng)
+        auditor = Auditor(store, marks, check, recovery, clock, name=config.identity)
+        metrics.register("replication_auditor", auditor.metrics)
+        numbers = ReplicationMetrics()
+        metrics.register("autorecovery_worker", numbers)
+        worker = ReplicationWorker(context, marks, recovery, clock, numbers, rng)
+        running.tasks.start(auditor.run(), "auditor")
         running.tasks.start(worker.run(), "worker")
         yield running
 
@@ -134,7 +139,8 @@ def _routes(metrics: Metrics) -> dict[tuple[str, str], Handler]:
     }
 
 
-async def _serve(running: AutoRecovery, stop: asyncio.Event) -> int:
+async def serve(running: AutoRecovery, stop: asyncio.Event) -> int:
+    """Say that it is ready; return the exit code after a signal, or when a part has failed."""
     running.failed.add_done_callback(lambda _: stop.set())
     settle_collector()
     keep_freed_memory()

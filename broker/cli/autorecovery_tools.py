@@ -18,11 +18,12 @@ from broker.cli.cluster_access import (
 from broker.cli.errors import CliError
 from broker.cli.options import Json
 from broker.cli.output import Column, note, progress, show_json, show_rows
+from core.autorecovery.election import current_auditor
 from core.autorecovery.shared_state import ALL_LEDGERS, DELAY_S_MAX
 from core.autorecovery.underreplicated import UnderreplicatedLedgers
 from core.errors import NoNode
 from core.metadata.layout import UnderreplicationPaths
-from core.metadata.underreplication import decode_lock, decode_vote
+from core.metadata.underreplication import decode_lock
 from core.runtime.clock import SystemClock
 
 _COLUMNS: Final = [
@@ -45,7 +46,7 @@ def status(metadata: ClusterMetadata, as_json: Json = False) -> None:
                 step(count)
         return {
             "enabled": await marks.is_enabled(),
-            "auditor": await auditor_of(cluster),
+            "auditor": await current_auditor(cluster.store, cluster.root),
             "underreplicated": count,
             "being_copied": len(await _locked(cluster)),
             "lost_bookie_recovery_delay_s": await marks.lost_bookie_recovery_delay_s() or 0,
@@ -168,7 +169,7 @@ async def ask_for_audit(cluster: Cluster, uri: str) -> str | None:
     marks = _marks(cluster)
     delay_s = await marks.lost_bookie_recovery_delay_s() or 0
     await marks.set_lost_bookie_recovery_delay_s(delay_s)
-    return await auditor_of(cluster)
+    return await current_auditor(cluster.store, cluster.root)
 
 
 async def problem_of(cluster: Cluster, uri: str) -> CliError | None:
@@ -178,25 +179,10 @@ async def problem_of(cluster: Cluster, uri: str) -> CliError | None:
             "auto-recovery is disabled", place=uri,
             remedy=f"tailrace autorecovery enable --metadata {uri}",
         )  # fmt: skip
-    if await auditor_of(cluster) is None:
+    if await current_auditor(cluster.store, cluster.root) is None:
         return CliError(
             "there is no auditor", place=uri, remedy=f"tailrace autorecovery --metadata {uri}"
         )
-    return None
-
-
-async def auditor_of(cluster: Cluster) -> str | None:
-    """Return who is the auditor now: whose vote is the oldest. None: nobody."""
-    paths = UnderreplicationPaths(cluster.root)
-    prefix = paths.vote_prefix.rpartition("/")[2]
-    try:
-        names = await cluster.store.children(paths.election)
-    except NoNode:
-        return None
-    for name in sorted(name for name in names if name.startswith(prefix)):
-        node = await cluster.store.exists(f"{paths.election}/{name}")
-        if node is not None:
-            return decode_vote(node.data)
     return None
 
 

@@ -43,7 +43,7 @@ def decommission(bookie: Id, metadata: ClusterMetadata, timeout: Wait = WAIT_S) 
     """
 
     async def work(cluster: Cluster) -> None:
-        await _Decommission(cluster, BookieId(bookie), metadata).run(timeout)
+        await Decommission(cluster, BookieId(bookie), metadata).run(timeout)
 
     on_cluster(metadata, work, changes=True)
     note(f"bookie {bookie} is given up: it may come back only with empty directories")
@@ -62,14 +62,18 @@ def has_entries(ledger: LedgerMetadata, bookie: BookieId) -> bool:
     )
 
 
-class _Decommission:
+class Decommission:
+    """Gives up one bookie of a cluster."""
+
     def __init__(self, cluster: Cluster, bookie: BookieId, uri: str) -> None:
+        """`uri`: where the cluster is, for people."""
         self._cluster = cluster
         self._bookie = bookie
         self._uri = uri
         self._clock = SystemClock()
 
     async def run(self, timeout_s: float) -> None:
+        """Do it all. Errors: CliError when it is refused, or takes too long. Cancel: begin anew."""
         await self._refuse_if_registered()
         cookie = await self._cluster.store.exists(self._cookie)
         left = await self._find_ledgers()

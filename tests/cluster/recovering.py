@@ -31,10 +31,11 @@ from tests.ports import free_port
 QUICK_BOOKIE: Final = (
     ("httpServerEnabled", "true"),
     ("httpServerPort", "0"),
+    ("flushInterval", "200"),
     ("gcWaitTime", "500"),
     ("gcOverreplicatedLedgerWaitTime", "500"),
 )
-"""Garbage is looked for all the time."""
+"""Index files are written and garbage is looked for all the time."""
 QUICK_RECOVERY: Final = (
     ("zkTimeout", f"{SESSION_MS}"),
     ("openLedgerRereplicationGracePeriod", "1000"),
