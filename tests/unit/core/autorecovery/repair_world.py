@@ -7,6 +7,7 @@ killed with -9; let go again it was paused.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -51,6 +52,7 @@ class Process:
         self.world = world
         self.steps = 0
         self.stop_at: int | None = None
+        self.on_step: Callable[[], None] = lambda: None
         self.is_stopped = False
         self._held: list[Callable[[], None]] = []
         self._gate = asyncio.Event()
@@ -117,6 +119,7 @@ class Process:
     def count(self) -> bool:
         """Take a step; tell whether it is not to be."""
         self.steps += 1
+        self.on_step()
         self.is_stopped |= self.steps == self.stop_at
         return self.is_stopped
 
@@ -259,7 +262,7 @@ class RepairWorld:
         return writer.ledger_id
 
     def metadata(self, ledger_id: LedgerId) -> LedgerMetadata:
-        return decode_ledger(self.server.tree.get(LedgerPaths().ledger(ledger_id)).data)
+        return _decoded(self.server.tree.get(LedgerPaths().ledger(ledger_id)).data)
 
     async def overwrite(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
         """Change a ledger as somebody else would."""
@@ -307,6 +310,16 @@ class RepairWorld:
                 if bookie not in self.gone:
                     assert self.has(bookie, ledger_id, entry_id), (ledger_id, entry_id, bookie)
 
+    def remove_over_replicated(self) -> None:
+        """What each bookie does now and then with ledgers that do not name it, unless locked."""
+        locks = UnderreplicationPaths(LEDGERS_ROOT)
+        for bookie in self.bookies.values():
+            for ledger_id in list(bookie.ledgers):
+                named = {b for f in self.metadata(ledger_id).fragments for b in f.ensemble}
+                is_locked = self.server.tree.find(locks.lock(ledger_id)) is not None
+                if bookie.bookie_id not in named and not is_locked:
+                    del bookie.ledgers[ledger_id]
+
     async def until(self, is_true: Callable[[], bool], within_s: float = 1000) -> None:
         async with asyncio.timeout(within_s):
             while not is_true():
@@ -316,13 +329,14 @@ class RepairWorld:
         await self.until(lambda: self.mark(ledger_id) is None, within_s)
 
 
+_decoded = lru_cache(64)(decode_ledger)
+
+
 def payload(number: int) -> bytes:
     return b"entry %d " % number * (1 + number % 5)
 
 
-def run_repair(
-    story: Callable[[RepairWorld], Coroutine[Any, Any, None]], bookies: int = 5
-) -> None:
+def run_repair(story: Callable[[RepairWorld], Coroutine[Any, Any, None]], bookies: int = 5) -> None:
     async def main() -> None:
         heard = hear_assertions()
         world = RepairWorld(bookies)
