@@ -129,8 +129,8 @@ def test_what_javas_auditor_marks_our_worker_copies_and_java_reads(
                 assert mark.ctime_ms is not None
             async with our_worker(uri) as marks:
                 for ledger_id in ledgers:
-                    while await marks.get(ledger_id) is not None:
-                        await asyncio.sleep(0.05)  # noqa: ASYNC110 - the pace of asking
+                    while await marks.get(ledger_id) is not None:  # noqa: ASYNC110 - pace of asking
+                        await asyncio.sleep(0.05)
 
         run(story)
         with pytest.raises(JavaError) as fenced:
