@@ -1,4 +1,4 @@
-"""A cluster in one process under virtual time: bookies that come and go, workers that stop anywhere.
+"""A cluster in one process, in virtual time: bookies come and go, workers stop anywhere.
 
 Each `Process` has a session of its own, the real marks and the real worker. It can be stopped at
 any step; a step is a request that leaves it or an answer that reaches it. Stopped for good it is
@@ -7,8 +7,9 @@ killed with -9; let go again it was paused.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.autorecovery.config import AutoRecoveryConfig
 from core.autorecovery.ledger_check import LedgerCheck
@@ -33,11 +34,13 @@ from protocol.bookkeeper.entry import read_entry
 from protocol.bookkeeper.messages import Request, Response
 from protocol.ids import BookieId, EntryId, LedgerId
 from tests.sim.metadata import MetadataServer
-from tests.sim.sessions import SimStore
 from tests.unit.broker.virtual import LoopClock
 from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie, no_fault
 from tests.unit.core.ledger.fast_world import InstantLoop
 from tests.unit.core.ledger.world import Listener, hear_assertions
+
+if TYPE_CHECKING:
+    from tests.sim.sessions import SimStore
 
 STRIPED = LedgerConfig(ensemble_size=3, write_quorum=2, ack_quorum=2, password=b"pw")
 WHOLE = LedgerConfig(ensemble_size=3, write_quorum=3, ack_quorum=2)
@@ -51,6 +54,7 @@ class Process:
         self.world = world
         self.steps = 0
         self.stop_at: int | None = None
+        self.on_step: Callable[[], None] = lambda: None
         self.is_stopped = False
         self._held: list[Callable[[], None]] = []
         self._gate = asyncio.Event()
@@ -117,6 +121,7 @@ class Process:
     def count(self) -> bool:
         """Take a step; tell whether it is not to be."""
         self.steps += 1
+        self.on_step()
         self.is_stopped |= self.steps == self.stop_at
         return self.is_stopped
 
@@ -213,6 +218,7 @@ class RepairWorld:
         self.gone: set[BookieId] = set()
         self.read_only: set[BookieId] = set()
         self.processes: list[Process] = []
+        self.auditor: UnderreplicatedLedgers
         self.add_bookies(bookies)
         self.client = self.new_client()
 
@@ -254,12 +260,11 @@ class RepairWorld:
         if close:
             await writer.close()
         else:
-            while writer.lac < count - 1:
-                await asyncio.sleep(0.01)
+            await self.until(lambda: writer.lac == count - 1)
         return writer.ledger_id
 
     def metadata(self, ledger_id: LedgerId) -> LedgerMetadata:
-        return decode_ledger(self.server.tree.get(LedgerPaths().ledger(ledger_id)).data)
+        return _decoded(self.server.tree.get(LedgerPaths().ledger(ledger_id)).data)
 
     async def overwrite(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
         """Change a ledger as somebody else would."""
@@ -267,6 +272,12 @@ class RepairWorld:
 
     def ensemble(self, ledger_id: LedgerId, at: int = -1) -> tuple[BookieId, ...]:
         return self.metadata(ledger_id).fragments[at].ensemble
+
+    def named(self, ledger_id: LedgerId) -> set[BookieId]:
+        """All bookies of a ledger; none of one that was deleted."""
+        if self.server.tree.find(LedgerPaths().ledger(ledger_id)) is None:
+            return set()
+        return {b for f in self.metadata(ledger_id).fragments for b in f.ensemble}
 
     def mark(self, ledger_id: LedgerId) -> Mark | None:
         node = self.server.tree.find(UnderreplicationPaths(LEDGERS_ROOT).mark(ledger_id))
@@ -307,22 +318,34 @@ class RepairWorld:
                 if bookie not in self.gone:
                     assert self.has(bookie, ledger_id, entry_id), (ledger_id, entry_id, bookie)
 
+    def remove_over_replicated(self) -> None:
+        """What each bookie does now and then with ledgers that do not name it, unless locked."""
+        locks = UnderreplicationPaths(LEDGERS_ROOT)
+        for bookie in self.bookies.values():
+            for ledger_id in list(bookie.ledgers):
+                named = self.named(ledger_id)
+                is_locked = self.server.tree.find(locks.lock(ledger_id)) is not None
+                if bookie.bookie_id not in named and not is_locked:
+                    del bookie.ledgers[ledger_id]
+
     async def until(self, is_true: Callable[[], bool], within_s: float = 1000) -> None:
+        """Wait for what nobody tells; costs nothing, as time is virtual."""
         async with asyncio.timeout(within_s):
-            while not is_true():
+            while not is_true():  # noqa: ASYNC110 - see above
                 await asyncio.sleep(0.05)
 
     async def until_unmarked(self, ledger_id: LedgerId, within_s: float = 1000) -> None:
         await self.until(lambda: self.mark(ledger_id) is None, within_s)
 
 
+_decoded = lru_cache(64)(decode_ledger)
+
+
 def payload(number: int) -> bytes:
     return b"entry %d " % number * (1 + number % 5)
 
 
-def run_repair(
-    story: Callable[[RepairWorld], Coroutine[Any, Any, None]], bookies: int = 5
-) -> None:
+def run_repair(story: Callable[[RepairWorld], Coroutine[Any, Any, None]], bookies: int = 5) -> None:
     async def main() -> None:
         heard = hear_assertions()
         world = RepairWorld(bookies)

@@ -213,10 +213,14 @@ def test_a_lost_entry_is_named_and_the_other_fragments_and_places_are_repaired(
         assert f"entry 4 of ledger {ledger_id} cannot be copied until" in told.getMessage()
         assert f"{lost}: LOCAL_UNAVAILABLE" in told.getMessage()
         world.bring_back(lost)
-        del world.bookies[lost].ledgers[ledger_id].entries[0]  # so that it is seen to lack something
+        del (
+            world.bookies[lost].ledgers[ledger_id].entries[0]
+        )  # so that it is seen to lack something
         await world.until(lambda: process.metrics.ledgers_failed_total > 1)
         told = [r for r in caplog.records if "ledger_not_repaired" in r.getMessage()][-1]
-        assert f"entry 4 of ledger {ledger_id} cannot be copied, no replica has" in told.getMessage()
+        assert (
+            f"entry 4 of ledger {ledger_id} cannot be copied, no replica has" in told.getMessage()
+        )
 
     run_repair(story, bookies=6)
 
