@@ -11,7 +11,7 @@ from typing import Protocol
 
 from core.autorecovery.audit import Audit
 from core.autorecovery.metrics import AuditorMetrics
-from core.errors import CoreError, Unavailable
+from core.errors import CoreError, LedgerNotFound, Unavailable
 from core.metadata.ledger_tree import ledger_ranges
 from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore
@@ -27,7 +27,10 @@ class ReplicaCheck(Protocol):
     """Asks for the replicas of one ledger."""
 
     async def missing_replicas(self, ledger_id: LedgerId) -> frozenset[BookieId]:
-        """Return the bookies that lack what they should have; nobody for a ledger that is gone."""
+        """Return the bookies that lack what they should have.
+
+        Errors: LedgerNotFound; Unavailable: the metadata is away; others: only this ledger fails.
+        """
 
 
 class AllLedgersCheck:
@@ -79,6 +82,8 @@ class AllLedgersCheck:
             missing = await self._check.missing_replicas(ledger_id)
         except Unavailable:
             raise
+        except LedgerNotFound:
+            return True  # deleted since the directory was read
         except CoreError as error:
             self._metrics.check_failures_total += 1
             logger.warning("ledger_not_checked ledger=%d error=%s", ledger_id, error)

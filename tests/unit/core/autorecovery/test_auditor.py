@@ -8,7 +8,7 @@ import pytest
 from core.autorecovery.audit_rules import SECOND_LOOK_S
 from core.autorecovery.election import current_auditor
 from core.autorecovery.shared_state import ALL_LEDGERS
-from core.errors import BookieUnavailable, CorruptData, Unavailable
+from core.errors import BookieUnavailable, CorruptData, LedgerNotFound, Unavailable
 from core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
 from core.runtime.metrics import Metrics
 from protocol.ids import LedgerId
@@ -559,17 +559,19 @@ def test_all_ledgers_are_checked_and_what_lacks_is_marked() -> None:
     async def story(cluster: AuditedCluster) -> None:
         await some_ledgers(cluster)
         cluster.check.missing = {1: {B[0]}, 2**40: {B[0], B[2]}}
+        await cluster.ledger(3, [B[0], B[1]])
         cluster.check.errors = {2: BookieUnavailable("no answer"), 70_000: CorruptData("no")}
+        cluster.check.errors[3] = LedgerNotFound("deleted")
         auditor = cluster.auditor(periodic_check_s=DAY_S)
         async with running(auditor):
             await cluster.until_marked({1: {B[0]}, 2**40: {B[0], B[2]}})
-            assert sorted(cluster.check.asked) == [1, 2, 70_000, 2**40]
+            assert sorted(cluster.check.asked) == [1, 2, 3, 70_000, 2**40]
             assert auditor.metrics.num_ledgers_checked_total == 2
             assert auditor.metrics.check_failures_total == 2
             cluster.check.missing = {2: {B[1]}}
             cluster.check.errors = {}
             await asyncio.sleep(DAY_S - 10)
-            assert len(cluster.check.asked) == 4
+            assert len(cluster.check.asked) == 5
             await asyncio.sleep(20)
             assert (await cluster.marked())[2] == {B[1]}
             assert auditor.metrics.check_all_ledgers_seconds.count == 2
