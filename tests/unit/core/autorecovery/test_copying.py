@@ -121,7 +121,7 @@ def test_memory_is_bounded_by_entries_and_by_bytes(size: int, most: int) -> None
                 at_once.append(spare.held_count)
                 spare.release(spare.held_count)
         assert copying.result().error is None
-        assert [count for count in at_once if count][0] == 1  # to know how large they are
+        assert next(count for count in at_once if count) == 1  # to know how large they are
         assert max(at_once) == most
 
     run_repair(story)
