@@ -91,7 +91,7 @@ class SharedState:
 
     async def wait_until_enabled(self) -> None:
         """Return at once, or when somebody enables."""
-        while True:
+        while not await self.is_enabled():
             changed = asyncio.Event()
 
             def fired(_path: str, _event: WatchEvent, changed: asyncio.Event = changed) -> None:

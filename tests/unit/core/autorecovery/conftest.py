@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.autorecovery.underreplicated import UnderreplicatedLedgers
+from core.errors import Unavailable
 from core.metadata.layout import LEDGERS_ROOT
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.sqlite import SqliteStore
@@ -49,11 +50,33 @@ class Cluster:
     async def expire(self, store: MetadataStore) -> None:
         """End a session as if its process had been silent for too long."""
         assert self._expire is not None
-        await self._expire(store)
+        await self._expire(getattr(store, "real", store))
 
     async def close(self) -> None:
         for store in self._stores:
             await store.close()
+
+
+class Deaf:
+    """A store whose next operation of a kind is done, or not, and answered by nobody."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.real = store
+        self.drops: str | None = None
+        self.is_done = True
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.real, name)
+        if name != self.drops:
+            return found
+
+        async def unanswered(*args: Any, **options: Any) -> None:
+            self.drops = None
+            if self.is_done:
+                await found(*args, **options)
+            raise Unavailable("nobody answers")
+
+        return unanswered
 
 
 def sqlite_cluster(path: Path) -> Cluster:

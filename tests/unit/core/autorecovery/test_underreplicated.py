@@ -9,11 +9,10 @@ from core.autorecovery.shared_state import ALL_LEDGERS
 from core.autorecovery.underreplicated import UnderreplicatedLedgers
 from core.errors import CorruptData, NoNode, Unavailable
 from core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
-from core.metadata.store import MetadataStore
 from core.metadata.underreplication import Mark, decode_lock, encode_mark
 from core.runtime.clock import ManualClock, SystemClock
 from protocol.ids import LedgerId
-from tests.unit.core.autorecovery.conftest import B1, B2, B3, Cluster
+from tests.unit.core.autorecovery.conftest import B1, B2, B3, Cluster, Deaf
 
 PATHS = UnderreplicationPaths(LEDGERS_ROOT)
 L1, L2, L3 = LedgerId(1), LedgerId(2), LedgerId(0x1_0003)
@@ -359,28 +358,6 @@ def test_waiting_ends_with_the_session(run: Any) -> None:
         assert await taken_ids(marks) == [L1]
 
     run(story)
-
-
-class Deaf:
-    """A store whose next operation of a kind is done, or not, and answered by nobody."""
-
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
-        self.drops: str | None = None
-        self.is_done = True
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if name != self.drops:
-            return found
-
-        async def unanswered(*args: Any, **options: Any) -> None:
-            self.drops = None
-            if self.is_done:
-                await found(*args, **options)
-            raise Unavailable("nobody answers")
-
-        return unanswered
 
 
 @pytest.mark.parametrize("is_done", [True, False])
