@@ -1,4 +1,4 @@
-"""Numbers of who copies what is missing. Register them as `autorecovery_worker`."""
+"""Numbers of who copies what is missing. Register them as `replication_worker`."""
 
 from dataclasses import dataclass
 

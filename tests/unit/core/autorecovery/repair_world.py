@@ -204,7 +204,7 @@ class _Registry:
         return Standing.GONE if bookie_id in self._world.gone else Standing.AVAILABLE
 
     def location(self, bookie_id: BookieId) -> NetworkLocation | None:
-        return None
+        return self._world.locations.get(bookie_id)
 
     async def close(self) -> None:
         pass
@@ -217,6 +217,7 @@ class RepairWorld:
         self.bookies: dict[BookieId, FakeBookie] = {}
         self.gone: set[BookieId] = set()
         self.read_only: set[BookieId] = set()
+        self.locations: dict[BookieId, NetworkLocation] = {}
         self.processes: list[Process] = []
         self.auditor: UnderreplicatedLedgers
         self.add_bookies(bookies)
