@@ -19,6 +19,7 @@ from bookie.errors import NoRoom
 from bookie.gc import GarbageCollector, Removed
 from bookie.health import Health
 from bookie.identity import check_cookies, lock_directories, unlock_directories
+from bookie.over_replicated import OverReplicated
 from bookie.requests import Bookie
 from bookie.scrub import Scrub
 from bookie.server import BookieServer
@@ -123,6 +124,13 @@ class OpenBookie(Bookie):
     def verify_reads(self) -> None:
         """Verify every entry before it is given out, as a bookie must whose readers are far."""
         self._reads.judge = self._judge
+
+    def give_up_over_replicated(self, store: MetadataStore, clock: Clock) -> None:
+        """Remove ledgers that other bookies keep by now, as one of several bookies may."""
+        if self._collector is not None:
+            self._collector.over_replicated = OverReplicated(
+                store, self._config.ledgers_root, self.bookie_id, clock, self._config.gc
+            )
 
     async def start(self) -> None:
         """Look at the disks before the first request, and from then on."""
@@ -279,6 +287,8 @@ async def start_bookie(
     """
     bookie = await open_bookie(config, store, clock, files, metrics)
     bookie.verify_reads()
+    if store is not None:
+        bookie.give_up_over_replicated(store, clock)
     process = BookieProcess(bookie, BookieServer(bookie, config), _http(config, bookie, metrics))
     try:
         await process.server.start()

@@ -53,6 +53,18 @@ class GcConfig:
         "half of what is left: a log is removed only after its copy.",
     )
 
+    over_replicated_wait_ms: int = setting(
+        "gcOverreplicatedLedgerWaitTime",
+        86_400_000,
+        "How often the bookie removes closed ledgers of which the metadata says that other bookies "
+        "keep them. Unit: ms. 0: never.",
+    )
+    over_replicated_requests_max: int = setting(
+        "gcOverreplicatedLedgerMaxConcurrentRequests",
+        100,
+        "Ledgers that are looked at and locked at the same time by that.",
+    )
+
     def __post_init__(self) -> None:
         self._check("minor", self.minor_threshold, self.minor_interval_s)
         self._check("major", self.major_threshold, self.major_interval_s)
@@ -63,6 +75,11 @@ class GcConfig:
             raise ValueError("minorCompactionInterval must be below majorCompactionInterval")
         if self.wait_ms <= 0 or self.rate_by_entries <= 0 or self.rate_by_bytes <= 0:
             raise ValueError("gcWaitTime and the rates of compaction must be above 0")
+        if self.over_replicated_wait_ms < 0 or self.over_replicated_requests_max < 1:
+            raise ValueError(
+                "gcOverreplicatedLedgerWaitTime is at least 0, "
+                "gcOverreplicatedLedgerMaxConcurrentRequests at least 1"
+            )
 
     def _check(self, kind: str, threshold: float, interval_s: int) -> None:
         if threshold >= 1:

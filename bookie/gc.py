@@ -3,7 +3,8 @@
 A ledger is dead when it is here and the metadata does not have it; the list of what is here is
 taken first, so a ledger made meanwhile is never taken for dead. Any error in reading the metadata
 removes nothing. An entry log goes when nothing in it belongs to a ledger that lives here; one with
-little that does is compacted first (log_compactor).
+little that does is compacted first (log_compactor). Of a cluster's bookie, ledgers go too that
+other bookies keep by now (over_replicated).
 Only logs before entryLogMark are looked at: a recovery never needs them.
 """
 
@@ -24,6 +25,7 @@ from bookie.compaction_rules import (
 from bookie.errors import BookieError
 from bookie.log_compactor import LogCompactor
 from bookie.log_usage import LogUsages
+from bookie.over_replicated import MayGo, OverReplicated
 from bookie.storage import Storage
 from core.errors import CoreError, CorruptData
 from core.runtime.clock import Clock
@@ -68,6 +70,9 @@ class GarbageCollector:
         self._schedule = CompactionSchedule(config, clock.monotonic_s())
         self._compactor = LogCompactor(storage, files, clock, Throttle(config))
         self._one_at_a_time = asyncio.Lock()
+        self.over_replicated: OverReplicated | None = None
+        """Finds what other bookies keep by now; None: there are no others."""
+        self._over_replicated_s = clock.monotonic_s()
         self._damaged: set[int] = set()
         """Logs that could not be copied whole: not tried again and again while there is no room."""
 
@@ -111,6 +116,7 @@ class GarbageCollector:
         except CoreError as error:
             logger.warning("garbage_collection_skipped error=%s", error)
             return Removed([], [])
+        surplus = await self._remove_over_replicated(local & living, force=force)
         dead = sorted(local - living)
         for ledger_id in await call(lambda: list(filter(storage.indexes.is_fenced, dead))):
             storage.fenced_and_removed.add(ledger_id)  # before its index file is gone
@@ -124,14 +130,49 @@ class GarbageCollector:
         emptied = [usage.log_id for usage in usages if not usage.live_bytes]
         await self._remove(emptied)
         compacted = await self._compact(usages, alive, force=force)
-        if dead or emptied or compacted:
+        if dead or surplus or emptied or compacted:
             logger.info(
-                "garbage_collected ledgers=%d entry_logs=%d compacted=%d",
+                "garbage_collected ledgers=%d over_replicated=%d entry_logs=%d compacted=%d",
                 len(dead),
+                len(surplus),
                 len(emptied),
                 len(compacted),
             )
-        return Removed(dead, sorted(emptied + compacted))
+        return Removed(sorted(dead + surplus), sorted(emptied + compacted))
+
+    async def _remove_over_replicated(
+        self, ledgers: Collection[LedgerId], *, force: bool
+    ) -> list[LedgerId]:
+        """Remove what is here too many times, if it is time to look."""
+        wait_s, now_s = self._config.over_replicated_wait_ms / 1000, self._clock.monotonic_s()
+        is_due = force or 0 < wait_s <= now_s - self._over_replicated_s
+        if self.over_replicated is None or not is_due:
+            return []
+        try:
+            removed = await self.over_replicated.remove(ledgers, self._give_up)
+        except CoreError as error:
+            logger.warning("over_replicated_ledgers_kept error=%s", error)
+            return []
+        self._over_replicated_s = now_s
+        self._storage.metrics.over_replicated_total += len(removed)
+        return removed
+
+    async def _give_up(self, ledger_id: LedgerId, may_go: MayGo) -> bool:
+        """Remove one ledger if it still may go; tell whether it did.
+
+        Copies that arrive once it is forgotten are safe: a checkpoint brings them into an index
+        file, and that is a job of the same thread as the removal, behind it.
+        """
+        storage = self._storage
+        call = storage.upkeep.thread.call
+        was_fenced = await call(lambda: storage.indexes.is_fenced(ledger_id))
+        if not await may_go():
+            return False
+        if was_fenced:  # nothing is awaited since the answer
+            storage.fenced_and_removed.add(ledger_id)
+        storage.forget_ledger(ledger_id)
+        await call(lambda: storage.indexes.remove(ledger_id))
+        return True
 
     def _survey(self, dead: list[LedgerId], alive: set[int], before: int) -> list[LogUsage]:
         """Remove dead index files; return the usage of the logs.

@@ -189,12 +189,15 @@ class Bookie:
         if not key or len(key) > KEY_BYTES_MAX:
             self._refuse_add(request, reply, StatusCode.EUA)
             return None
-        if state is None and self._storage.was_fenced(request.ledger_id):
+        was_fenced = state is None and self._storage.was_fenced(request.ledger_id)
+        if was_fenced and not request.recovery:
             self._refuse_add(request, reply, StatusCode.EFENCED)
             return None
         owned = self._owned(state, request.ledger_id, key)
         if owned is None:
             self._refuse_add(request, reply, StatusCode.EUA)
+        elif was_fenced:  # given up to other bookies, and copied back: its writer stays refused
+            self._storage.fence(owned)
         return owned
 
     def _added_again(self, request: AddRequest, reply: Reply, response: AddResponse) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from broker.bookie_config import BookieProcessConfig
 from broker.cli import bookie_tools
+from broker.cli.decommission import decommission
 from broker.cli.endpoints import parse_endpoint
 from broker.cli.errors import CliError, Exit
 from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
@@ -17,6 +18,7 @@ from core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
 bookie_tools.add_to(app)
+app.command("decommission")(decommission)
 
 BOOKIE_PORT = 3181
 

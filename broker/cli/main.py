@@ -20,6 +20,7 @@ COMMANDS = {
     "broker": "broker.cli.broker",
     "cluster": "broker.cli.cluster",
     "bookie": "broker.cli.bookie",
+    "autorecovery": "broker.cli.autorecovery",
     "region": "broker.cli.region",
     "topic": "broker.cli.topic",
     "cleaner": "broker.cli.cleaner",

@@ -105,6 +105,7 @@ def test_the_cluster(
     port = free_port()
     cluster = project(DOCKER / "cluster.yaml", override, PORT=str(port))
     cluster.run("up", "--detach", "broker")
+    cluster.run("up", "--detach", "--wait", "autorecovery")
     wait_until_ready(port, cluster)
     assert "read 20" in from_the_host("confluent-kafka", f"localhost:{port}")
     network = f"{cluster.name}_default"

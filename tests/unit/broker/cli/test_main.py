@@ -57,6 +57,15 @@ def test_a_bookie_loads_no_logs_and_no_broker() -> None:
     assert printed_by(code) == "[]"
 
 
+def test_auto_recovery_loads_no_logs_no_broker_and_no_bookie() -> None:
+    code = (
+        "import sys, broker.cli.main, broker.cli.autorecovery, broker.autorecovery_process;"
+        "print([m for m in ('rich', 'core.log.log', 'broker.config', 'bookie.storage')"
+        " if m in sys.modules])"
+    )
+    assert printed_by(code) == "[]"
+
+
 def test_reading_options_loads_no_validation_library() -> None:
     code = (
         "import sys, broker.cli.main as cli, broker.cli.errors as errors\n"

@@ -1,0 +1,122 @@
+"""Removing ledgers that other bookies keep by now. Source: reference BookKeeper 5.11, 6.4.
+
+A bookie that was away while its ledgers were copied elsewhere comes back with replicas that no
+metadata names. One goes only if its ledger is closed, no fragment names this bookie, it is not
+marked as underreplicated, and all that was read while this bookie held the ledger's lock, without
+which nobody copies. Everything else stays: what cannot be read too.
+"""
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeAlias
+
+from bookie.compaction_rules import GcConfig
+from bookie.ledger_locks import LedgerLocks
+from core.errors import CoreError, CorruptData
+from core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
+from core.metadata.node_reads import read_nodes, together
+from core.metadata.store import MetadataStore, Node
+from core.runtime.clock import Clock
+from protocol.ids import BookieId, LedgerId
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S_MAX: Final = 1.0
+"""An older answer about a lock counts for nothing: after a pause of this process it may be
+somebody else's. Any session lives longer than this without a word (ZooKeeper: 4 s at least)."""
+
+MayGo: TypeAlias = Callable[[], Awaitable[bool]]
+"""Whether a ledger may be removed, in the very moment of the answer. Errors: CoreError."""
+
+GiveUp: TypeAlias = Callable[[LedgerId, MayGo], Awaitable[bool]]
+"""Removes a ledger if it may go, and tells. Errors: CoreError, OSError."""
+
+
+def is_kept_by_others(ledger: LedgerMetadata, bookie_id: BookieId) -> bool:
+    """Tell whether a ledger is closed and no fragment names the bookie.
+
+    The ensemble of one that is not closed may still change to include it.
+    """
+    named = any(bookie_id in fragment.ensemble for fragment in ledger.fragments)
+    return ledger.is_closed and not named
+
+
+class OverReplicated:
+    """The ledgers of one bookie that it need not keep."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        root: str,
+        bookie_id: BookieId,
+        clock: Clock,
+        config: GcConfig,
+    ) -> None:
+        self._store = store
+        self._bookie_id = bookie_id
+        self._clock = clock
+        self._at_once = config.over_replicated_requests_max
+        self._ledgers = LedgerPaths(root)
+        self._marks = UnderreplicationPaths(root)
+        self._locks = LedgerLocks(store, root, bookie_id)
+
+    async def remove(self, local: Iterable[LedgerId], give_up: GiveUp) -> list[LedgerId]:
+        """Remove those of the ledgers here that others keep; return them.
+
+        Errors: CoreError when the metadata cannot be read, OSError: what was removed stays removed.
+        Cancel: as errors; locks go with the session, if not before.
+        Cost: a read for each 128 ledgers; for each that seems to be one, four round trips.
+        """
+        await self._locks.prepare()
+        ids, removed = sorted(local), []
+        for at in range(0, len(ids), self._at_once):
+            some = ids[at : at + self._at_once]
+            nodes = await read_nodes(self._store, [self._ledgers.ledger(each) for each in some])
+            seeming = [
+                ledger_id
+                for ledger_id, node in zip(some, nodes, strict=True)
+                if self._is_kept_by_others(ledger_id, node)
+            ]
+            went = await together([self._remove(ledger_id, give_up) for ledger_id in seeming])
+            removed += [each for each, is_gone in zip(seeming, went, strict=True) if is_gone]
+        return removed
+
+    async def _remove(self, ledger_id: LedgerId, give_up: GiveUp) -> bool:
+        try:
+            if not await self._locks.take(ledger_id):
+                return False  # somebody copies it, perhaps to here
+            try:
+                is_gone = await give_up(ledger_id, functools.partial(self._may_go, ledger_id))
+            finally:
+                await self._locks.release_or_leave(ledger_id)
+        except CoreError as error:
+            logger.warning("over_replicated_ledger_kept ledger=%d error=%s", ledger_id, error)
+            return False
+        if is_gone:
+            logger.info("over_replicated_ledger_removed ledger=%d", ledger_id)
+        return is_gone
+
+    async def _may_go(self, ledger_id: LedgerId) -> bool:
+        """Look again, under the lock. Errors: Unavailable."""
+        asked_s = self._clock.monotonic_s()
+        ledger, mark, lock = await self._store.get_all(
+            [
+                self._ledgers.ledger(ledger_id),
+                self._marks.mark(ledger_id),
+                self._marks.lock(ledger_id),
+            ]
+        )
+        is_fresh = self._clock.monotonic_s() - asked_s <= ANSWER_S_MAX
+        is_locked = is_fresh and self._locks.is_ours(lock)
+        return is_locked and mark is None and self._is_kept_by_others(ledger_id, ledger)
+
+    def _is_kept_by_others(self, ledger_id: LedgerId, node: Node | None) -> bool:
+        if node is None:
+            return False  # it was deleted: the next collection finds it dead
+        try:
+            return is_kept_by_others(decode_ledger(node.data), self._bookie_id)
+        except CorruptData as error:
+            logger.warning("ledger_metadata_damaged ledger=%d error=%s", ledger_id, error)
+            return False

@@ -1,0 +1,165 @@
+"""One process of auto-recovery: an auditor that stands for election, and a worker that copies.
+
+Order of the start: session with ZooKeeper -> the cluster is there -> the nodes of auto-recovery ->
+the HTTP port -> auditor and worker -> the ready line. kill -9 is safe at any point: votes and locks
+go with the session. A lost session ends nothing, other than Java's process: the auditor votes anew,
+and the worker takes ledgers again. What ends it is a bug in a part, so that a supervisor starts it
+again and sees the exit code 1.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+
+import uvloop
+
+from broker.autorecovery_config import AutoRecoveryProcessConfig
+from broker.until_signal import run_until_signal
+from core.autorecovery.auditor import Auditor
+from core.autorecovery.ledger_check import LedgerCheck
+from core.autorecovery.replication_metrics import ReplicationMetrics
+from core.autorecovery.underreplicated import UnderreplicatedLedgers
+from core.autorecovery.worker import ReplicationWorker
+from core.errors import CoreError, NoNode, Unavailable
+from core.ledger.bookie_registry import RegisteredBookies
+from core.ledger.context import LedgerContext
+from core.ledger.ensembles import Ensembles
+from core.ledger.metadata_update import LedgerNodes
+from core.ledger.metrics import LedgerMetrics
+from core.metadata.cluster import check_cluster
+from core.metadata.layout import LedgerPaths
+from core.metadata.store import MetadataStore
+from core.metadata.uri import parse_uri
+from core.metadata.zookeeper import ZookeeperStore
+from core.runtime.clock import Clock, SystemClock
+from core.runtime.collector import settle_collector
+from core.runtime.heap import keep_freed_memory
+from core.runtime.http import Handler, HttpReply, HttpServer, prometheus_text
+from core.runtime.logging_setup import set_up_logging
+from core.runtime.metrics import Metrics
+from core.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+
+class AutoRecovery:
+    """What runs: the parts of one process, and whether one of them has failed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        """Has a result once a part has ended by a bug: the process should end."""
+        self.tasks = Tasks("autorecovery", self._fail)
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+
+def run(config: AutoRecoveryProcessConfig) -> int:
+    """Run until SIGTERM or SIGINT and return the process' exit code.
+
+    Prints `ready: autorecovery=ID` on stdout once it votes and takes work; errors of the start,
+    with cause, place and remedy, on stderr.
+    """
+    set_up_logging(config.log_level)
+    try:
+        process = autorecovery_process(config, SystemClock(), Metrics(), Random())
+        return uvloop.run(run_until_signal(process, serve))
+    except (CoreError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n  try: {_remedy(error, config)}\n")
+        return 1
+
+
+@asynccontextmanager
+async def autorecovery_process(
+    config: AutoRecoveryProcessConfig, clock: Clock, metrics: Metrics, rng: Random
+) -> AsyncIterator[AutoRecovery]:
+    """Run auditor and worker in the block; at its end votes and locks are given back.
+
+    Errors: Unavailable (no ZooKeeper), NoNode (no cluster), CorruptData (marks are kept in another
+    way), OSError (the HTTP port is taken).
+    """
+    async with AsyncExitStack() as stack:
+        hosts = parse_uri(config.metadata_uri).hosts
+        store = await ZookeeperStore.connect(hosts, session_timeout_ms=config.session_timeout_ms)
+        stack.push_async_callback(store.close)
+        metrics.register("metadata", store.metrics)
+        await check_cluster(store, config.root)
+        marks = UnderreplicatedLedgers(store, config.root, config.identity, clock, rng)
+        await marks.prepare()
+        bookies = RegisteredBookies(store, config.bookies, root=config.root)
+        stack.push_async_callback(bookies.close)
+        metrics.register("bookie_client", bookies.metrics)
+        if config.http.enabled:
+            http = HttpServer(config.http.host, config.http.port, _routes(metrics))
+            stack.push_async_callback(http.close)
+            await http.start()
+        running = AutoRecovery(config.identity)
+        stack.push_async_callback(running.tasks.close)
+        context = _context(config, store, bookies, metrics, rng)
+        recovery = config.recovery_config()
+        check = LedgerCheck(context.nodes, bookies, recovery, rng)
+        auditor = Auditor(store, marks, check, recovery, clock, name=config.identity)
+        metrics.register("replication_auditor", auditor.metrics)
+        numbers = ReplicationMetrics()
+        metrics.register("autorecovery_worker", numbers)
+        worker = ReplicationWorker(context, marks, recovery, clock, numbers, rng)
+        running.tasks.start(auditor.run(), "auditor")
+        running.tasks.start(worker.run(), "worker")
+        yield running
+
+
+def _context(
+    config: AutoRecoveryProcessConfig,
+    store: MetadataStore,
+    bookies: RegisteredBookies,
+    metrics: Metrics,
+    rng: Random,
+) -> LedgerContext:
+    """Return the way to ledgers: new replicas are placed by the same rules as the first ones."""
+    ledgers = config.ledger_config()
+    numbers = LedgerMetrics()
+    metrics.register("ledger", numbers)
+    ensembles = Ensembles(
+        bookies, rng, placement=ledgers.placement, quarantine=ledgers.quarantine, store=store
+    )
+    paths = LedgerPaths(config.root)
+    nodes = LedgerNodes(store, paths, ledgers.metadata_update_attempts, numbers)
+    return LedgerContext(nodes, bookies, ensembles)
+
+
+def _routes(metrics: Metrics) -> dict[tuple[str, str], Handler]:
+    return {
+        ("GET", "/health"): lambda _: HttpReply({"status": "ok"}),
+        ("GET", "/metrics"): lambda _: prometheus_text(metrics),
+    }
+
+
+async def serve(running: AutoRecovery, stop: asyncio.Event) -> int:
+    """Say that it is ready; return the exit code after a signal, or when a part has failed."""
+    running.failed.add_done_callback(lambda _: stop.set())
+    settle_collector()
+    keep_freed_memory()
+    sys.stdout.write(f"ready: autorecovery={running.name}\n")
+    sys.stdout.flush()
+    await stop.wait()
+    if running.failed.done():
+        logger.error("autorecovery_failed error=%r", running.failed.result())
+        return 1
+    return 0
+
+
+def _remedy(error: Exception, config: AutoRecoveryProcessConfig) -> str:
+    remedies: dict[type[Exception], str] = {
+        Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
+        NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
+        OSError: f"check that {config.http.host}:{config.http.port} is free (httpServerPort)",
+    }
+    for kind, remedy in remedies.items():
+        if isinstance(error, kind):
+            return remedy
+    return "nothing was changed; see the log lines above"

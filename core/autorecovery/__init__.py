@@ -1,0 +1,1 @@
+"""Auto-recovery: which ledgers lost replicas, and copying them to other bookies."""

@@ -1,0 +1,59 @@
+"""The auditor of a cluster: one of its candidates, who notes which ledgers lost replicas.
+
+`run` stands for election; who is elected works through terms (`term.py`) until its vote is gone.
+Source: BookKeeper AuditorElector, Auditor.
+"""
+
+from core.autorecovery.all_ledgers_check import ReplicaCheck
+from core.autorecovery.config import AutoRecoveryConfig
+from core.autorecovery.election import Election
+from core.autorecovery.metrics import AuditorMetrics
+from core.autorecovery.term import AuditorTerm
+from core.autorecovery.underreplicated import UnderreplicatedLedgers
+from core.metadata.store import MetadataStore
+from core.runtime.clock import Clock
+
+
+class Auditor:
+    """One candidate. Its numbers are `metrics`."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        marks: UnderreplicatedLedgers,
+        check: ReplicaCheck | None,
+        config: AutoRecoveryConfig,
+        clock: Clock,
+        *,
+        name: str,
+    ) -> None:
+        """`check`: how to check all ledgers; None: they are not checked, only bookies are.
+
+        `name`: how people, and BookKeeper's `whoisauditor`, will call this process; like a bookie's
+        id.
+        """
+        self.metrics = AuditorMetrics()
+        self._store = store
+        self._marks = marks
+        self._check = check
+        self._config = config
+        self._clock = clock
+        self._election = Election(store, config.root, name, self.metrics)
+
+    async def run(self) -> None:
+        """Stand for election and audit while elected, until cancelled.
+
+        Errors: NoNode: no cluster; CorruptData: a layout that nothing is known of; Unavailable at
+        the beginning. Later ones are waited out. Cancel: another candidate is elected at once.
+        """
+        await self._marks.prepare()
+        await self._election.run(self._serve)
+
+    async def _serve(self) -> None:
+        await self._marks.begin_lost_bookie_recovery_delay_s(
+            self._config.lost_bookie_recovery_delay_s
+        )
+        term = AuditorTerm(
+            self._store, self._marks, self._check, self._config, self._clock, self.metrics
+        )
+        await term.run()

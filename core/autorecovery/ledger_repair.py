@@ -1,0 +1,164 @@
+"""Repairs one ledger whose lock we hold: check, copy, commit, check again.
+
+The copies of a fragment are synced before the metadata names who has them, and only by
+compare-and-set on what is stored then: what somebody else changed meanwhile is looked at anew and
+never overwritten. So whoever stops anywhere leaves the old metadata or the new, both true.
+
+The lock keeps others from doing the work twice, and bookies from removing copies that no metadata
+names yet. It goes with the session. A commit that was done in the lock's session was done under
+the lock, because a server serves no session that is over; one that was not may name a bookie that
+removed its copy in between, so the ledger is marked anew for that bookie.
+Source: BookKeeper ReplicationWorker.rereplicate, LedgerFragmentReplicator.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from core.autorecovery.copying import FragmentCopier, LockLost
+from core.autorecovery.fragments import FragmentSpan, Replacement, with_replacements
+from core.autorecovery.ledger_check import CheckedFragment, LedgerCheck
+from core.autorecovery.replication_metrics import ReplicationMetrics
+from core.autorecovery.underreplicated import TakenLedger, UnderreplicatedLedgers
+from core.errors import (
+    BookieUnavailable,
+    CoreError,
+    EntryNotFound,
+    LedgerNotFound,
+    NotEnoughBookies,
+)
+from core.ledger.context import LedgerContext
+from core.ledger.metadata_update import StoredLedger
+from core.metadata.ledger_metadata import Fragment, LedgerMetadata
+
+logger = logging.getLogger(__name__)
+
+
+class RepairOutcome(NamedTuple):
+    """What is left to do for a ledger; nothing if both are None."""
+
+    problem: CoreError | None = None
+    """Why something is still missing, or not known to be there."""
+    open_end: Fragment | None = None
+    """The last fragment of a ledger that is not closed, if a member of it is gone."""
+
+
+class LedgerRepair:
+    """Repairs ledgers, any number at a time."""
+
+    def __init__(
+        self, context: LedgerContext, marks: UnderreplicatedLedgers, check: LedgerCheck,
+        copier: FragmentCopier, metrics: ReplicationMetrics,
+    ) -> None:  # fmt: skip
+        self._nodes = context.nodes
+        self._marks = marks
+        self._check = check
+        self._copier = copier
+        self._metrics = metrics
+
+    async def repair(self, taken: TakenLedger) -> RepairOutcome:
+        """Copy what is missing in all closed fragments; return what is left.
+
+        Errors: LedgerNotFound when the ledger is deleted; LockLost; CorruptData for metadata that
+        cannot be read; Unavailable. What fails one fragment is told in the outcome.
+        Cancel: the metadata names old bookies or new ones, and the new ones have all entries.
+        """
+        stored = await self._nodes.read(taken.ledger_id)
+        checked = await self._check.check(stored)
+        damaged = [one for one in checked if one.missing and not one.span.is_open]
+        errors: list[CoreError] = []
+        for fragment in damaged:
+            try:
+                stored = await self._repair_fragment(taken, stored, fragment, errors)
+            except (LockLost, LedgerNotFound):
+                raise
+            except CoreError as error:
+                errors.append(error)
+        if damaged:
+            stored = await self._nodes.read(taken.ledger_id)
+            checked = await self._check.check(stored)
+        return outcome_of(stored, checked, errors)
+
+    async def _repair_fragment(
+        self, taken: TakenLedger, stored: StoredLedger, fragment: CheckedFragment,
+        errors: list[CoreError],
+    ) -> StoredLedger:  # fmt: skip
+        """Copy and commit what can be copied; return the metadata then, and tell what cannot."""
+        copied = await self._copier.copy(stored, fragment, partial(self._marks.is_held, taken))
+        if copied.error is not None:
+            errors.append(copied.error)
+        if not copied.replacements:
+            return stored
+        return await self._commit(taken, stored, fragment.span, copied.replacements)
+
+    async def _commit(
+        self, taken: TakenLedger, stored: StoredLedger, span: FragmentSpan,
+        replacements: Mapping[int, Replacement],
+    ) -> StoredLedger:  # fmt: skip
+        """Have the metadata name the bookies that have the copies, where that is still right."""
+        wanted: LedgerMetadata | None = None
+
+        def decide(current: LedgerMetadata) -> LedgerMetadata | None:
+            nonlocal wanted
+            if not self._marks.is_held(taken):
+                raise _lock_lost(taken)
+            wanted = with_replacements(current, span, replacements)
+            return wanted
+
+        after = await self._nodes.update(stored, decide)
+        if wanted is None:
+            self._metrics.updates_outrun_total += 1
+            return after
+        self._metrics.fragments_replaced_total += 1
+        logger.info(
+            "fragment_replaced ledger=%d first_entry=%d last_entry=%d %s",
+            taken.ledger_id, span.first_entry_id, span.last_entry_id,
+            " ".join(f"{new.before}->{new.after}" for new in replacements.values()),
+        )  # fmt: skip
+        if not self._marks.is_held(taken):
+            await self._marks.mark(taken.ledger_id, {new.after for new in replacements.values()})
+            raise _lock_lost(taken)
+        return after
+
+
+def outcome_of(
+    stored: StoredLedger, checked: Sequence[CheckedFragment], errors: Sequence[CoreError]
+) -> RepairOutcome:
+    """Return what is left of a ledger that was looked at after the copies were made.
+
+    `errors`: of the copies; they are history if nothing is missing any more.
+    """
+    ledger_id = stored.ledger_id
+    problem: CoreError | None = None
+    open_end = None
+    for one in checked:
+        where = f"ledger {ledger_id} from entry {one.span.first_entry_id} on"
+        if one.span.is_open and one.gone:
+            open_end = stored.metadata.fragments[-1]
+        elif one.span.is_open and one.lacking:
+            problem = problem or EntryNotFound(
+                f"{where}: {_names(one, one.lacking)} has not got what was confirmed;"
+                " it is copied once the ledger is closed"
+            )
+        elif one.missing:
+            problem = (
+                problem
+                or next(iter(errors), None)
+                or NotEnoughBookies(
+                    f"{where}: copies are still missing at {', '.join(one.missing.values())}"
+                )
+            )
+        if one.doubtful:
+            problem = problem or BookieUnavailable(
+                f"{where}: {_names(one, one.doubtful)} is registered and does not say what it has"
+            )
+    return RepairOutcome(problem, open_end)
+
+
+def _names(fragment: CheckedFragment, places: set[int]) -> str:
+    return ", ".join(fragment.bookies_at(places))
+
+
+def _lock_lost(taken: TakenLedger) -> LockLost:
+    return LockLost(f"the lock of ledger {taken.ledger_id} went with its session")

@@ -1,0 +1,104 @@
+"""The locks of marked ledgers: who copies one, or removes replicas of it, holds its lock.
+
+Ephemeral nodes, so a lock goes with its session. A lock is advice: what makes two workers on one
+ledger harmless is that both change its metadata by version. A lock whose create or delete had no
+answer may be there though nobody holds it: it is remembered, and deleted when it is seen.
+Source: BookKeeper ZkLedgerUnderreplicationManager.
+"""
+
+import logging
+
+from core.errors import NodeExists, NoNode
+from core.metadata.layout import UnderreplicationPaths
+from core.metadata.store import MetadataStore, Watch
+from core.metadata.underreplication import encode_lock
+from protocol.ids import LedgerId
+
+logger = logging.getLogger(__name__)
+
+
+class LedgerLocks:
+    """The locks of one process. Errors of all methods: Unavailable; then a lock is in doubt."""
+
+    def __init__(self, store: MetadataStore, paths: UnderreplicationPaths, owner: str) -> None:
+        """`owner`: told to people who look at a lock."""
+        self._store = store
+        self._paths = paths
+        self._data = encode_lock(owner)
+        self._held: dict[LedgerId, int] = {}
+        """Locks that are ours, by the session that they go with."""
+        self._doubtful: dict[LedgerId, int] = {}
+        """Locks that may be there though they are not held, by session."""
+
+    def is_held(self, ledger_id: LedgerId) -> bool:
+        """Tell whether a lock is ours and its session not known to be over."""
+        return self._held.get(ledger_id) == self._store.session_id
+
+    async def locked(self, watch: Watch) -> set[LedgerId]:
+        """Return the ledgers that are locked now, by us or others; watch for changes of that."""
+        names = await self._store.children(self._paths.locks, watch)
+        found = {self._paths.marked_ledger(name) for name in names}
+        ids = {ledger_id for ledger_id in found if ledger_id is not None}
+        session_id = self._store.session_id
+        self._doubtful = {at: of for at, of in self._doubtful.items() if of == session_id}
+        for ledger_id in sorted(ids & self._doubtful.keys()):
+            if not self.is_held(ledger_id):
+                await self._delete(ledger_id, session_id)
+                ids.discard(ledger_id)  # if it is another's, that is found by who tries to take it
+        return ids
+
+    async def acquire(self, ledger_id: LedgerId) -> bool:
+        """Take a lock, if nobody has it. Cancel: the lock is in doubt, as after an error."""
+        session_id = self._store.session_id
+        was_doubtful = ledger_id in self._doubtful
+        self._doubtful[ledger_id] = session_id
+        try:
+            await self._store.create(
+                self._paths.lock(ledger_id), self._data, ephemeral=True, parents=True
+            )
+        except NodeExists:
+            if not was_doubtful:
+                del self._doubtful[ledger_id]
+            return False
+        if self._store.session_id != session_id:
+            # Of which session it is cannot be told from here.
+            self._doubtful[ledger_id] = self._store.session_id
+            return False
+        del self._doubtful[ledger_id]
+        self._held[ledger_id] = session_id
+        return True
+
+    def doubt(self, ledger_id: LedgerId) -> None:
+        """Hold a lock no longer whose node may be left: the next look at the locks deletes it."""
+        session_id = self._held.pop(ledger_id, None)
+        if session_id is not None:
+            self._doubtful[ledger_id] = session_id
+
+    async def is_there(self, ledger_id: LedgerId) -> bool:
+        """Look whether a lock that we hold is still there."""
+        if not self.is_held(ledger_id):
+            return False
+        node = await self._store.exists(self._paths.lock(ledger_id))
+        return node is not None and node.ephemeral_owner == self._held.get(ledger_id)
+
+    def forget(self, ledger_id: LedgerId) -> None:
+        """Take note that a lock of ours is gone."""
+        self._held.pop(ledger_id, None)
+
+    async def release(self, ledger_id: LedgerId) -> None:
+        """Let a lock go that we hold; nothing happens to another's. Idempotent."""
+        session_id = self._held.pop(ledger_id, None)
+        if session_id is not None and session_id == self._store.session_id:
+            self._doubtful[ledger_id] = session_id
+            await self._delete(ledger_id, session_id)
+
+    async def _delete(self, ledger_id: LedgerId, session_id: int) -> None:
+        """Delete a lock of this session; while it was lost another may have got the lock."""
+        path = self._paths.lock(ledger_id)
+        node = await self._store.exists(path)
+        if node is not None and node.ephemeral_owner == session_id:
+            try:
+                await self._store.delete(path, node.version)
+            except NoNode:
+                logger.info("ledger_lock_gone ledger=%d", ledger_id)
+        self._doubtful.pop(ledger_id, None)
