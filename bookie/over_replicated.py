@@ -6,18 +6,20 @@ marked as underreplicated, and all that was read while this bookie held the ledg
 which nobody copies. Everything else stays: what cannot be read too.
 """
 
+import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeAlias
 
 from bookie.compaction_rules import GcConfig
-from bookie.ledger_locks import LedgerLocks
-from core.errors import CoreError, CorruptData
+from core.errors import CoreError, CorruptData, NoNode, Unavailable
 from core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from core.metadata.ledger_locks import LedgerLocks
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
 from core.metadata.node_reads import read_nodes, together
 from core.metadata.store import MetadataStore, Node
+from core.metadata.underreplication import check_underreplication_layout
 from core.runtime.clock import Clock
 from protocol.ids import BookieId, LedgerId
 
@@ -60,7 +62,7 @@ class OverReplicated:
         self._at_once = config.over_replicated_requests_max
         self._ledgers = LedgerPaths(root)
         self._marks = UnderreplicationPaths(root)
-        self._locks = LedgerLocks(store, root, bookie_id)
+        self._locks = LedgerLocks(store, self._marks, bookie_id)
 
     async def remove(self, local: Iterable[LedgerId], give_up: GiveUp) -> list[LedgerId]:
         """Remove those of the ledgers here that others keep; return them.
@@ -69,7 +71,7 @@ class OverReplicated:
         Cancel: as errors; locks go with the session, if not before.
         Cost: a read for each 128 ledgers; for each that seems to be one, four round trips.
         """
-        await self._locks.prepare()
+        await self._look_at_locks()
         ids, removed = sorted(local), []
         for at in range(0, len(ids), self._at_once):
             some = ids[at : at + self._at_once]
@@ -83,20 +85,34 @@ class OverReplicated:
             removed += [each for each, is_gone in zip(seeming, went, strict=True) if is_gone]
         return removed
 
+    async def _look_at_locks(self) -> None:
+        """Remove our own that were left behind. Errors: CorruptData: marks are kept otherwise."""
+        layout = await self._store.exists(self._marks.layout)
+        if layout is not None:
+            check_underreplication_layout(layout.data)
+        with contextlib.suppress(NoNode):  # nobody ever locked anything here
+            _ = await self._locks.locked()
+
     async def _remove(self, ledger_id: LedgerId, give_up: GiveUp) -> bool:
         try:
-            if not await self._locks.take(ledger_id):
+            if not await self._locks.acquire(ledger_id):
                 return False  # somebody copies it, perhaps to here
             try:
                 is_gone = await give_up(ledger_id, functools.partial(self._may_go, ledger_id))
             finally:
-                await self._locks.release_or_leave(ledger_id)
+                await self._release(ledger_id)
         except CoreError as error:
             logger.warning("over_replicated_ledger_kept ledger=%d error=%s", ledger_id, error)
             return False
         if is_gone:
             logger.info("over_replicated_ledger_removed ledger=%d", ledger_id)
         return is_gone
+
+    async def _release(self, ledger_id: LedgerId) -> None:
+        try:
+            await self._locks.release(ledger_id)
+        except Unavailable as error:  # the next look removes it
+            logger.warning("ledger_lock_left_for_later ledger=%d error=%s", ledger_id, error)
 
     async def _may_go(self, ledger_id: LedgerId) -> bool:
         """Look again, under the lock. Errors: Unavailable."""
@@ -109,7 +125,7 @@ class OverReplicated:
             ]
         )
         is_fresh = self._clock.monotonic_s() - asked_s <= ANSWER_S_MAX
-        is_locked = is_fresh and self._locks.is_ours(lock)
+        is_locked = is_fresh and self._locks.is_ours(ledger_id, lock)
         return is_locked and mark is None and self._is_kept_by_others(ledger_id, ledger)
 
     def _is_kept_by_others(self, ledger_id: LedgerId, node: Node | None) -> bool:

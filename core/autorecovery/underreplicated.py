@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator, Collection
 from random import Random
 from typing import Final, NamedTuple
 
-from core.autorecovery.locks import LedgerLocks
 from core.autorecovery.marks import MarkedLedger, Marks, MarkWalk, read_mark
 from core.autorecovery.shared_state import SharedState
 from core.errors import BadVersion, NoNode
+from core.metadata.ledger_locks import LedgerLocks
 from core.metadata.store import Delete, MetadataStore, SessionEvent, WatchEvent
 from core.metadata.underreplication import Mark
 from core.runtime.clock import Clock

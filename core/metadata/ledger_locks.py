@@ -1,8 +1,8 @@
-"""The locks of marked ledgers: who copies one, or removes replicas of it, holds its lock.
+"""The locks of ledgers: who copies replicas of one, or removes its own, holds its lock.
 
-Ephemeral nodes, so a lock goes with its session. A lock is advice: what makes two workers on one
-ledger harmless is that both change its metadata by version. A lock whose create or delete had no
-answer may be there though nobody holds it: it is remembered, and deleted when it is seen.
+Ephemeral nodes, so a lock goes with its session. A lock whose create or delete had no answer may be
+there though nobody holds it: it is remembered, and deleted when it is seen, since our session, and
+with it the lock, may live for months.
 Source: BookKeeper ZkLedgerUnderreplicationManager.
 """
 
@@ -10,7 +10,7 @@ import logging
 
 from core.errors import NodeExists, NoNode
 from core.metadata.layout import UnderreplicationPaths
-from core.metadata.store import MetadataStore, Watch
+from core.metadata.store import MetadataStore, Node, Watch
 from core.metadata.underreplication import encode_lock
 from protocol.ids import LedgerId
 
@@ -34,8 +34,16 @@ class LedgerLocks:
         """Tell whether a lock is ours and its session not known to be over."""
         return self._held.get(ledger_id) == self._store.session_id
 
-    async def locked(self, watch: Watch) -> set[LedgerId]:
-        """Return the ledgers that are locked now, by us or others; watch for changes of that."""
+    def is_ours(self, ledger_id: LedgerId, lock: Node | None) -> bool:
+        """Tell whether a lock, as it was read, is the one that we hold."""
+        return lock is not None and lock.ephemeral_owner == self._held.get(ledger_id)
+
+    async def locked(self, watch: Watch | None = None) -> set[LedgerId]:
+        """Return the ledgers that are locked now, by us or others; watch for changes of that.
+
+        Locks that are there though nobody holds them are removed. Errors: NoNode: there never was
+        one.
+        """
         names = await self._store.children(self._paths.locks, watch)
         found = {self._paths.marked_ledger(name) for name in names}
         ids = {ledger_id for ledger_id in found if ledger_id is not None}
@@ -48,7 +56,10 @@ class LedgerLocks:
         return ids
 
     async def acquire(self, ledger_id: LedgerId) -> bool:
-        """Take a lock, if nobody has it. Cancel: the lock is in doubt, as after an error."""
+        """Take a lock, if nobody has it. Cancel: the lock is in doubt, as after an error.
+
+        A lock that is taken is a write: reads behind it see all that the holders before did.
+        """
         session_id = self._store.session_id
         was_doubtful = ledger_id in self._doubtful
         self._doubtful[ledger_id] = session_id
@@ -78,8 +89,7 @@ class LedgerLocks:
         """Look whether a lock that we hold is still there."""
         if not self.is_held(ledger_id):
             return False
-        node = await self._store.exists(self._paths.lock(ledger_id))
-        return node is not None and node.ephemeral_owner == self._held.get(ledger_id)
+        return self.is_ours(ledger_id, await self._store.exists(self._paths.lock(ledger_id)))
 
     def forget(self, ledger_id: LedgerId) -> None:
         """Take note that a lock of ours is gone."""
