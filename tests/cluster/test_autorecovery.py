@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from broker.cli.errors import Exit
 from tests.cluster.cli import output, parsed, refusal
-from tests.cluster.load import Load, create_topic
+from tests.cluster.load import TOPIC, Load, create_topic
 from tests.cluster.recovering import RecoveringCluster, number_of, stored_ledgers
 from tests.cluster.several_brokers import until
 from tests.zookeeper import ZooKeeperServer
@@ -57,6 +58,47 @@ def test_a_bookie_lost_under_load(cluster: RecoveringCluster) -> None:
     broker.start()
     load.check(broker.bootstrap, "after it came back")
     assert recovery.stop() == 0
+
+
+def test_ledgers_of_an_idle_broker_are_closed_under_it(cluster: RecoveringCluster) -> None:
+    """It adds nothing, so it replaces nobody; who writes next, or commits, sees nothing of it."""
+    recovery = cluster.recovery("first").start()
+    broker = cluster.broker().start()
+    create_topic(broker.bootstrap, replication_factor=3)
+    names = {"bootstrap.servers": broker.bootstrap}
+    plain = Producer({**names, "enable.idempotence": True})
+    transactional = Producer({**names, "transactional.id": "idle"})
+    transactional.init_transactions(60)
+    offsets: list[int] = []
+
+    def on_delivery(error: object, message: Message) -> None:
+        assert error is None
+        offsets.append(message.offset())
+
+    def write() -> None:
+        plain.produce(TOPIC, b"plain", partition=0, on_delivery=on_delivery)
+        assert plain.flush(60) == 0
+        transactional.begin_transaction()
+        transactional.produce(TOPIC, b"in a transaction", partition=1)
+        transactional.commit_transaction(60)
+        at = [TopicPartition(TOPIC, 0, offsets[-1] + 1)]
+        group = Consumer({**names, "group.id": "idle"})
+        group.commit(offsets=at, asynchronous=False)
+        assert [each.offset for each in group.committed(at, timeout=60)] == [at[0].offset]
+        group.close()
+
+    write()
+    for _ in range(2):
+        lost = next(bookie for bookie in cluster.bookies if cluster.ledgers_of(bookie))
+        lost.kill()
+        cluster.wait_until_repaired(lost)
+        write()
+        write()
+        lost.start()
+    assert offsets == list(range(5))
+    assert number_of(recovery, "autorecovery_worker_ledgers_closed_total") > 0
+    assert broker.stop() == 0
+    assert cluster.verify_replicas() > 0
 
 
 def test_an_operator_s_day(cluster: RecoveringCluster) -> None:
