@@ -361,6 +361,37 @@ def test_an_open_ledger_that_still_misses_a_member_after_the_grace_period_is_clo
     run_repair(story)
 
 
+def test_an_open_ledger_is_not_fenced_while_nobody_could_find_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Most bookies lost their sessions, and live: their writer goes on."""
+
+    async def story(world: RepairWorld) -> None:
+        listener = Listener()
+        writer = await world.client.create_ledger(WHOLE, listener)
+        writer.add((payload(0),))
+        lost = writer.metadata.fragments[0].ensemble[:2]
+        world.gone.update(lost)
+        process = (await world.process()).start()
+        await process.marks.mark(writer.ledger_id, lost)
+        await asyncio.sleep(100)
+        assert world.metadata(writer.ledger_id).state is LedgerState.OPEN
+        assert process.metrics.ledgers_failed_total > 1
+        told = [r for r in caplog.records if "ledger_not_repaired" in r.getMessage()]
+        assert [r.levelno for r in told].count(logging.WARNING) == 1
+        assert all(bookie in told[0].getMessage() for bookie in lost)
+        writer.add((payload(1),))
+        await world.until(lambda: writer.lac == 1)
+        world.bring_back(lost[0])
+        await world.until_unmarked(writer.ledger_id, 301)
+        assert world.metadata(writer.ledger_id).is_closed
+        assert world.metadata(writer.ledger_id).last_entry_id == 1
+        world.check_whole(writer.ledger_id)
+
+    with caplog.at_level(logging.DEBUG, "core.autorecovery"):
+        run_repair(story)
+
+
 def test_the_grace_period_begins_anew_with_a_new_fragment() -> None:
     async def story(world: RepairWorld) -> None:
         listener = Listener()
