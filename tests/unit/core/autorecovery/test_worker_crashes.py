@@ -12,6 +12,7 @@ import pytest
 from core.autorecovery.config import AutoRecoveryConfig
 from core.ledger.config import LedgerConfig
 from core.metadata.layout import LedgerPaths
+from protocol.bookkeeper.messages import AddRequest, Request
 from protocol.ids import EntryId, LedgerId
 from tests.unit.core.autorecovery.repair_world import (
     STRIPED,
@@ -178,6 +179,27 @@ def test_a_commit_that_is_done_in_another_session_has_its_copies_looked_at_again
         await world.until(lambda: bool(late))
         await finished(world, ledger_id)
         assert process.metrics.locks_lost_total == 1
+
+    run_repair(story, bookies=7)
+
+
+def test_a_lock_that_is_lost_with_the_last_answer_commits_nothing() -> None:
+    async def story(world: RepairWorld) -> None:
+        ledger_id, process = await begun(world, closed)
+        spares = world.bookies.keys() - set(world.ensemble(ledger_id))
+
+        def lose_session(request: Request) -> None:
+            is_last = isinstance(request, AddRequest) and request.entry_id >= LAST - 1
+            if is_last and not process.metrics.locks_lost_total:
+                process.lose_session()
+                world.remove_over_replicated()
+
+        for spare in spares:
+            world.bookies[spare].lost_answer = lose_session
+        process.start()
+        await world.until(lambda: process.metrics.locks_lost_total > 0)
+        await finished(world, ledger_id)
+        assert process.metrics.fragments_replaced_total == 1
 
     run_repair(story, bookies=7)
 
