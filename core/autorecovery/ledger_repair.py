@@ -25,7 +25,6 @@ from core.errors import (
     BookieUnavailable,
     CoreError,
     EntryNotFound,
-    LedgerNotFound,
     NotEnoughBookies,
 )
 from core.ledger.context import LedgerContext
@@ -74,7 +73,7 @@ class LedgerRepair:
         for fragment in damaged:
             try:
                 stored = await self._repair_fragment(taken, stored, fragment, errors)
-            except (LockLost, LedgerNotFound):
+            except LockLost:
                 raise
             except CoreError as error:
                 errors.append(error)

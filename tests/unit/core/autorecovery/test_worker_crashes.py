@@ -183,6 +183,36 @@ def test_a_commit_that_is_done_in_another_session_has_its_copies_looked_at_again
     run_repair(story, bookies=7)
 
 
+def test_a_commit_in_another_session_is_looked_at_though_another_worker_was_done() -> None:
+    """The bookie came back, so the other one changed nothing and the late commit is not refused."""
+
+    async def story(world: RepairWorld) -> None:
+        ledger_id, process = await begun(world, closed)
+        process.on_step = lambda: None  # as above
+        (lost,) = world.gone
+        commit = process.session.set
+        late = []
+
+        async def set_late(path: str, data: bytes, version: int = -1) -> int:
+            if path == LedgerPaths().ledger(ledger_id) and not late:
+                late.append(path)
+                process.lose_session()
+                world.bring_back(lost)
+                other = (await world.process("w2", AT_ONCE)).start()
+                await finished(world, ledger_id)
+                await other.end()
+                world.remove_over_replicated()
+            return await commit(path, data, version)
+
+        process.session.set = set_late  # type: ignore[method-assign]
+        process.start()
+        await world.until(lambda: process.metrics.locks_lost_total > 0)
+        assert lost not in world.ensemble(ledger_id)
+        await finished(world, ledger_id)
+
+    run_repair(story, bookies=7)
+
+
 def test_a_lock_that_is_lost_with_the_last_answer_commits_nothing() -> None:
     async def story(world: RepairWorld) -> None:
         ledger_id, process = await begun(world, closed)
