@@ -25,12 +25,12 @@ from core.errors import (
     BookieUnavailable,
     CoreError,
     EntryNotFound,
-    LedgerNotFound,
     NotEnoughBookies,
 )
 from core.ledger.context import LedgerContext
 from core.ledger.metadata_update import StoredLedger
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata
+from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,8 @@ class RepairOutcome(NamedTuple):
     """Why something is still missing, or not known to be there."""
     open_end: Fragment | None = None
     """The last fragment of a ledger that is not closed, if a member of it is gone."""
+    gone: tuple[BookieId, ...] = ()
+    """These members."""
 
 
 class LedgerRepair:
@@ -71,7 +73,7 @@ class LedgerRepair:
         for fragment in damaged:
             try:
                 stored = await self._repair_fragment(taken, stored, fragment, errors)
-            except (LockLost, LedgerNotFound):
+            except LockLost:
                 raise
             except CoreError as error:
                 errors.append(error)
@@ -132,10 +134,12 @@ def outcome_of(
     ledger_id = stored.ledger_id
     problem: CoreError | None = None
     open_end = None
+    gone: tuple[BookieId, ...] = ()
     for one in checked:
         where = f"ledger {ledger_id} from entry {one.span.first_entry_id} on"
         if one.span.is_open and one.gone:
             open_end = stored.metadata.fragments[-1]
+            gone = tuple(one.bookies_at(one.gone))
         elif one.span.is_open and one.lacking:
             problem = problem or EntryNotFound(
                 f"{where}: {_names(one, one.lacking)} has not got what was confirmed;"
@@ -153,7 +157,7 @@ def outcome_of(
             problem = problem or BookieUnavailable(
                 f"{where}: {_names(one, one.doubtful)} is registered and does not say what it has"
             )
-    return RepairOutcome(problem, open_end)
+    return RepairOutcome(problem, open_end, gone)
 
 
 def _names(fragment: CheckedFragment, places: set[int]) -> str:

@@ -17,6 +17,7 @@ Source: BookKeeper ReplicationWorker.
 
 import asyncio
 import logging
+from collections.abc import Collection
 from random import Random
 from typing import Final
 
@@ -27,11 +28,13 @@ from core.autorecovery.ledger_repair import LedgerRepair, RepairOutcome
 from core.autorecovery.replication_metrics import ReplicationMetrics
 from core.autorecovery.set_aside import SetAside
 from core.autorecovery.underreplicated import TakenLedger, UnderreplicatedLedgers
-from core.errors import CoreError, LedgerNotFound, MetadataConflict
+from core.errors import BookieUnavailable, CoreError, LedgerNotFound, MetadataConflict
 from core.ledger.context import LedgerContext
 from core.ledger.recover import recover_ledger
+from core.ledger.schedule import Schedule
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from core.runtime.clock import Clock
+from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +125,7 @@ class ReplicationWorker:
         if outcome.open_end is None or self._grace_ms(taken, outcome.open_end):
             return outcome
         try:
-            await self._close(taken, outcome.open_end)
+            await self._close(taken, outcome.open_end, outcome.gone)
         except _WriterLives as news:
             logger.info("ledger_left_open %s", news)
         return await self._repair.repair(taken)
@@ -131,13 +134,21 @@ class ReplicationWorker:
         now_ms = int(self._clock.monotonic_s() * 1000)
         return self._aside.on_open_end(taken.ledger_id, last, now_ms)
 
-    async def _close(self, taken: TakenLedger, last: Fragment) -> None:
+    async def _close(self, taken: TakenLedger, last: Fragment, gone: Collection[BookieId]) -> None:
         """Recover a ledger whose writer did not replace a member that is gone.
 
         Begun by a commit of its own, on the very fragment that was looked at: a writer that has
-        replaced the member since is left alone.
+        replaced the member since is left alone. So is one while nobody could find out where the
+        ledger ends: most of the cluster is away, from the metadata at least.
         """
         ledger_id = taken.ledger_id
+        stored = await self._context.nodes.read(ledger_id)
+        quorums = stored.metadata.write_quorum, stored.metadata.ack_quorum
+        if not Schedule(last.ensemble, *quorums).can_cover(gone):
+            raise BookieUnavailable(
+                f"ledger {ledger_id} is open and cannot be closed: {', '.join(gone)} are not"
+                " registered, and without them nobody knows where it ends; bring one back"
+            )
 
         def decide(current: LedgerMetadata) -> LedgerMetadata | None:
             if not self._marks.is_held(taken):
@@ -146,8 +157,7 @@ class ReplicationWorker:
                 raise _WriterLives(f"ledger {ledger_id} has a new fragment")
             return current.in_recovery() if current.state is LedgerState.OPEN else None
 
-        nodes = self._context.nodes
-        begun = await nodes.update(await nodes.read(ledger_id), decide)
+        begun = await self._context.nodes.update(stored, decide)
         if not begun.metadata.is_closed:
             logger.warning(
                 "ledger_closed_for_replication ledger=%d first_entry=%d ensemble=%s",

@@ -194,9 +194,10 @@ def test_a_target_that_fails_fails_its_place_and_is_avoided_next_time() -> None:
         assert bad in str(found.error)
         (good,) = found.replacements.values()
         assert good.after != bad
-        again = await copier.copy(stored, checked, lambda: True)
-        assert bad not in [r.after for r in again.replacements.values()]
-        assert len(again.replacements) == 2
+        for _ in range(10):  # each choice is one by chance
+            again = await copier.copy(stored, checked, lambda: True)
+            assert bad not in [r.after for r in again.replacements.values()]
+            assert len(again.replacements) == 2
 
     run_repair(story, bookies=9)
 

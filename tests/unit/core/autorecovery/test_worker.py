@@ -361,6 +361,76 @@ def test_an_open_ledger_that_still_misses_a_member_after_the_grace_period_is_clo
     run_repair(story)
 
 
+def test_an_open_end_is_not_put_off_by_what_fails_before_it() -> None:
+    async def story(world: RepairWorld) -> None:
+        ledger_id = await two_fragments(world)
+        first, last = world.metadata(ledger_id).fragments
+        for bookie in first.ensemble:
+            del world.bookies[bookie].ledgers[ledger_id].entries[4]
+        lost = sorted(set(first.ensemble) & set(last.ensemble))[0]
+        world.lose(lost)
+        long = AutoRecoveryConfig(lock_release_of_failed_ms=9_600_000)  # 300 s at first
+        process = (await world.process(config=long)).start()
+        await process.marks.mark(ledger_id, [lost])
+        await world.until(lambda: world.metadata(ledger_id).is_closed, 35)
+        assert world.metadata(ledger_id).fragments[0] == first
+
+    run_repair(story, bookies=6)
+
+
+def test_a_ledger_whose_lock_is_lost_is_not_fenced_without_it() -> None:
+    async def story(world: RepairWorld) -> None:
+        ledger_id = await world.write(WHOLE, 4, close=False)
+        lost, *rest = world.ensemble(ledger_id)
+        world.lose(lost)
+        process = await world.process(config=AutoRecoveryConfig(open_ledger_grace_ms=0))
+        await process.marks.mark(ledger_id, [lost])
+
+        def lose_session(_: Request) -> None:
+            if not process.metrics.locks_lost_total:
+                process.lose_session()
+
+        for bookie in rest:
+            world.bookies[bookie].fault = lose_session
+        process.start()
+        await world.until(lambda: process.metrics.locks_lost_total == 1)
+        await world.until_unmarked(ledger_id)  # by the next attempt, which has the lock
+        world.check_whole(ledger_id)
+
+    run_repair(story)
+
+
+def test_an_open_ledger_is_not_fenced_while_nobody_could_find_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Most bookies lost their sessions, and live: their writer goes on."""
+
+    async def story(world: RepairWorld) -> None:
+        listener = Listener()
+        writer = await world.client.create_ledger(WHOLE, listener)
+        writer.add((payload(0),))
+        lost = writer.metadata.fragments[0].ensemble[:2]
+        world.gone.update(lost)
+        process = (await world.process()).start()
+        await process.marks.mark(writer.ledger_id, lost)
+        await asyncio.sleep(100)
+        assert world.metadata(writer.ledger_id).state is LedgerState.OPEN
+        assert process.metrics.ledgers_failed_total > 1
+        told = [r for r in caplog.records if "ledger_not_repaired" in r.getMessage()]
+        assert [r.levelno for r in told].count(logging.WARNING) == 1
+        assert all(bookie in told[0].getMessage() for bookie in lost)
+        writer.add((payload(1),))
+        await world.until(lambda: writer.lac == 1)
+        world.bring_back(lost[0])
+        await world.until_unmarked(writer.ledger_id, 301)
+        assert world.metadata(writer.ledger_id).is_closed
+        assert world.metadata(writer.ledger_id).last_entry_id == 1
+        world.check_whole(writer.ledger_id)
+
+    with caplog.at_level(logging.DEBUG, "core.autorecovery"):
+        run_repair(story)
+
+
 def test_the_grace_period_begins_anew_with_a_new_fragment() -> None:
     async def story(world: RepairWorld) -> None:
         listener = Listener()

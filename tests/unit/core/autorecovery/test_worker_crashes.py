@@ -12,6 +12,7 @@ import pytest
 from core.autorecovery.config import AutoRecoveryConfig
 from core.ledger.config import LedgerConfig
 from core.metadata.layout import LedgerPaths
+from protocol.bookkeeper.messages import AddRequest, Request
 from protocol.ids import EntryId, LedgerId
 from tests.unit.core.autorecovery.repair_world import (
     STRIPED,
@@ -178,6 +179,57 @@ def test_a_commit_that_is_done_in_another_session_has_its_copies_looked_at_again
         await world.until(lambda: bool(late))
         await finished(world, ledger_id)
         assert process.metrics.locks_lost_total == 1
+
+    run_repair(story, bookies=7)
+
+
+def test_a_commit_in_another_session_is_looked_at_though_another_worker_was_done() -> None:
+    """The bookie came back, so the other one changed nothing and the late commit is not refused."""
+
+    async def story(world: RepairWorld) -> None:
+        ledger_id, process = await begun(world, closed)
+        process.on_step = lambda: None  # as above
+        (lost,) = world.gone
+        commit = process.session.set
+        late = []
+
+        async def set_late(path: str, data: bytes, version: int = -1) -> int:
+            if path == LedgerPaths().ledger(ledger_id) and not late:
+                late.append(path)
+                process.lose_session()
+                world.bring_back(lost)
+                other = (await world.process("w2", AT_ONCE)).start()
+                await finished(world, ledger_id)
+                await other.end()
+                world.remove_over_replicated()
+            return await commit(path, data, version)
+
+        process.session.set = set_late  # type: ignore[method-assign]
+        process.start()
+        await world.until(lambda: process.metrics.locks_lost_total > 0)
+        assert lost not in world.ensemble(ledger_id)
+        await finished(world, ledger_id)
+
+    run_repair(story, bookies=7)
+
+
+def test_a_lock_that_is_lost_with_the_last_answer_commits_nothing() -> None:
+    async def story(world: RepairWorld) -> None:
+        ledger_id, process = await begun(world, closed)
+        spares = world.bookies.keys() - set(world.ensemble(ledger_id))
+
+        def lose_session(request: Request) -> None:
+            is_last = isinstance(request, AddRequest) and request.entry_id >= LAST - 1
+            if is_last and not process.metrics.locks_lost_total:
+                process.lose_session()
+                world.remove_over_replicated()
+
+        for spare in spares:
+            world.bookies[spare].lost_answer = lose_session
+        process.start()
+        await world.until(lambda: process.metrics.locks_lost_total > 0)
+        await finished(world, ledger_id)
+        assert process.metrics.fragments_replaced_total == 1
 
     run_repair(story, bookies=7)
 
