@@ -106,7 +106,7 @@ async def autorecovery_process(
         auditor = Auditor(store, marks, check, recovery, clock, name=config.identity)
         metrics.register("replication_auditor", auditor.metrics)
         numbers = ReplicationMetrics()
-        metrics.register("autorecovery_worker", numbers)
+        metrics.register("replication_worker", numbers)
         worker = ReplicationWorker(context, marks, recovery, clock, numbers, rng)
         running.tasks.start(auditor.run(), "auditor")
         running.tasks.start(worker.run(), "worker")

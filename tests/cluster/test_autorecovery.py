@@ -38,7 +38,7 @@ def test_a_bookie_lost_under_load(cluster: RecoveringCluster) -> None:
     load.wait_for_progress(300)
     load.finish()
     load.check(broker.bootstrap, "while a bookie was lost")
-    assert number_of(recovery, "autorecovery_worker_entries_copied_total") > 0
+    assert number_of(recovery, "replication_worker_entries_copied_total") > 0
 
     assert broker.stop() == 0
     assert cluster.verify_replicas() > 3 * sum(map(len, load.acknowledged)) / 1000
@@ -96,7 +96,7 @@ def test_ledgers_of_an_idle_broker_are_closed_under_it(cluster: RecoveringCluste
         write()
         lost.start()
     assert offsets == list(range(5))
-    assert number_of(recovery, "autorecovery_worker_ledgers_closed_total") > 0
+    assert number_of(recovery, "replication_worker_ledgers_closed_total") > 0
     assert broker.stop() == 0
     assert cluster.verify_replicas() > 0
 
