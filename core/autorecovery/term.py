@@ -55,7 +55,7 @@ class AuditorTerm:
         """Something changed that an audit depends on."""
         self._check_news = asyncio.Event()
         """The same, for the check of all ledgers."""
-        self._check_news.set()
+        self._check_turn = asyncio.Lock()
         self._registrations = RegistrationWatch(store, config.root, self._hear)
         self._rules = AuditRules(config.periodic_bookie_check_s, clock.monotonic_s())
         self._audit = Audit(store, config.root, marks, metrics)
@@ -195,12 +195,13 @@ class AuditorTerm:
         return is_done
 
     async def _excused(self) -> Collection[BookieId] | None:
-        if self._check_news.is_set():
-            self._check_news.clear()
-            if not await self._marks.is_enabled(self._on_change):
-                self._check_news.set()  # whoever asks next is to stop as well
-                return None
-            await self._look_around()
+        async with self._check_turn:  # many ask at once: all wait for the one who looks
+            if self._check_news.is_set():
+                self._check_news.clear()
+                if not await self._marks.is_enabled(self._on_change):
+                    self._check_news.set()  # whoever asks next is to stop as well
+                    return None
+                await self._look_around()
         if not (await self._registrations.look()).available:
             return None
         in_grace = self._rules.in_grace

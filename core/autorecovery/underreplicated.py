@@ -20,7 +20,7 @@ from core.autorecovery.marks import MarkedLedger, Marks, MarkWalk, read_mark
 from core.autorecovery.shared_state import SharedState
 from core.errors import BadVersion, NoNode
 from core.metadata.ledger_locks import LedgerLocks
-from core.metadata.store import Delete, MetadataStore, SessionEvent, WatchEvent
+from core.metadata.store import Delete, MetadataStore, WatchEvent
 from core.metadata.underreplication import Mark
 from core.runtime.clock import Clock
 from protocol.ids import BookieId, LedgerId
@@ -64,7 +64,6 @@ class UnderreplicatedLedgers(SharedState):
         self._news = asyncio.Event()
         """Something is not what the last whole way through the tree found."""
         self._news.set()
-        store.on_session(self._on_session)
 
     # -- marks ---
 
@@ -96,7 +95,6 @@ class UnderreplicatedLedgers(SharedState):
                     await self._begin_anew()
                     taken = await self._take_on_the_way()
             except BaseException:
-                self._walk, self._ahead = None, []
                 self._news.set()  # what was not looked at may be there to take
                 raise
             return taken
@@ -198,7 +196,3 @@ class UnderreplicatedLedgers(SharedState):
 
     def _on_change(self, _path: str, _event: WatchEvent) -> None:
         self._news.set()
-
-    def _on_session(self, event: SessionEvent) -> None:
-        if event is SessionEvent.NEW_SESSION:
-            self._news.set()

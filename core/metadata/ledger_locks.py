@@ -50,9 +50,9 @@ class LedgerLocks:
         session_id = self._store.session_id
         self._doubtful = {at: of for at, of in self._doubtful.items() if of == session_id}
         for ledger_id in sorted(ids & self._doubtful.keys()):
-            if not self.is_held(ledger_id):
-                await self._delete(ledger_id, session_id)
-                ids.discard(ledger_id)  # if it is another's, that is found by who tries to take it
+            await self._delete(ledger_id, session_id)
+            self._doubtful.pop(ledger_id, None)
+            ids.discard(ledger_id)  # if it is another's, that is found by who tries to take it
         return ids
 
     async def acquire(self, ledger_id: LedgerId) -> bool:
@@ -61,21 +61,20 @@ class LedgerLocks:
         A lock that is taken is a write: reads behind it see all that the holders before did.
         """
         session_id = self._store.session_id
-        was_doubtful = ledger_id in self._doubtful
-        self._doubtful[ledger_id] = session_id
         try:
             await self._store.create(
                 self._paths.lock(ledger_id), self._data, ephemeral=True, parents=True
             )
         except NodeExists:
-            if not was_doubtful:
-                del self._doubtful[ledger_id]
             return False
+        except BaseException:
+            self._doubtful[ledger_id] = session_id
+            raise
         if self._store.session_id != session_id:
             # Of which session it is cannot be told from here.
             self._doubtful[ledger_id] = self._store.session_id
             return False
-        del self._doubtful[ledger_id]
+        self._doubtful.pop(ledger_id, None)
         self._held[ledger_id] = session_id
         return True
 
@@ -98,9 +97,13 @@ class LedgerLocks:
     async def release(self, ledger_id: LedgerId) -> None:
         """Let a lock go that we hold; nothing happens to another's. Idempotent."""
         session_id = self._held.pop(ledger_id, None)
-        if session_id is not None and session_id == self._store.session_id:
-            self._doubtful[ledger_id] = session_id
+        if session_id is None or session_id != self._store.session_id:
+            return
+        try:
             await self._delete(ledger_id, session_id)
+        except BaseException:
+            self._doubtful[ledger_id] = session_id
+            raise
 
     async def _delete(self, ledger_id: LedgerId, session_id: int) -> None:
         """Delete a lock of this session; while it was lost another may have got the lock."""
@@ -111,4 +114,3 @@ class LedgerLocks:
                 await self._store.delete(path, node.version)
             except NoNode:
                 logger.info("ledger_lock_gone ledger=%d", ledger_id)
-        self._doubtful.pop(ledger_id, None)

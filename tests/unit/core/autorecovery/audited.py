@@ -31,6 +31,8 @@ class FakeCheck:
         self.errors: dict[int, Exception] = {}
         self.asked: list[int] = []
         self.begun = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.at_once = self.at_once_max = 0
 
     async def missing_replicas(self, ledger_id: LedgerId) -> frozenset[BookieId]:
@@ -38,6 +40,7 @@ class FakeCheck:
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         await asyncio.sleep(0.001)
+        await self.may_answer.wait()
         self.at_once -= 1
         self.asked.append(ledger_id)
         if ledger_id in self.errors:

@@ -57,6 +57,36 @@ class Cluster:
             await store.close()
 
 
+class Eventful:
+    """A store beside which something happens once, before or after its next operation of a kind."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.real = store
+        self.what = ""
+        self.is_before = True
+        self.event: Callable[[], Awaitable[Any]] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.real, name)
+        if name != self.what:
+            return found
+
+        async def call(*args: Any, **options: Any) -> Any:
+            event, self.event, self.what = self.event, None, ""
+            assert event is not None
+            if self.is_before:
+                await event()
+                return await found(*args, **options)
+            result = await found(*args, **options)
+            await event()
+            return result
+
+        return call
+
+    def beside(self, what: str, event: Callable[[], Awaitable[Any]], *, is_before: bool) -> None:
+        self.what, self.event, self.is_before = what, event, is_before
+
+
 class Deaf:
     """A store whose next operation of a kind is done, or not, and answered by nobody."""
 

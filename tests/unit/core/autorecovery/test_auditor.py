@@ -7,6 +7,7 @@ import pytest
 
 from core.autorecovery.audit_rules import SECOND_LOOK_S
 from core.autorecovery.election import current_auditor
+from core.autorecovery.registrations import RegistrationWatch
 from core.autorecovery.shared_state import ALL_LEDGERS
 from core.errors import BookieUnavailable, CorruptData, LedgerNotFound, Unavailable
 from core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
@@ -374,6 +375,57 @@ def test_a_bookie_that_comes_back_meanwhile_is_not_marked_any_more() -> None:
     in_virtual_time(story)
 
 
+def test_who_is_lost_during_an_audit_is_given_time_all_the_same() -> None:
+    async def story(cluster: AuditedCluster) -> None:
+        for number in range(400):
+            await cluster.ledger(number, [B[0], B[1], B[2]])
+        auditor = cluster.auditor(lost_bookie_recovery_delay_s=600)
+        async with running(auditor):
+            await auditor.audited()
+            await cluster.lose(B[0])
+            await cluster.marks.set_lost_bookie_recovery_delay_s(600)
+            await cluster.until_some_are_marked()
+            await cluster.lose(B[1])
+            await asyncio.sleep(500)
+            marked = await cluster.marked()
+            assert len(marked) == 400
+            assert set().union(*marked.values()) == {B[0]}
+            await asyncio.sleep(200)
+            assert set().union(*(await cluster.marked()).values()) == {B[0], B[1]}
+
+    in_virtual_time(story)
+
+
+def test_who_changes_his_mode_while_the_lists_are_read_is_seen() -> None:
+    async def story(cluster: AuditedCluster) -> None:
+        store: Any = cluster.service.open()
+        children, sync = store.children, store.sync
+        changed = asyncio.Event()
+        log: list[str] = []
+        await cluster.store.create(PATHS.read_only_bookie(B[5]), ephemeral=True)
+
+        async def in_turn(path: str, watch: Any = None) -> Any:
+            log.append(path)
+            if path == PATHS.read_only:  # it was not writable a moment ago
+                await cluster.back(B[5])
+                await cluster.store.delete(PATHS.read_only_bookie(B[5]))
+                changed.set()
+            elif log.count(PATHS.available) == 2:
+                await changed.wait()
+            return await children(path, watch)
+
+        async def noted() -> None:
+            log.append("sync")
+            await sync()
+
+        store.children, store.sync = in_turn, noted
+        seen = await RegistrationWatch(store, LEDGERS_ROOT, lambda: None).look()
+        assert B[5] in seen.available
+        assert log[0] == "sync"
+
+    in_virtual_time(story)
+
+
 def test_lists_that_cannot_be_read_say_nothing() -> None:
     async def story(cluster: AuditedCluster) -> None:
         await some_ledgers(cluster)
@@ -645,6 +697,59 @@ def test_a_check_marks_nothing_while_nobody_is_there() -> None:
                 await cluster.back(bookie)
             await asyncio.sleep(100)
             assert await cluster.marked() == {1: {B[0], B[1]}}
+
+    in_virtual_time(story)
+
+
+def test_disabling_stops_a_check_on_its_way() -> None:
+    async def story(cluster: AuditedCluster) -> None:
+        for number in range(100):
+            await cluster.ledger(number, [B[0], B[1]])
+            cluster.check.missing[number] = {B[0]}
+        cluster.check.may_answer.clear()
+        auditor = cluster.auditor(ledger_checks_at_once=30)
+        async with running(auditor):
+            await auditor.audited()
+            await cluster.check.begun.wait()
+            await cluster.marks.disable()
+            cluster.check.may_answer.set()
+            await asyncio.sleep(1_000)
+            assert await cluster.marked() == {}
+            assert len(cluster.check.asked) == 30
+            assert await cluster.marks.last_run_ms(ALL_LEDGERS) is None
+            await cluster.marks.enable()
+            await asyncio.sleep(100)
+            assert len(await cluster.marked()) == 100
+            assert await cluster.marks.last_run_ms(ALL_LEDGERS) is not None
+
+    in_virtual_time(story)
+
+
+def test_an_idle_auditor_asks_for_nothing() -> None:
+    async def story(cluster: AuditedCluster) -> None:
+        await some_ledgers(cluster)
+        auditor = cluster.auditor()
+        count = 0
+
+        def counted(real: Any) -> Any:
+            def call(*args: Any, **options: Any) -> Any:
+                nonlocal count
+                count += 1
+                return real(*args, **options)
+
+            return call
+
+        for name in ("get", "exists", "get_all", "children", "create", "set", "sync"):
+            setattr(auditor.store, name, counted(getattr(auditor.store, name)))
+        async with running(auditor):
+            await auditor.audited()
+            await asyncio.sleep(10)
+            before = count
+            await asyncio.sleep(DAY_S - 100)
+            assert count == before > 0
+            await cluster.back(B[5])
+            await asyncio.sleep(10)
+            assert before < count < before + 15
 
     in_virtual_time(story)
 

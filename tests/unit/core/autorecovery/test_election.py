@@ -122,6 +122,41 @@ def test_who_leaves_the_line_makes_nobody_an_auditor(run: Any) -> None:
     run(story)
 
 
+def test_each_watches_who_stands_before_it(run: Any) -> None:
+    """Not the first one: else all wake up whenever one goes."""
+
+    async def story(cluster: Cluster) -> None:
+        first, second = [Candidate(f"h{n}:1", await cluster.open()) for n in range(2)]
+        store: Any = Recorder(await cluster.open())
+        third = Candidate("h2:1", store)
+        async with standing(first, second, third):
+            before = await second.vote()
+            while before not in store.asked:
+                await third.vote()
+            assert await first.vote() not in store.asked
+
+    run(story)
+
+
+class Recorder:
+    """A store that remembers which nodes were asked for."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.real = store
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.real, name)
+        if name != "exists":
+            return found
+
+        async def exists(path: str, watch: Any = None) -> Any:
+            self.asked.append(path)
+            return await found(path, watch)
+
+        return exists
+
+
 def test_a_lost_session_ends_the_term_and_votes_anew(run: Any) -> None:
     async def story(cluster: Cluster) -> None:
         first, second, third = await three(cluster)

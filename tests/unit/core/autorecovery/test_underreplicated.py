@@ -12,7 +12,7 @@ from core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
 from core.metadata.underreplication import Mark, decode_lock, encode_mark
 from core.runtime.clock import ManualClock, SystemClock
 from protocol.ids import LedgerId
-from tests.unit.core.autorecovery.conftest import B1, B2, B3, Cluster, Deaf
+from tests.unit.core.autorecovery.conftest import B1, B2, B3, Cluster, Deaf, Eventful
 
 PATHS = UnderreplicationPaths(LEDGERS_ROOT)
 L1, L2, L3 = LedgerId(1), LedgerId(2), LedgerId(0x1_0003)
@@ -78,7 +78,8 @@ def test_what_is_no_mark_is_passed_by(run_alone: Any) -> None:
         marks = await cluster.marks(store=store)
         await marks.mark(L1, [B1])
         await store.create(f"{PATHS.ledgers}/stray/0000", parents=True)
-        await store.create(f"{PATHS.ledgers}/ffff/ffff/ffff/ffff/urL0000000001", parents=True)
+        ffff = "/".join(["ffff"] * 4)
+        await store.create(f"{PATHS.ledgers}/{ffff}/urL{2**64 - 1}", parents=True)
         assert [each.ledger_id async for each in marks.marked()] == [L1]
         assert await taken_ids(marks) == [L1]
 
@@ -276,7 +277,8 @@ def test_workers_take_in_orders_of_their_own(run: Any) -> None:
         second = [await others.take(), await others.take(), await others.take()]
         ids = [taken.ledger_id for taken in (*first, *second) if taken is not None]
         assert len(set(ids)) == 6
-        assert ids != sorted(ids)
+        for three in (ids[:3], ids[3:]):
+            assert three not in (sorted(three), sorted(three, reverse=True))
 
     run(story)
 
@@ -301,6 +303,22 @@ def test_a_lock_of_another_is_passed_by_until_it_goes(run: Any) -> None:
         assert others.is_held(theirs)
         assert await others.done(theirs)
         assert await some.done(taken)  # whoever did it
+
+    run(story)
+
+
+def test_what_is_locked_is_not_tried(run: Any) -> None:
+    async def story(cluster: Cluster) -> None:
+        store: Any = Eventful(await cluster.open())
+        some, others = await cluster.marks("w1"), await cluster.marks("w2", store=store)
+        await some.mark(L1, [B1])
+        assert await some.take() is not None
+
+        async def fail() -> None:
+            raise AssertionError("it tried to lock")
+
+        store.beside("create", fail, is_before=True)
+        assert await others.take() is None
 
     run(story)
 
@@ -453,6 +471,77 @@ def test_a_mark_without_an_answer_is_made_again(run_alone: Any, what: str, is_do
         assert B2 in (await marks.get(L1) or Mark(())).missing
 
     run_alone(story)
+
+
+def test_a_mark_whose_directories_go_is_made_again(run_alone: Any) -> None:
+    async def story(cluster: Cluster) -> None:
+        store: Any = Eventful(await cluster.open())
+        marks = await cluster.marks(store=store)
+
+        async def fail() -> None:
+            raise NoNode("pruned a moment ago, as often as it was made")
+
+        store.beside("create", fail, is_before=True)
+        await marks.mark(L1, [B1])
+        assert await taken_ids(marks) == [L1]
+
+    run_alone(story)
+
+
+def test_a_session_that_ends_while_it_takes_leaves_nothing_taken(run: Any) -> None:
+    async def story(cluster: Cluster) -> None:
+        store: Any = Eventful(await cluster.open())
+        marks = await cluster.marks(store=store)
+        await marks.mark(L1, [B1])
+        store.beside("create", lambda: cluster.expire(store), is_before=False)
+        taken = await marks.take()
+        assert taken is None or marks.is_held(taken)
+        if taken is None:
+            await marks.wait_for_work()
+            assert await taken_ids(marks) == [L1]
+
+    run(story)
+
+
+def test_a_mark_that_goes_while_it_is_taken_leaves_no_lock(run_alone: Any) -> None:
+    async def story(cluster: Cluster) -> None:
+        store: Any = Eventful(await cluster.open())
+        marks = await cluster.marks(store=store)
+        await marks.mark(L1, [B1])
+        store.beside("create", lambda: store.delete(PATHS.mark(L1)), is_before=False)
+        assert await marks.take() is None
+        assert await store.children(PATHS.locks) == []
+        await marks.mark(L1, [B1])
+        await marks.wait_for_work()
+        assert await taken_ids(marks) == [L1]
+
+    run_alone(story)
+
+
+@pytest.mark.parametrize("what", ["done", "release"])
+def test_a_session_that_ends_meanwhile_costs_nobody_else_his_lock(run: Any, what: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        store: Any = Eventful(await cluster.open())
+        some, others = await cluster.marks("w1", store=store), await cluster.marks("w2")
+        await some.mark(L1, [B1])
+        taken = await some.take()
+        assert taken is not None
+        theirs = None
+
+        async def another_takes_it() -> None:
+            nonlocal theirs
+            await cluster.expire(store)
+            theirs = await others.take()
+
+        store.beside("exists", another_takes_it, is_before=True)
+        if what == "done":
+            assert not await some.done(taken)
+        else:
+            await some.release(taken)
+        assert theirs is not None
+        assert await others.done(theirs)
+
+    run(story)
 
 
 def test_many_mark_one_ledger_at_once_and_nobody_is_lost(run: Any) -> None:
