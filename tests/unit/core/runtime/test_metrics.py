@@ -17,7 +17,7 @@ from core.runtime.metrics import (
 class Numbers:
     syncs_total: int = counter("fsyncs")
     queue_bytes: int = gauge("bytes that wait")
-    sync_seconds: Histogram = histogram("time of one fsync", (0.1, 1.0))  # noqa: RUF009 - a field
+    sync_seconds: Histogram = histogram("time of one fsync", (0.1, 1.0))
 
 
 def text_of(metrics: Metrics) -> str:
