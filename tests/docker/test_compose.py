@@ -104,14 +104,14 @@ def test_the_cluster(
     )
     port = free_port()
     cluster = project(DOCKER / "cluster.yaml", override, PORT=str(port))
-    cluster.run("up", "--detach", "broker")
-    cluster.run("up", "--detach", "--wait", "autorecovery")
+    cluster.run("up", "--detach", "broker", "autorecovery")
     wait_until_ready(port, cluster)
     assert "read 20" in from_the_host("confluent-kafka", f"localhost:{port}")
     network = f"{cluster.name}_default"
     assert "read 20" in from_a_container("aiokafka", "broker:19092", network, site_packages)
     shown = cluster.run("exec", "-T", "broker", "tailrace", "cluster", "show")
     assert "bookie1:3181, bookie2:3181, bookie3:3181" in shown
+    assert ":1" in cluster.run("exec", "-T", "broker", "tailrace", "autorecovery", "status")
     cluster.run("kill", "bookie2")
     assert "read 20" in from_the_host("confluent-kafka", f"localhost:{port}")
     scraped = {target: scrape(cluster, target) for target in targets() if "bookie2" not in target}
