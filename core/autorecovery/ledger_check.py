@@ -13,12 +13,13 @@ between. The end of an open ledger: what some bookie tells to be confirmed, or i
 anybody has that; with no entry anywhere it is empty, not lost. Source: BookKeeper LedgerChecker.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from core.autorecovery.config import AutoRecoveryConfig
 from core.autorecovery.fragments import FragmentSpan, StoredEntries, fragments_of
@@ -38,11 +39,10 @@ from protocol.bookkeeper.messages import (
 from protocol.errors import DecodeError
 from protocol.ids import BookieId, EntryId, LedgerId
 
-if TYPE_CHECKING:
-    import asyncio
-
 PROBES_MAX: Final = 16
-"""Entries that one check asks for at once; with 5 MiB each, what it may hold in memory."""
+"""Entries that one check asks for at once."""
+WINDOWS_MAX: Final = 4
+"""Checks that have such entries on their way together; with 5 MiB each, 320 MiB in memory."""
 
 
 class Copy(Enum):
@@ -87,6 +87,7 @@ class LedgerCheck:
         """`rng`: which entries between the first and the last are looked at."""
         self._nodes = nodes
         self._bookies = bookies
+        self._windows = asyncio.Semaphore(WINDOWS_MAX)
         self._percentage = config.ledger_verification_percentage
         self._rng = rng
 
@@ -114,10 +115,11 @@ class LedgerCheck:
         digest = Digest(stored.metadata.digest, stored.metadata.password)
         probes = self._probes(checked)
         while window := list(islice(probes, PROBES_MAX)):
-            answers = [self._read(stored.ledger_id, probe) for probe in window]
-            for probe, answer in zip(window, answers, strict=True):
-                found = judge(await answer, stored.ledger_id, probe.entry_id, digest)
-                _note(probe, found)
+            async with self._windows:
+                answers = [self._read(stored.ledger_id, probe) for probe in window]
+                for probe, answer in zip(window, answers, strict=True):
+                    found = judge(await answer, stored.ledger_id, probe.entry_id, digest)
+                    _note(probe, found)
         return checked
 
     def _probes(self, checked: list[CheckedFragment]) -> Iterator[_Probe]:
@@ -142,7 +144,7 @@ class LedgerCheck:
             low, high = between * number // wanted, between * (number + 1) // wanted
             yield entries[1 + self._rng.randrange(low, high)]
 
-    def _read(self, ledger_id: LedgerId, probe: _Probe) -> "asyncio.Future[Response]":
+    def _read(self, ledger_id: LedgerId, probe: _Probe) -> asyncio.Future[Response]:
         bookie = probe.fragment.span.ensemble[probe.place]
         return ask(self._bookies.client(bookie), ReadRequest(ledger_id, probe.entry_id))
 
@@ -150,16 +152,17 @@ class LedgerCheck:
         """Find out how far an open fragment is written for sure."""
         span = last.span
         digest = Digest(stored.metadata.digest, stored.metadata.password)
-        answers = [
-            ask(self._bookies.client(bookie), ReadRequest(stored.ledger_id, LAST_ENTRY))
-            for place, bookie in enumerate(span.ensemble)
-            if place not in last.gone
-        ]
-        for answer in answers:
-            entry = _entry_of(await answer, stored.ledger_id, None, digest)
-            if entry is not None and entry.entry_id >= span.first_entry_id:
-                known = max(last.span.last_entry_id, entry.lac, span.first_entry_id)
-                last.span = last.span._replace(last_entry_id=known)
+        async with self._windows:
+            answers = [
+                ask(self._bookies.client(bookie), ReadRequest(stored.ledger_id, LAST_ENTRY))
+                for place, bookie in enumerate(span.ensemble)
+                if place not in last.gone
+            ]
+            for answer in answers:
+                entry = _entry_of(await answer, stored.ledger_id, None, digest)
+                if entry is not None and entry.entry_id >= span.first_entry_id:
+                    known = max(last.span.last_entry_id, entry.lac, span.first_entry_id)
+                    last.span = last.span._replace(last_entry_id=known)
 
 
 def judge(response: Response, ledger_id: LedgerId, entry_id: EntryId, digest: Digest) -> Copy:

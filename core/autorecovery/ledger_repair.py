@@ -5,9 +5,10 @@ compare-and-set on what is stored then: what somebody else changed meanwhile is 
 never overwritten. So whoever stops anywhere leaves the old metadata or the new, both true.
 
 The lock keeps others from doing the work twice, and bookies from removing copies that no metadata
-names yet. It goes with the session. A commit that was done in the lock's session was done under
-the lock, because a server serves no session that is over; one that was not may name a bookie that
-removed its copy in between, so the ledger is marked anew for that bookie.
+names yet. It goes with the session, and a commit may come later: it waited in line while the
+session ended, or had no answer. It may name a bookie that removed its copy in between. So the mark
+is written again in the same step: the commit fails when nobody will look at the ledger any more,
+and nobody who looked before it is done with that mark.
 Source: BookKeeper ReplicationWorker.rereplicate, LedgerFragmentReplicator.
 """
 
@@ -29,10 +30,20 @@ from core.errors import (
 )
 from core.ledger.context import LedgerContext
 from core.ledger.metadata_update import StoredLedger
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata
+from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
+
+
+class OpenEnd(NamedTuple):
+    """The last fragment of a ledger that is not closed, with what it misses."""
+
+    fragment: Fragment
+    gone: frozenset[BookieId]
+    """Members that are not registered."""
+    lacking: frozenset[BookieId]
+    """Members that are there, and have not got what was confirmed."""
 
 
 class RepairOutcome(NamedTuple):
@@ -40,10 +51,9 @@ class RepairOutcome(NamedTuple):
 
     problem: CoreError | None = None
     """Why something is still missing, or not known to be there."""
-    open_end: Fragment | None = None
-    """The last fragment of a ledger that is not closed, if a member of it is gone."""
-    gone: tuple[BookieId, ...] = ()
-    """These members."""
+    open_end: OpenEnd | None = None
+    """What only closing the ledger can mend: a member of its end is gone, or, with no writer left
+    because somebody began to recover it, lacks entries."""
 
 
 class LedgerRepair:
@@ -108,10 +118,11 @@ class LedgerRepair:
             wanted = with_replacements(current, span, replacements)
             return wanted
 
-        after = await self._nodes.update(stored, decide)
+        after = await self._nodes.update(stored, decide, lambda: [self._marks.written_anew(taken)])
         if wanted is None:
             self._metrics.updates_outrun_total += 1
             return after
+        taken.version += 1
         self._metrics.fragments_replaced_total += 1
         logger.info(
             "fragment_replaced ledger=%d first_entry=%d last_entry=%d %s",
@@ -119,7 +130,6 @@ class LedgerRepair:
             " ".join(f"{new.before}->{new.after}" for new in replacements.values()),
         )  # fmt: skip
         if not self._marks.is_held(taken):
-            await self._marks.mark(taken.ledger_id, {new.after for new in replacements.values()})
             raise _lock_lost(taken)
         return after
 
@@ -134,12 +144,12 @@ def outcome_of(
     ledger_id = stored.ledger_id
     problem: CoreError | None = None
     open_end = None
-    gone: tuple[BookieId, ...] = ()
+    has_writer = stored.metadata.state is LedgerState.OPEN
     for one in checked:
         where = f"ledger {ledger_id} from entry {one.span.first_entry_id} on"
-        if one.span.is_open and one.gone:
-            open_end = stored.metadata.fragments[-1]
-            gone = tuple(one.bookies_at(one.gone))
+        if one.span.is_open and (one.gone or (one.lacking and not has_writer)):
+            gone, lacking = map(frozenset, map(one.bookies_at, (one.gone, one.lacking)))
+            open_end = OpenEnd(stored.metadata.fragments[-1], gone, lacking)
         elif one.span.is_open and one.lacking:
             problem = problem or EntryNotFound(
                 f"{where}: {_names(one, one.lacking)} has not got what was confirmed;"
@@ -157,7 +167,7 @@ def outcome_of(
             problem = problem or BookieUnavailable(
                 f"{where}: {_names(one, one.doubtful)} is registered and does not say what it has"
             )
-    return RepairOutcome(problem, open_end, gone)
+    return RepairOutcome(problem, open_end)
 
 
 def _names(fragment: CheckedFragment, places: set[int]) -> str:

@@ -2,7 +2,8 @@
 
     failed        after lock_release_of_failed / 32, then twice that, ... at most the whole of it
     open end      after the grace period, counted from when this last fragment was first seen to
-                  miss a member; a writer that changes its ensemble begins a new one
+                  miss one of the members that it misses still, under the same mark; a writer that
+                  changes its ensemble begins a new one, and so does a member that came back
 
 Times are the caller's, in ms. What is known of the ledger that was set aside first is dropped when
 there are too many: it begins anew. Source: BookKeeper ReplicationWorker
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from core.metadata.ledger_metadata import Fragment
-from protocol.ids import LedgerId
+from protocol.ids import BookieId, LedgerId
 
 DOUBLINGS_MAX: Final = 5
 LEDGERS_MAX: Final = 100_000
@@ -23,7 +24,9 @@ LEDGERS_MAX: Final = 100_000
 class _Known:
     failures: int = 0
     told: str = ""
-    open_end: Fragment | None = None
+    open_end: tuple[Fragment, int] | None = None
+    missing: frozenset[BookieId] = frozenset()
+    """Members that were missing at each look since then."""
     open_since_ms: int = 0
 
 
@@ -48,15 +51,30 @@ class SetAside:
         is_new, known.told = known.told != problem, problem
         return self._failed_ms * 2**doublings // 2**DOUBLINGS_MAX, is_new
 
-    def on_open_end(self, ledger_id: LedgerId, last: Fragment, now_ms: int) -> int:
+    def on_open_end(
+        self,
+        ledger_id: LedgerId,
+        last: Fragment,
+        marked_ms: int,
+        missing: frozenset[BookieId],
+        now_ms: int,
+    ) -> int:
         """Return for how many ms more its writer may replace the members that it misses.
 
-        0: it had its time.
+        0: it had its time. `marked_ms`: when the mark was made, which tells it from the one before.
         """
         known = self._of(ledger_id)
-        if known.open_end != last:
-            known.open_end, known.open_since_ms = last, now_ms
+        still = known.missing & missing
+        if known.open_end != (last, marked_ms) or not still:
+            known.open_end, known.open_since_ms, still = (last, marked_ms), now_ms, missing
+        known.missing = still
         return max(known.open_since_ms + self._grace_ms - now_ms, 0)
+
+    def on_whole_end(self, ledger_id: LedgerId) -> None:
+        """Its last fragment misses nobody, or it is closed: the next loss has its own time."""
+        known = self._known.get(ledger_id)
+        if known is not None:
+            known.open_end = None
 
     def forget(self, ledger_id: LedgerId) -> None:
         """Nothing is missing any more."""

@@ -13,29 +13,35 @@ Source: BookKeeper ZkLedgerUnderreplicationManager.
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.autorecovery.marks import MarkedLedger, Marks, MarkWalk, read_mark
 from core.autorecovery.shared_state import SharedState
 from core.errors import BadVersion, NoNode
 from core.metadata.ledger_locks import LedgerLocks
-from core.metadata.store import Delete, MetadataStore, WatchEvent
+from core.metadata.store import Delete, MetadataStore, SetData, WatchEvent
 from core.metadata.underreplication import Mark
 from core.runtime.clock import Clock
 from protocol.ids import BookieId, LedgerId
 
-_ASIDE_MAX: Final = 10_000
-"""Ledgers that are set aside; one more, and the oldest is tried again before its time."""
+_ASIDE_MAX: Final = 100_000
+"""Ledgers that are set aside; with one more, all others wait as long as that one has to."""
 
 
-class TakenLedger(NamedTuple):
+@dataclass(slots=True)
+class TakenLedger:
     """A marked ledger that is locked by us."""
 
     ledger_id: LedgerId
     mark: Mark
     version: int
-    """The mark's, when it was taken."""
+    """The mark's, when it was taken or written by us last."""
+    data: bytes
+    """The mark's bytes."""
+    made_ms: int
+    """When the mark was made, by the store's clock: another one tells that this is a new mark."""
 
 
 class UnderreplicatedLedgers(SharedState):
@@ -59,6 +65,8 @@ class UnderreplicatedLedgers(SharedState):
         self._ahead: list[LedgerId] = []
         self._locked: set[LedgerId] = set()
         """As it was when the way was begun."""
+        self._resume_s = 0.0
+        """Until when nothing is taken that is not known, by the monotonic clock."""
         self._aside: dict[LedgerId, float] = {}
         """Until when a ledger is not taken, by the monotonic clock."""
         self._news = asyncio.Event()
@@ -103,9 +111,10 @@ class UnderreplicatedLedgers(SharedState):
         """Return when `take` may find what it did not find before; perhaps for nothing."""
         if self._walk is not None:
             return
-        wait_s = None
-        if self._aside:
-            wait_s = max(0.0, min(self._aside.values()) - self._clock.monotonic_s())
+        wait_s, now_s = None, self._clock.monotonic_s()
+        ends = [*self._aside.values(), *([self._resume_s] if self._resume_s > now_s else ())]
+        if ends:
+            wait_s = max(0.0, min(ends) - now_s)
         try:
             async with asyncio.timeout(wait_s):
                 await self._news.wait()
@@ -119,9 +128,19 @@ class UnderreplicatedLedgers(SharedState):
     def set_aside(self, ledger_id: LedgerId, pause_s: float) -> None:
         """Have `take` of this process pass a ledger by for so long; its lock is another matter."""
         self._aside.pop(ledger_id, None)
-        if len(self._aside) >= _ASIDE_MAX:
-            del self._aside[next(iter(self._aside))]
-        self._aside[ledger_id] = self._clock.monotonic_s() + pause_s
+        until_s = self._clock.monotonic_s() + pause_s
+        if len(self._aside) < _ASIDE_MAX:
+            self._aside[ledger_id] = until_s
+        else:
+            self._resume_s = max(self._resume_s, until_s)
+
+    def written_anew(self, taken: TakenLedger) -> SetData:
+        """Return what writes a mark again as it is, if it is still in the version of `taken`.
+
+        With it in one `multi`, a change of the ledger is seen by everybody who took the ledger
+        before: none of them is `done` with that mark. Then `taken.version` is one more.
+        """
+        return SetData(self._paths.mark(taken.ledger_id), taken.data, taken.version)
 
     async def done(self, taken: TakenLedger) -> bool:
         """Delete the mark of a ledger that lacks nothing any more, and unlock it.
@@ -173,7 +192,7 @@ class UnderreplicatedLedgers(SharedState):
     async def _try_to_take(self, ledger_id: LedgerId) -> TakenLedger | None:
         if ledger_id in self._locked:
             return None
-        if self._aside.get(ledger_id, 0.0) > self._clock.monotonic_s():
+        if self._aside.get(ledger_id, self._resume_s) > self._clock.monotonic_s():
             return None
         if not await self._is_marked(ledger_id) or not await self._locks.acquire(ledger_id):
             return None
@@ -185,7 +204,8 @@ class UnderreplicatedLedgers(SharedState):
         if node is None:  # another worker was done with it a moment ago
             await self._locks.release(ledger_id)
             return None
-        return TakenLedger(ledger_id, read_mark(ledger_id, node.data), node.version)
+        mark = read_mark(ledger_id, node.data)
+        return TakenLedger(ledger_id, mark, node.version, node.data, node.ctime_ms)
 
     async def _is_marked(self, ledger_id: LedgerId) -> bool:
         """Look before the lock: for a directory without a mark, locks would come and go."""

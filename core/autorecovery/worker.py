@@ -17,14 +17,13 @@ Source: BookKeeper ReplicationWorker.
 
 import asyncio
 import logging
-from collections.abc import Collection
 from random import Random
 from typing import Final
 
 from core.autorecovery.config import AutoRecoveryConfig
 from core.autorecovery.copying import FragmentCopier, LockLost
 from core.autorecovery.ledger_check import LedgerCheck
-from core.autorecovery.ledger_repair import LedgerRepair, RepairOutcome
+from core.autorecovery.ledger_repair import LedgerRepair, OpenEnd, RepairOutcome
 from core.autorecovery.replication_metrics import ReplicationMetrics
 from core.autorecovery.set_aside import SetAside
 from core.autorecovery.underreplicated import TakenLedger, UnderreplicatedLedgers
@@ -32,9 +31,8 @@ from core.errors import BookieUnavailable, CoreError, LedgerNotFound, MetadataCo
 from core.ledger.context import LedgerContext
 from core.ledger.recover import recover_ledger
 from core.ledger.schedule import Schedule
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from core.runtime.clock import Clock
-from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 
@@ -108,9 +106,8 @@ class ReplicationWorker:
         metrics.ledgers_in_hand += 1
         try:
             await self._finish(taken, await self._attempt(taken))
-        except LedgerNotFound:
-            metrics.ledgers_deleted_total += 1
-            await self._done(taken, "deleted")
+        except LedgerNotFound as error:
+            await self._on_not_found(taken, error)
         except LockLost as error:
             metrics.locks_lost_total += 1
             logger.info("ledger_given_up %s", error)
@@ -120,34 +117,57 @@ class ReplicationWorker:
             metrics.ledgers_in_hand -= 1
             await self._unlock(taken)
 
+    async def _on_not_found(self, taken: TakenLedger, error: LedgerNotFound) -> None:
+        """Be done with a ledger that was deleted; bookies alone that know nothing of it are not it.
+
+        Errors: CoreError.
+        """
+        try:
+            _ = await self._context.nodes.read(taken.ledger_id)
+        except LedgerNotFound:
+            self._metrics.ledgers_deleted_total += 1
+            await self._done(taken, "deleted")
+        else:
+            self._set_aside(taken, error)
+
     async def _attempt(self, taken: TakenLedger) -> RepairOutcome:
         outcome = await self._repair.repair(taken)
-        if outcome.open_end is None or self._grace_ms(taken, outcome.open_end):
+        if outcome.open_end is None:
+            self._aside.on_whole_end(taken.ledger_id)
+            return outcome
+        if self._grace_ms(taken, outcome.open_end):
             return outcome
         try:
-            await self._close(taken, outcome.open_end, outcome.gone)
+            await self._close(taken, outcome.open_end)
         except _WriterLives as news:
             logger.info("ledger_left_open %s", news)
         return await self._repair.repair(taken)
 
-    def _grace_ms(self, taken: TakenLedger, last: Fragment) -> int:
+    def _grace_ms(self, taken: TakenLedger, end: OpenEnd) -> int:
         now_ms = int(self._clock.monotonic_s() * 1000)
-        return self._aside.on_open_end(taken.ledger_id, last, now_ms)
+        missing = end.gone | end.lacking
+        return self._aside.on_open_end(
+            taken.ledger_id, end.fragment, taken.made_ms, missing, now_ms
+        )
 
-    async def _close(self, taken: TakenLedger, last: Fragment, gone: Collection[BookieId]) -> None:
+    async def _close(self, taken: TakenLedger, end: OpenEnd) -> None:
         """Recover a ledger whose writer did not replace a member that is gone.
 
         Begun by a commit of its own, on the very fragment that was looked at: a writer that has
         replaced the member since is left alone. So is one while nobody could find out where the
-        ledger ends: most of the cluster is away, from the metadata at least.
+        ledger ends. Who lost entries cannot tell: "no such entry" of him proves nothing, and
+        recovery would take it for an entry that never was acknowledged.
         """
-        ledger_id = taken.ledger_id
+        ledger_id, last = taken.ledger_id, end.fragment
         stored = await self._context.nodes.read(ledger_id)
         quorums = stored.metadata.write_quorum, stored.metadata.ack_quorum
-        if not Schedule(last.ensemble, *quorums).can_cover(gone):
+        if not Schedule(last.ensemble, *quorums).can_cover(end.gone | end.lacking):
+            away = f"{', '.join(sorted(end.gone))} not registered" if end.gone else ""
+            lost = f"{', '.join(sorted(end.lacking))} lacking entries" if end.lacking else ""
             raise BookieUnavailable(
-                f"ledger {ledger_id} is open and cannot be closed: {', '.join(gone)} are not"
-                " registered, and without them nobody knows where it ends; bring one back"
+                f"ledger {ledger_id} is open and cannot be closed, because nobody knows where it"
+                f" ends with {' and '.join(filter(None, (away, lost)))}; bring a bookie back, with"
+                " its data"
             )
 
         def decide(current: LedgerMetadata) -> LedgerMetadata | None:
@@ -167,8 +187,8 @@ class ReplicationWorker:
             self._metrics.ledgers_closed_total += 1
 
     async def _finish(self, taken: TakenLedger, outcome: RepairOutcome) -> None:
-        last = outcome.open_end
-        wait_ms = self._grace_ms(taken, last) if last is not None else None
+        end = outcome.open_end
+        wait_ms = self._grace_ms(taken, end) if end is not None else None
         if outcome.problem is not None:
             self._set_aside(taken, outcome.problem, wait_ms)
         elif wait_ms is not None:

@@ -8,7 +8,7 @@ Source: BookKeeper MetadataUpdateLoop.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from core.errors import (
@@ -22,7 +22,7 @@ from core.errors import (
 from core.ledger.metrics import LedgerMetrics
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
-from core.metadata.store import MetadataStore, Watch
+from core.metadata.store import MetadataStore, Op, SetData, Watch
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,10 @@ UNAVAILABLE_PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 Decide: TypeAlias = Callable[[LedgerMetadata], LedgerMetadata | None]
 """Returns the new metadata, or None when what is there is right. Errors end the update."""
+
+
+def _nothing() -> tuple[()]:
+    return ()
 
 
 class StoredLedger(NamedTuple):
@@ -69,28 +73,39 @@ class LedgerNodes:
             raise LedgerNotFound(f"ledger {ledger_id}") from None
         return StoredLedger(ledger_id, decode_ledger(node.data), node.version)
 
-    async def update(self, known: StoredLedger, decide: Decide) -> StoredLedger:
+    async def update(
+        self, known: StoredLedger, decide: Decide, beside: Callable[[], Sequence[Op]] = _nothing
+    ) -> StoredLedger:
         """Change the metadata by compare-and-set; return what is stored then.
 
-        Errors: what `decide` raises; LedgerNotFound; MetadataConflict after too many lost races.
-        Cancel: the update may have happened.
+        `beside`: what is to change with it, both or neither. Errors: what `decide` raises;
+        LedgerNotFound; MetadataConflict after too many lost races, or when it is what is beside
+        that cannot be changed. Cancel: the update may have happened.
         """
         path = self.paths.ledger(known.ledger_id)
         for _ in range(self._attempts):
             changed = decide(known.metadata)
             if changed is None:
                 return known
+            change = SetData(path, encode_ledger(changed), known.version)
+            others = beside()
             try:
-                version = await self.store.set(path, encode_ledger(changed), known.version)
-            except BadVersion:
+                version = await self._change(change, others)
+            except (BadVersion, NoNode) as error:
+                now = await self.read(known.ledger_id)
+                if others and now.version == known.version:
+                    raise MetadataConflict(f"ledger {known.ledger_id}: beside it {error}") from None
                 self.metrics.update_races_total += 1
                 logger.info("ledger_update_raced ledger=%d", known.ledger_id)
-                known = await self.read(known.ledger_id)
-            except NoNode:
-                raise LedgerNotFound(f"ledger {known.ledger_id}") from None
+                known = now
             else:
                 return StoredLedger(known.ledger_id, changed, version)
         raise MetadataConflict(f"ledger {known.ledger_id}: lost {self._attempts} races")
+
+    async def _change(self, change: SetData, beside: Sequence[Op]) -> int:
+        if not beside:
+            return await self.store.set(change.path, change.data, change.version)
+        return (await self.store.multi([change, *beside]))[0]
 
     async def insist(self, known: StoredLedger, decide: Decide) -> StoredLedger:
         """Update, and try again for a while when the store is away or has too much to do.

@@ -27,14 +27,23 @@ def test_a_problem_is_new_once() -> None:
 
 def test_an_open_end_has_its_time_from_when_it_was_first_seen() -> None:
     aside = SetAside(320, 100)
-    assert aside.on_open_end(ONE, LAST, 1000) == 100
-    assert aside.on_open_end(ONE, LAST, 1060) == 40
-    assert aside.on_open_end(OTHER, LAST, 1060) == 100
-    assert aside.on_open_end(ONE, LAST, 1100) == 0
-    assert aside.on_open_end(ONE, LAST, 5000) == 0
-    assert aside.on_open_end(ONE, LAST._replace(first_entry_id=8), 5000) == 100
-    aside.forget(OTHER)
-    assert aside.on_open_end(OTHER, LAST, 5000) == 100
+
+    def left(at_ms: int, missing: str = "a", marked_ms: int = 1, first: int = 7) -> int:
+        members = frozenset(map(BookieId, missing))
+        last = LAST._replace(first_entry_id=first)
+        return aside.on_open_end(ONE, last, marked_ms, members, at_ms)
+
+    assert [left(1000), left(1060), left(1100), left(1101)] == [100, 40, 0, 0]
+    assert left(1110, first=8) == 100  # its writer has replaced somebody
+    assert left(1120, "ab", first=8) == 90  # one more is gone, and `a` still
+    assert left(1130, "b", first=8) == 100  # `a` came back
+    assert left(1140, "b", first=8, marked_ms=2) == 100  # all was well in between
+    aside.on_whole_end(OTHER)
+    assert left(1150, "b", first=8, marked_ms=2) == 90
+    aside.on_whole_end(ONE)
+    assert left(1160, "b", first=8, marked_ms=2) == 100
+    aside.forget(ONE)
+    assert left(1170, "b", first=8, marked_ms=2) == 100
 
 
 def test_what_is_known_is_bounded_and_the_oldest_goes() -> None:

@@ -5,13 +5,16 @@ what no metadata names and no lock protects.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
 from core.autorecovery.config import AutoRecoveryConfig
+from core.errors import Unavailable
 from core.ledger.config import LedgerConfig
 from core.metadata.layout import LedgerPaths
+from core.metadata.store import Op
 from protocol.bookkeeper.messages import AddRequest, Request
 from protocol.ids import EntryId, LedgerId
 from tests.unit.core.autorecovery.repair_world import (
@@ -23,6 +26,12 @@ from tests.unit.core.autorecovery.repair_world import (
     run_repair,
 )
 from tests.unit.core.ledger.world import Listener
+
+if TYPE_CHECKING:
+    from core.autorecovery.underreplicated import TakenLedger
+
+Meanwhile = Callable[[], Awaitable[Callable[[], None]]]
+"""What happens while a commit waits in line; returns what happens right after it."""
 
 AT_ONCE = AutoRecoveryConfig(entry_batch_size=3, open_ledger_grace_ms=0)
 LAST: EntryId = 5
@@ -152,62 +161,90 @@ def test_paused_at_any_step_while_another_does_the_work(make: Make, hears_first:
         run_repair(paused_at(step), bookies=7)  # type: ignore[arg-type]
 
 
+def commit_late(process: Process, ledger_id: LedgerId, meanwhile: Meanwhile) -> list[str]:
+    """Have a process' first commit of copies wait in line; return what tells that it does."""
+    do_all = process.session.multi
+    late: list[str] = []
+
+    async def do_late(ops: Sequence[Op]) -> list[int]:
+        path = LedgerPaths().ledger(ledger_id)
+        is_commit = process.metrics.entries_copied_total and ops[0].path == path
+        if not is_commit or late:
+            return await do_all(ops)
+        late.append(path)
+        process.lose_session()
+        after = await meanwhile()
+        done = await do_all(ops)
+        after()
+        return done
+
+    process.session.multi = do_late  # type: ignore[method-assign]
+    process.on_step = lambda: None  # what is named lacks entries for a moment: that is the point
+    return late
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
 @STORIES
 def test_a_commit_that_is_done_in_another_session_has_its_copies_looked_at_again(
-    make: Make,
+    make: Make, is_answered: bool
 ) -> None:
     """It waited in line while the session ended; in between a bookie removed its copy."""
 
     async def story(world: RepairWorld) -> None:
         ledger_id, process = await begun(world, make)
-        process.on_step = lambda: None  # it is not true for a moment: that is the point
-        commit = process.session.set
-        late = []
 
-        async def set_late(path: str, data: bytes, version: int = -1) -> int:
-            wanted = process.metrics.entries_copied_total and path == LedgerPaths().ledger(
-                ledger_id
-            )
-            if wanted and not late:
-                late.append(path)
-                process.lose_session()
-                world.remove_over_replicated()
-            return await commit(path, data, version)
+        def lose_answer() -> None:
+            if not is_answered:
+                raise Unavailable("no answer")
 
-        process.session.set = set_late  # type: ignore[method-assign]
+        async def remove() -> Callable[[], None]:
+            world.remove_over_replicated()
+            return lose_answer
+
+        late = commit_late(process, ledger_id, remove)
         process.start()
         await world.until(lambda: bool(late))
         await finished(world, ledger_id)
-        assert process.metrics.locks_lost_total == 1
+        if is_answered:
+            assert process.metrics.locks_lost_total == 1
 
     run_repair(story, bookies=7)
 
 
-def test_a_commit_in_another_session_is_looked_at_though_another_worker_was_done() -> None:
-    """The bookie came back, so the other one changed nothing and the late commit is not refused."""
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_commit_in_another_session_is_not_done_when_nobody_will_look(is_seen: bool) -> None:
+    """The bookie came back, so another worker is done, or has seen that it will be."""
 
     async def story(world: RepairWorld) -> None:
         ledger_id, process = await begun(world, closed)
-        process.on_step = lambda: None  # as above
         (lost,) = world.gone
-        commit = process.session.set
-        late = []
+        other = await world.process("w2", AT_ONCE)
 
-        async def set_late(path: str, data: bytes, version: int = -1) -> int:
-            if path == LedgerPaths().ledger(ledger_id) and not late:
-                late.append(path)
-                process.lose_session()
-                world.bring_back(lost)
-                other = (await world.process("w2", AT_ONCE)).start()
-                await finished(world, ledger_id)
-                await other.end()
+        async def look() -> Callable[[], None]:
+            world.bring_back(lost)
+            if is_seen:
+                taken = await other.marks.take()
+                assert taken is not None
+                assert (await other.worker._repair.repair(taken)).problem is None
                 world.remove_over_replicated()
-            return await commit(path, data, version)
+                return lambda: seen.append(taken)
+            other.start()
+            await finished(world, ledger_id)
+            world.remove_over_replicated()
+            return lambda: None
 
-        process.session.set = set_late  # type: ignore[method-assign]
+        seen: list[TakenLedger] = []
+        late = commit_late(process, ledger_id, look)
         process.start()
-        await world.until(lambda: process.metrics.locks_lost_total > 0)
-        assert lost not in world.ensemble(ledger_id)
+        await world.until(lambda: bool(late))
+        if is_seen:  # the commit is done, and with it the mark is another one
+            await world.until(lambda: bool(seen))
+            assert lost not in world.ensemble(ledger_id)
+            assert await other.marks.done(seen[0]) is False
+            assert world.mark(ledger_id) is not None
+        else:
+            await world.until(lambda: process.metrics.ledgers_repaired_total > 0)
+            assert lost in world.ensemble(ledger_id)
         await finished(world, ledger_id)
 
     run_repair(story, bookies=7)
