@@ -78,6 +78,8 @@ class BookieConnection:
         self._last_txn_id = 0
         self._channel: FrameChannel | None = None
         self._connecting = False
+        self._trouble = ""
+        """Why it cannot be reached, as was told; empty once it could."""
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -136,6 +138,7 @@ class BookieConnection:
     def on_open(self, channel: FrameChannel) -> None:
         """Send what waited, in order."""
         self._channel = channel
+        self._trouble = ""
         self._metrics.connects_total += 1
         unsent, self._unsent = self._unsent, []
         for txn_id in unsent:
@@ -187,12 +190,18 @@ class BookieConnection:
                 await asyncio.get_running_loop().create_connection(self._new_channel, host, port)
         except (OSError, TimeoutError, CoreError) as error:
             self._metrics.connect_failures_total += 1
-            logger.warning("bookie_unreachable bookie=%s error=%s", self.bookie_id, error)
+            self._on_unreachable(error)
             self._fail_all(StatusCode.LOCAL_UNAVAILABLE)
         finally:
             self._connecting = False
         if self._unsent:  # the connection failed, or is gone again, and they came after that
             self._start_connecting()
+
+    def _on_unreachable(self, error: Exception) -> None:
+        """Tell once: a writer that cannot replace the bookie tries again with each entry."""
+        level = logging.DEBUG if self._trouble == repr(error) else logging.WARNING
+        self._trouble = repr(error)
+        logger.log(level, "bookie_unreachable bookie=%s error=%s", self.bookie_id, error)
 
     def _new_channel(self) -> FrameChannel:
         limits = FrameLimits(frame_bytes_max=MAX_FRAME_BYTES, write_high_bytes=_NO_WRITE_HOLD)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from core.errors import LogExists, LogNotFound, NodeExists, NoNode, OwnershipAcquireFailed
+from core.errors import LogExists, LogNotFound, NodeExists, NoNode
 from core.ledger.client import LedgerClient
 from core.log.allocator_pool import AllocatorPool
 from core.log.cold.store import ColdStore
@@ -208,10 +208,8 @@ class LogNamespace:
         log = await self.open_log(name)
         try:
             await log.delete(check_may)
-        except (OwnershipAcquireFailed, LogNotFound):
-            await self._forget(log.name)  # its owner may delete it, and make another of that name
-            raise
-        await self._forget(log.name)
+        finally:  # whoever deletes it in the end, another of that name may have other settings
+            await self._forget(log.name)
         await delete_stream(self._store, self._paths(log.name))
 
     async def close_log(self, name: str) -> None:

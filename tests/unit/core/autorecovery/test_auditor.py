@@ -451,6 +451,31 @@ def test_lists_that_cannot_be_read_say_nothing() -> None:
     in_virtual_time(story)
 
 
+def test_a_store_that_goes_away_right_at_the_start_is_waited_for() -> None:
+    """The process was told to be ready a moment ago: a session that is lost then ends nothing."""
+
+    async def story(cluster: AuditedCluster) -> None:
+        await some_ledgers(cluster)
+        auditor = cluster.auditor()
+        reads = ("children", "exists", "get", "get_all", "create", "set")
+        answering = {name: getattr(auditor.store, name) for name in reads}
+
+        async def unanswered(path: Any, *_: Any, **__: Any) -> Any:
+            raise Unavailable(f"{path}: lost ZooKeeper")
+
+        for name in reads:
+            setattr(auditor.store, name, unanswered)
+        async with running(auditor):
+            await asyncio.sleep(60)
+            for name in reads:
+                setattr(auditor.store, name, answering[name])
+            await auditor.audited()
+            await cluster.lose(B[2])
+            await cluster.until_marked({2: {B[2]}, 70_000: {B[2]}, 2**40: {B[2]}})
+
+    in_virtual_time(story)
+
+
 def test_a_cluster_that_is_removed_is_not_marked() -> None:
     async def story(cluster: AuditedCluster) -> None:
         await some_ledgers(cluster)

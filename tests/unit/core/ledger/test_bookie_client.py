@@ -1,6 +1,7 @@
 """The TCP client against a bookie that a test can spoil: frames in, frames out, on 127.0.0.1."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -246,6 +247,25 @@ def test_nobody_listens() -> None:
         await server.stop()
 
     asyncio.run(main(), debug=True)
+
+
+def test_a_bookie_that_stays_away_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """An open ledger that lacks a member asks for it with each entry: that is no line each."""
+
+    def told() -> int:
+        return sum("bookie_unreachable" in each.message for each in caplog.records)
+
+    async def story(server: TcpBookie, client: TcpBookieClient) -> None:
+        for times in (1, 2):
+            await server.stop()
+            for _ in range(20):
+                assert (await ask(client, add_request(0))).status is StatusCode.LOCAL_UNAVAILABLE
+            assert told() == times
+            await server.start(server.port)
+            assert (await ask(client, add_request(0))).status is StatusCode.EOK
+
+    with caplog.at_level(logging.INFO):
+        run(story)
 
 
 def test_unregistered_bookie_is_unavailable() -> None:

@@ -12,6 +12,7 @@ from core.errors import (
     NoNode,
     OwnershipAcquireFailed,
     OwnershipLost,
+    Unavailable,
 )
 from core.ledger.config import LedgerConfig
 from core.log.namespace import LogNamespace
@@ -181,6 +182,25 @@ def test_a_log_that_could_not_be_deleted_here_is_not_kept_open(tmp_path: Path) -
         with pytest.raises(OwnershipAcquireFailed):
             await mine.delete_log("s")
         await writer.close()
+        await other.delete_log("s")
+        own = {"enableImmediateFlush": "true"}
+        await other.create_log("s", own)
+        assert await txids_of(await mine.open_log("s", own)) == []
+
+    run_world(tmp_path, story)
+
+
+def test_a_deletion_that_lost_the_metadata_store_keeps_nothing_open(tmp_path: Path) -> None:
+    """Another process deletes it and makes one of that name, with settings of its own."""
+
+    async def lost() -> None:
+        raise Unavailable("lost ZooKeeper")
+
+    async def story(world: World) -> None:
+        mine, other = world.namespace(client_id="mine"), world.namespace(client_id="other")
+        await other.create_log("s")
+        with pytest.raises(Unavailable):
+            await mine.delete_log("s", lost)
         await other.delete_log("s")
         own = {"enableImmediateFlush": "true"}
         await other.create_log("s", own)
