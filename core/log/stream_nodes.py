@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 _MEND_ATTEMPTS_MAX: Final = 3
 """How often nodes are read again that others make at the same time."""
+_LOCK_ATTEMPTS_MAX: Final = 8
+"""How often a removal is tried again for whom nobody holds a lock any more that was in its way."""
 
 
 async def stream_exists(store: MetadataStore, paths: LogPaths) -> bool:
@@ -170,15 +172,26 @@ async def _tree(store: MetadataStore, paths: LogPaths) -> list[str]:
 
 async def _unless_locked(store: MetadataStore, paths: LogPaths, ops: Sequence[Op]) -> None:
     """Run a multi that removes the nodes of the locks, which fails while anybody is in them."""
-    try:
-        await store.multi(ops)
-    except NotEmpty as error:
-        for lock in (paths.lock, paths.read_lock):
-            for name in await store.children(lock):
-                member = await store.exists(f"{lock}/{name}")
-                if member is not None:
-                    owner = member.data.decode(errors="replace")
-                    raise OwnershipAcquireFailed(
-                        f"{paths.log} is locked by {owner}", current_owner=owner
-                    ) from error
-        raise
+    for attempt in range(1, _LOCK_ATTEMPTS_MAX + 1):
+        try:
+            await store.multi(ops)
+        except NotEmpty as error:
+            owner = await _holder(store, paths)
+            if owner is not None:
+                raise OwnershipAcquireFailed(
+                    f"{paths.log} is locked by {owner}", current_owner=owner
+                ) from error
+            if attempt == _LOCK_ATTEMPTS_MAX:
+                raise
+        else:
+            return
+
+
+async def _holder(store: MetadataStore, paths: LogPaths) -> str | None:
+    """Return who is in a lock of a log, None if nobody is by now."""
+    for lock in (paths.lock, paths.read_lock):
+        for name in await store.children(lock):
+            member = await store.exists(f"{lock}/{name}")
+            if member is not None:
+                return member.data.decode(errors="replace")
+    return None

@@ -11,6 +11,7 @@ from core.errors import (
     LogExists,
     LogNotFound,
     MetadataConflict,
+    NotEmpty,
     OverCapacity,
     OwnershipAcquireFailed,
     Unavailable,
@@ -24,7 +25,7 @@ from core.log.stream_nodes import (
 )
 from core.metadata.layout import LogPaths
 from core.metadata.node_reads import read_below
-from core.metadata.store import MetadataStore
+from core.metadata.store import MetadataStore, Watch
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.metadata.conftest import run as run
 
@@ -166,6 +167,37 @@ def test_a_locked_log_is_neither_moved_nor_removed(run: Run, lock: str) -> None:
             assert refused.value.current_owner == "the owner"
         assert await tree(store, OLD.log) == before
         assert not await stream_exists(store, NEW)
+
+    run(story)
+
+
+@pytest.mark.parametrize("comings", [1, 100])
+def test_who_only_looked_into_a_lock_is_in_nobodys_way(run: Run, comings: int) -> None:
+    """It is there when the log is to be removed, and gone when somebody asks who that is."""
+
+    async def story(store: MetadataStore) -> None:
+        await written(store)
+        faulty = FaultyStore(store)
+        members: list[str] = []
+
+        async def come(number: int) -> None:
+            if number < comings:
+                path = f"{OLD.lock}/member_x_s1_"
+                members.append(await store.create(path, ephemeral=True, sequential=True))
+
+        async def children(path: str, watch: Watch | None = None) -> list[str]:
+            while members and path == OLD.lock:
+                await store.delete(members.pop())
+            return await store.children(path, watch)
+
+        faulty.before = come
+        faulty.children = children  # type: ignore[method-assign]
+        if comings > 10:
+            with pytest.raises(NotEmpty):
+                await delete_stream(faulty, OLD)
+        else:
+            await delete_stream(faulty, OLD)
+        assert await stream_exists(store, OLD) == (comings > 10)
 
     run(story)
 
