@@ -9,12 +9,10 @@ from collections.abc import Callable
 
 from core.autorecovery.audit_rules import Registrations
 from core.errors import NoNode
+from core.metadata.bookie_lists import read_bookie_lists
 from core.metadata.layout import LedgerPaths
-from core.metadata.node_reads import together
-from core.metadata.store import MetadataStore, Watch, WatchEvent
+from core.metadata.store import MetadataStore, WatchEvent
 from protocol.ids import BookieId
-
-_READ_ONLY_NAME = "readonly"
 
 
 class RegistrationWatch:
@@ -32,7 +30,7 @@ class RegistrationWatch:
     async def look(self) -> Registrations:
         """Return the lists as they are. Errors: Unavailable; NoNode: the cluster was removed.
 
-        Cost: nothing while no list changed, else two round trips.
+        Cost: nothing while no list changed, else three round trips.
         """
         async with self._turn:
             if self._seen is None or self._is_stale:
@@ -51,21 +49,10 @@ class RegistrationWatch:
     async def _read(self) -> Registrations:
         paths = self._paths
         await self._store.sync()
-        # Who changes his mode makes the new node before he deletes the old one. So he is in one of
-        # three lists that are read in this order, whichever way he goes.
-        writable, read_only, again, cookies = await together(
-            [
-                self._store.children(paths.available, self._fired),
-                self._names(paths.read_only, self._fired),
-                self._store.children(paths.available),
-                self._names(paths.cookies),
-            ]
-        )
-        available = {*writable, *read_only, *again} - {_READ_ONLY_NAME}
-        return Registrations(frozenset(map(BookieId, cookies)), frozenset(map(BookieId, available)))
-
-    async def _names(self, path: str, watch: Watch | None = None) -> list[str]:
+        writable, read_only = await read_bookie_lists(self._store, paths, self._fired)
         try:
-            return await self._store.children(path, watch)
+            cookies = await self._store.children(paths.cookies)
         except NoNode:
-            return []  # an old cluster; its coming is a change of its parent
+            cookies = []
+        available = frozenset({*writable, *read_only})
+        return Registrations(frozenset(map(BookieId, cookies)), available)
