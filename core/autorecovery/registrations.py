@@ -11,6 +11,7 @@ from core.autorecovery.audit_rules import Registrations
 from core.errors import NoNode
 from core.metadata.bookie_lists import read_bookie_lists
 from core.metadata.layout import LedgerPaths
+from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore, WatchEvent
 from protocol.ids import BookieId
 
@@ -30,7 +31,7 @@ class RegistrationWatch:
     async def look(self) -> Registrations:
         """Return the lists as they are. Errors: Unavailable; NoNode: the cluster was removed.
 
-        Cost: nothing while no list changed, else three round trips.
+        Cost: nothing while no list changed, else three round trips, or four while some are lost.
         """
         async with self._turn:
             if self._seen is None or self._is_stale:
@@ -47,12 +48,23 @@ class RegistrationWatch:
         self._on_change()
 
     async def _read(self) -> Registrations:
-        paths = self._paths
         await self._store.sync()
-        writable, read_only = await read_bookie_lists(self._store, paths, self._fired)
-        try:
-            cookies = await self._store.children(paths.cookies)
+        try:  # before the lists: who is new has his cookie before he registers
+            cookies = await self._store.children(self._paths.cookies)
         except NoNode:
             cookies = []
+        writable, read_only = await read_bookie_lists(self._store, self._paths, self._fired)
         available = frozenset({*writable, *read_only})
-        return Registrations(frozenset(map(BookieId, cookies)), available)
+        known = frozenset(map(BookieId, cookies))
+        return Registrations(known - await self._given_up(known - available), available)
+
+    async def _given_up(self, lost: frozenset[BookieId]) -> set[BookieId]:
+        """Return those of lost bookies whose cookie is gone; hear when another one goes.
+
+        Only these are watched: a cookie that comes belongs to a bookie that is about to register.
+        """
+        ordered = sorted(lost)
+        cookies = await together(
+            [self._store.exists(self._paths.cookie(each), self._fired) for each in ordered]
+        )
+        return {each for each, node in zip(ordered, cookies, strict=True) if node is None}
