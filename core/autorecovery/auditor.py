@@ -43,10 +43,9 @@ class Auditor:
     async def run(self) -> None:
         """Stand for election and audit while elected, until cancelled.
 
-        Errors: NoNode: no cluster; CorruptData: a layout that nothing is known of; Unavailable at
-        the beginning. Later ones are waited out. Cancel: another candidate is elected at once.
+        Who calls has prepared the marks. Errors: none of the store's: they are waited out.
+        Cancel: another candidate is elected at once.
         """
-        await self._marks.prepare()
         await self._election.run(self._serve)
 
     async def _serve(self) -> None:

@@ -65,6 +65,7 @@ class Candidate:
 async def candidate(uri: str, **settings: Any) -> AsyncIterator[Candidate]:
     store = await open_store(uri, session_timeout_ms=4_000)
     made = Candidate(store, uri, **settings)
+    await made.marks.prepare()
     task = asyncio.create_task(made.auditor.run())
     try:
         yield made

@@ -487,6 +487,24 @@ def test_a_cluster_that_is_removed_is_not_marked() -> None:
 # -- AuditorBookieTest: election ---
 
 
+def test_a_store_that_is_away_at_the_beginning_is_waited_for() -> None:
+    async def story(cluster: AuditedCluster) -> None:
+        auditor = cluster.auditor()
+        create, exists = auditor.store.create, auditor.store.exists
+
+        async def unavailable(*_: Any, **__: Any) -> Any:
+            raise Unavailable("nobody answers")
+
+        auditor.store.create = auditor.store.exists = unavailable
+        async with running(auditor):
+            await asyncio.sleep(100)
+            assert auditor.metrics.election_failures_total > 1
+            auditor.store.create, auditor.store.exists = create, exists
+            await auditor.audited()
+
+    in_virtual_time(story)
+
+
 def test_the_next_auditor_goes_on_where_the_former_died() -> None:
     async def story(cluster: AuditedCluster) -> None:
         await some_ledgers(cluster)
