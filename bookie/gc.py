@@ -143,19 +143,26 @@ class GarbageCollector:
     async def _remove_over_replicated(
         self, ledgers: Collection[LedgerId], *, force: bool
     ) -> list[LedgerId]:
-        """Remove what is here too many times, if it is time to look."""
+        """Remove what is here too many times, if it is time to look.
+
+        A look that had errors is repeated at the next collection.
+        """
         wait_s, now_s = self._config.over_replicated_wait_ms / 1000, self._clock.monotonic_s()
         is_due = force or 0 < wait_s <= now_s - self._over_replicated_s
-        if self.over_replicated is None or not is_due:
+        if self.over_replicated is None:
             return []
         try:
-            removed = await self.over_replicated.remove(ledgers, self._give_up)
+            if not is_due:
+                await self.over_replicated.remove_left_locks()
+                return []
+            done = await self.over_replicated.remove(ledgers, self._give_up)
         except CoreError as error:
             logger.warning("over_replicated_ledgers_kept error=%s", error)
             return []
-        self._over_replicated_s = now_s
-        self._storage.metrics.over_replicated_total += len(removed)
-        return removed
+        if done.is_whole:
+            self._over_replicated_s = now_s
+        self._storage.metrics.over_replicated_total += len(done.removed)
+        return done.removed
 
     async def _give_up(self, ledger_id: LedgerId, may_go: MayGo) -> bool:
         """Remove one ledger if it still may go; tell whether it did.

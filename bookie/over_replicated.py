@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from bookie.compaction_rules import GcConfig
@@ -34,6 +35,15 @@ MayGo: TypeAlias = Callable[[], Awaitable[bool]]
 
 GiveUp: TypeAlias = Callable[[LedgerId, MayGo], Awaitable[bool]]
 """Removes a ledger if it may go, and tells. Errors: CoreError, OSError."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one look at all ledgers did."""
+
+    removed: list[LedgerId] = field(default_factory=list)
+    is_whole: bool = True
+    """No error kept a ledger back, or left a lock: it need not be repeated soon."""
 
 
 def is_kept_by_others(ledger: LedgerMetadata, bookie_id: BookieId) -> bool:
@@ -64,15 +74,16 @@ class OverReplicated:
         self._marks = UnderreplicationPaths(root)
         self._locks = LedgerLocks(store, self._marks, bookie_id)
 
-    async def remove(self, local: Iterable[LedgerId], give_up: GiveUp) -> list[LedgerId]:
-        """Remove those of the ledgers here that others keep; return them.
+    async def remove(self, local: Iterable[LedgerId], give_up: GiveUp) -> Pass:
+        """Remove those of the ledgers here that others keep.
 
         Errors: CoreError when the metadata cannot be read, OSError: what was removed stays removed.
         Cancel: as errors; locks go with the session, if not before.
         Cost: a read for each 128 ledgers; for each that seems to be one, four round trips.
         """
-        await self._look_at_locks()
-        ids, removed = sorted(local), []
+        await self._check_layout()
+        await self._delete_left_locks()
+        ids, done = sorted(local), Pass()
         for at in range(0, len(ids), self._at_once):
             some = ids[at : at + self._at_once]
             nodes = await read_nodes(self._store, [self._ledgers.ledger(each) for each in some])
@@ -81,38 +92,52 @@ class OverReplicated:
                 for ledger_id, node in zip(some, nodes, strict=True)
                 if self._is_kept_by_others(ledger_id, node)
             ]
-            went = await together([self._remove(ledger_id, give_up) for ledger_id in seeming])
-            removed += [each for each, is_gone in zip(seeming, went, strict=True) if is_gone]
-        return removed
+            await together([self._remove(ledger_id, give_up, done) for ledger_id in seeming])
+        return done
 
-    async def _look_at_locks(self) -> None:
-        """Remove our own that were left behind. Errors: CorruptData: marks are kept otherwise."""
-        layout = await self._store.exists(self._marks.layout)
-        if layout is not None:
-            check_underreplication_layout(layout.data)
+    async def remove_left_locks(self) -> None:
+        """Remove locks of ours that an error or the end of a pass may have left behind.
+
+        Nobody copies those ledgers meanwhile. Errors: Unavailable: again next time.
+        Cost: nothing unless there may be one.
+        """
+        if self._locks.in_doubt:
+            await self._delete_left_locks()
+
+    async def _delete_left_locks(self) -> None:
         with contextlib.suppress(NoNode):  # nobody ever locked anything here
             _ = await self._locks.locked()
 
-    async def _remove(self, ledger_id: LedgerId, give_up: GiveUp) -> bool:
+    async def _check_layout(self) -> None:
+        """Let marks pass that are kept in the known way. Errors: CorruptData."""
+        layout = await self._store.exists(self._marks.layout)
+        if layout is not None:
+            check_underreplication_layout(layout.data)
+
+    async def _remove(self, ledger_id: LedgerId, give_up: GiveUp, done: Pass) -> None:
         try:
             if not await self._locks.acquire(ledger_id):
-                return False  # somebody copies it, perhaps to here
+                # Somebody copies it, perhaps to here. Or the session changed meanwhile.
+                done.is_whole &= ledger_id not in self._locks.in_doubt
+                return
             try:
                 is_gone = await give_up(ledger_id, functools.partial(self._may_go, ledger_id))
             finally:
-                await self._release(ledger_id)
+                await self._release(ledger_id, done)
         except CoreError as error:
             logger.warning("over_replicated_ledger_kept ledger=%d error=%s", ledger_id, error)
-            return False
+            done.is_whole = False
+            return
         if is_gone:
             logger.info("over_replicated_ledger_removed ledger=%d", ledger_id)
-        return is_gone
+            done.removed.append(ledger_id)
 
-    async def _release(self, ledger_id: LedgerId) -> None:
+    async def _release(self, ledger_id: LedgerId, done: Pass) -> None:
         try:
             await self._locks.release(ledger_id)
-        except Unavailable as error:  # the next look removes it
+        except Unavailable as error:  # the next collection removes it
             logger.warning("ledger_lock_left_for_later ledger=%d error=%s", ledger_id, error)
+            done.is_whole = False
 
     async def _may_go(self, ledger_id: LedgerId) -> bool:
         """Look again, under the lock. Errors: Unavailable."""

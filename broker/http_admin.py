@@ -14,7 +14,7 @@ authentication: the port belongs on an address that only operators reach.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from broker.broker import Broker
@@ -61,27 +61,40 @@ class BrokerHttp:
         return HttpReply([self._row(look) for look in looks])
 
     async def _run(self, body: bytes) -> HttpReply:
-        known = await self._known()
-        return self._tell(lambda names: self._cleaner.run(names or known), body, known)
+        names = _names(body)
+        if names == []:
+            self._cleaner.run(await self._known())
+            return HttpReply(self._cleaner.status())
+        return await self._tell(self._cleaner.run, names)
 
     async def _pause(self, body: bytes) -> HttpReply:
-        return self._tell(self._cleaner.pause, body, await self._known())
+        return await self._tell(self._cleaner.pause, _names(body))
 
     async def _resume(self, body: bytes) -> HttpReply:
-        known = await self._known()
-        return self._tell(self._cleaner.resume, body, known | self._cleaner.states.paused)
+        return await self._tell(self._cleaner.resume, _names(body), self._cleaner.states.paused)
 
     async def _known(self) -> set[str]:
         return {look.name for look in await self._cleaner.plan()}
 
-    def _tell(self, tell: Callable[[list[str]], None], body: bytes, known: set[str]) -> HttpReply:
-        """Tell the cleaner what is asked of logs, unless it does not know one of them."""
-        names = _names(body)
+    async def _tell(
+        self,
+        tell: Callable[[list[str]], None],
+        names: list[str] | HttpReply,
+        others: Collection[str] = (),
+    ) -> HttpReply:
+        """Tell the cleaner what is asked of logs, unless it does not know one of them.
+
+        `others`: that may be named too. Without names nothing is looked at: who pulls the brake
+        does not wait for a slow log.
+        """
         if isinstance(names, HttpReply):
             return names
-        unknown = sorted(set(names) - known)
+        unknown = set(names).difference(others)
         if unknown:
-            return HttpReply({"error": f"not compacted here: {', '.join(unknown)}"}, status=404)
+            unknown -= await self._known()
+        if unknown:
+            text = ", ".join(sorted(unknown))
+            return HttpReply({"error": f"not compacted here: {text}"}, status=404)
         tell(names)
         return HttpReply(self._cleaner.status())
 

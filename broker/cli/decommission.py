@@ -97,6 +97,7 @@ class Decommission:
         return self._cluster.paths.cookie(self._bookie)
 
     async def _refuse_if_registered(self) -> None:
+        await self._cluster.store.sync()  # absence decides
         found = await find_cluster(self._cluster.store, self._cluster.root)
         if found is not None and self._bookie in found.registered:
             raise CliError(
@@ -107,6 +108,7 @@ class Decommission:
 
     async def _find_ledgers(self) -> list[LedgerId]:
         """Return all ledgers that have entries there."""
+        await self._cluster.store.sync()  # absence decides: a lagging server must not
         found: list[LedgerId] = []
         with progress("look for ledgers", "found") as step:
             async for ids in ledger_ranges(self._cluster.store, self._cluster.root):

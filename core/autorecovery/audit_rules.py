@@ -1,7 +1,8 @@
 """When to look for ledgers that lost replicas, and which those are. Pure: values in, values out.
 
 A bookie is lost when it is known (a cookie, or a registration that this auditor saw) and not
-registered, neither as writable nor as read-only. Then:
+registered, neither as writable nor as read-only. One whose cookie went is forgotten as soon as it
+was audited: somebody gave it up. Then:
 - with no delay set, or two or more lost since the last audit: audit now;
 - with a delay and one lost: audit when it was away for so long, unless it comes back before;
 - the delay set to 0, or anew to what it was: audit now, whatever is lost;
@@ -63,6 +64,7 @@ class AuditRules:
     def on_registrations(self, seen: Registrations, now_s: float) -> None:
         """Take note of who is registered now."""
         self._known |= seen.known | seen.available
+        self._known -= self._audited - seen.known - seen.available  # given up
         lost = self._known - seen.available
         self._lost_since = {at: self._lost_since.get(at, now_s) for at in sorted(lost)}
         self._audited &= lost

@@ -9,12 +9,11 @@ from collections.abc import Callable
 
 from core.autorecovery.audit_rules import Registrations
 from core.errors import NoNode
+from core.metadata.bookie_lists import read_bookie_lists
 from core.metadata.layout import LedgerPaths
 from core.metadata.node_reads import together
-from core.metadata.store import MetadataStore, Watch, WatchEvent
+from core.metadata.store import MetadataStore, WatchEvent
 from protocol.ids import BookieId
-
-_READ_ONLY_NAME = "readonly"
 
 
 class RegistrationWatch:
@@ -32,7 +31,7 @@ class RegistrationWatch:
     async def look(self) -> Registrations:
         """Return the lists as they are. Errors: Unavailable; NoNode: the cluster was removed.
 
-        Cost: nothing while no list changed, else two round trips.
+        Cost: nothing while no list changed, else three round trips, or four while some are lost.
         """
         async with self._turn:
             if self._seen is None or self._is_stale:
@@ -49,23 +48,23 @@ class RegistrationWatch:
         self._on_change()
 
     async def _read(self) -> Registrations:
-        paths = self._paths
         await self._store.sync()
-        # Who changes his mode makes the new node before he deletes the old one. So he is in one of
-        # three lists that are read in this order, whichever way he goes.
-        writable, read_only, again, cookies = await together(
-            [
-                self._store.children(paths.available, self._fired),
-                self._names(paths.read_only, self._fired),
-                self._store.children(paths.available),
-                self._names(paths.cookies),
-            ]
-        )
-        available = {*writable, *read_only, *again} - {_READ_ONLY_NAME}
-        return Registrations(frozenset(map(BookieId, cookies)), frozenset(map(BookieId, available)))
-
-    async def _names(self, path: str, watch: Watch | None = None) -> list[str]:
-        try:
-            return await self._store.children(path, watch)
+        try:  # before the lists: who is new has his cookie before he registers
+            cookies = await self._store.children(self._paths.cookies)
         except NoNode:
-            return []  # an old cluster; its coming is a change of its parent
+            cookies = []
+        writable, read_only = await read_bookie_lists(self._store, self._paths, self._fired)
+        available = frozenset({*writable, *read_only})
+        known = frozenset(map(BookieId, cookies))
+        return Registrations(known - await self._given_up(known - available), available)
+
+    async def _given_up(self, lost: frozenset[BookieId]) -> set[BookieId]:
+        """Return those of lost bookies whose cookie is gone; hear when another one goes.
+
+        Only these are watched: a cookie that comes belongs to a bookie that is about to register.
+        """
+        ordered = sorted(lost)
+        cookies = await together(
+            [self._store.exists(self._paths.cookie(each), self._fired) for each in ordered]
+        )
+        return {each for each, node in zip(ordered, cookies, strict=True) if node is None}

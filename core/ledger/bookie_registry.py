@@ -16,6 +16,7 @@ from core.ledger.config import BookieClientConfig
 from core.ledger.metrics import BookieClientMetrics
 from core.ledger.read_order import Standing
 from core.ledger.tcp_bookie import TcpBookieClient
+from core.metadata.bookie_lists import read_bookie_lists
 from core.metadata.layout import LEDGERS_ROOT, LedgerPaths
 from core.metadata.network_location import NetworkLocation
 from core.metadata.store import MetadataStore, WatchEvent
@@ -23,8 +24,6 @@ from core.runtime.tasks import Tasks
 from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
-
-READ_ONLY_NODE = "readonly"
 
 _REREADS_MAX: Final = 12
 _REREAD_S: Final = 0.1
@@ -215,20 +214,14 @@ class RegisteredBookies:
     async def _read_lists(self) -> None:
         self._is_stale = False  # before reading: what changes meanwhile is read again
         try:
-            writable = await self._store.children(self._paths.available, self._on_lists_changed)
-            read_only = []
-            if READ_ONLY_NODE in writable:
-                read_only = await self._store.children(
-                    self._paths.read_only, self._on_lists_changed
-                )
-            registered = [BookieId(name) for name in (*writable, *read_only)]
-            await self._nodes.read([b for b in registered if b != READ_ONLY_NODE])
+            lists = await read_bookie_lists(self._store, self._paths, self._on_lists_changed)
+            await self._nodes.read([*lists.writable, *lists.read_only])
         except BaseException:
             self._is_stale = True
             raise
-        standings = {BookieId(name): Standing.READ_ONLY for name in read_only}
-        self._writable = [BookieId(name) for name in writable if name != READ_ONLY_NODE]
-        standings |= dict.fromkeys(self._writable, Standing.AVAILABLE)
+        self._writable = list(lists.writable)
+        standings = dict.fromkeys(lists.read_only, Standing.READ_ONLY)
+        standings |= dict.fromkeys(lists.writable, Standing.AVAILABLE)
         if standings != self._standings:
             self._standings = standings
             self._changes += 1

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from core.errors import NodeExists, NoNode, NotEmpty
+from core.metadata.bookie_lists import BookieLists, read_bookie_lists
 from core.metadata.layout import LedgerPaths, check_layout
 from core.metadata.ledger_tree import new_cluster
 from core.metadata.store import Create, Delete, MetadataStore
 
 DELETE_ROUNDS_MAX: Final = 3
 """How often a tree is listed again that others go on writing to."""
-
-_READ_ONLY_NAME: Final = "readonly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +44,16 @@ async def find_cluster(store: MetadataStore, root: str) -> ClusterInfo | None:
     if await store.exists(root) is None:
         return None
     paths = LedgerPaths(root)
-    available = await _names(store, paths.available)
+    try:
+        bookies = await read_bookie_lists(store, paths)
+    except NoNode:
+        bookies = BookieLists((), ())  # half a cluster
     return ClusterInfo(
         root=root,
         instance_id=await _text(store, paths.instance_id),
         layout=await _text(store, paths.layout),
-        writable=tuple(name for name in available if name != _READ_ONLY_NAME),
-        read_only=tuple(await _names(store, paths.read_only)),
+        writable=bookies.writable,
+        read_only=bookies.read_only,
         cookies=tuple(await _names(store, paths.cookies)),
     )
 

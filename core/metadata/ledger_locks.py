@@ -30,6 +30,12 @@ class LedgerLocks:
         self._doubtful: dict[LedgerId, int] = {}
         """Locks that may be there though they are not held, by session."""
 
+    @property
+    def in_doubt(self) -> frozenset[LedgerId]:
+        """Locks that nobody holds and that may be there: `locked` deletes those that are."""
+        session_id = self._store.session_id
+        return frozenset(at for at, of in self._doubtful.items() if of == session_id)
+
     def is_held(self, ledger_id: LedgerId) -> bool:
         """Tell whether a lock is ours and its session not known to be over."""
         return self._held.get(ledger_id) == self._store.session_id

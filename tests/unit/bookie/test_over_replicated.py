@@ -71,7 +71,7 @@ class Store(SqliteStore):
         super().__init__(directory / "metadata.sqlite", clock)
         self.before_lock: Callable[[], Awaitable[Any]] | None = None
         self.before_look: Callable[[], Awaitable[Any]] | None = None
-        self.lose_answers = 0
+        self.lose_answers = self.lose_requests = self.lose_deletes = 0
         self.held = self.held_max = 0
 
     @override
@@ -79,6 +79,9 @@ class Store(SqliteStore):
         is_lock = path.startswith(MARKS.locks + "/")
         if is_lock and self.before_lock is not None:
             await self.before_lock()
+        if is_lock and self.lose_requests:
+            self.lose_requests -= 1
+            raise Unavailable(f"no answer: {path}")
         made = await super().create(path, data, **how)
         if is_lock:
             self.held += 1
@@ -94,8 +97,12 @@ class Store(SqliteStore):
 
     @override
     async def delete(self, path: str, version: int = -1) -> None:
+        is_lock = path.startswith(MARKS.locks + "/")
+        if is_lock and self.lose_deletes:
+            self.lose_deletes -= 1
+            raise Unavailable(f"no answer: {path}")
         await super().delete(path, version)
-        self.held -= path.startswith(MARKS.locks + "/")
+        self.held -= is_lock
 
     def _maybe_lose(self, path: str) -> None:
         if self.lose_answers:
@@ -386,6 +393,50 @@ def test_a_lock_whose_making_got_no_answer_is_removed_later(tmp_path: Path) -> N
         assert await world.lock_names() == ["urL0000000001"]
         assert await world.collect() == [L1]
         assert await world.lock_names() == []
+
+    one(story, tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["lose_answers", "lose_deletes"])
+def test_a_lock_that_was_left_goes_with_the_next_collection(tmp_path: Path, lost: str) -> None:
+    async def story(world: World) -> None:
+        await world.fill({1: ELSEWHERE})
+        setattr(world.store, lost, 1)
+        await world.collect()
+        assert await world.lock_names() == ["urL0000000001"]
+        world.store.lose_deletes = 1
+        await world.collect(force=False)
+        assert await world.lock_names() == ["urL0000000001"]
+        await world.collect(force=False)
+        assert await world.lock_names() == []
+
+    one(story, tmp_path, gc=GcConfig(over_replicated_wait_ms=0))
+
+
+@pytest.mark.parametrize("lost", ["lose_answers", "lose_requests", "lose_deletes"])
+def test_a_look_that_had_errors_is_repeated(tmp_path: Path, lost: str) -> None:
+    async def story(world: World) -> None:
+        await world.fill({1: ELSEWHERE, 2: HERE})
+        world.clock.advance_ms(DAY_MS)
+        setattr(world.store, lost, 1)
+        first = await world.collect(force=False)
+        await world.store.set(PATHS.ledger(L2), ELSEWHERE)
+        assert first + await world.collect(force=False) == [L1, L2]
+        assert await world.lock_names() == []
+        await world.fill({3: ELSEWHERE})
+        assert await world.collect(force=False) == []  # that one was whole
+
+    one(story, tmp_path)
+
+
+def test_a_look_that_found_others_locks_is_not_repeated(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.fill({1: ELSEWHERE, 2: HERE})
+        world.clock.advance_ms(DAY_MS)
+        await world.store.create(MARKS.lock(L1), encode_lock("worker"), parents=True)
+        assert await world.collect(force=False) == []
+        await world.store.set(PATHS.ledger(L2), ELSEWHERE)
+        assert await world.collect(force=False) == []
 
     one(story, tmp_path)
 

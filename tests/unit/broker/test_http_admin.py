@@ -29,6 +29,8 @@ class Port:
     def __init__(self, world: World, server: HttpServer) -> None:
         self.world = world
         self._server = server
+        self.looks = 0
+        """How often the cleaner asked for its logs."""
 
     async def ask(self, path: str, body: bytes | None = None) -> tuple[int, Any]:
         url = f"http://127.0.0.1:{self._server.port}{path}"
@@ -51,12 +53,19 @@ async def serving() -> AsyncIterator[Port]:
     world = make_world()
     broker = world.broker
     logs = CleanablePartitions(broker.partitions, broker.topics)
-    pool = CleanerPool(logs.round, world.clock, CleanerConfig(), InlineComputer)
+
+    async def look() -> AsyncIterator[Any]:
+        port.looks += 1
+        async for each in logs.round():
+            yield each
+
+    pool = CleanerPool(look, world.clock, CleanerConfig(), InlineComputer)
     handlers = BrokerHttp(broker, pool, Metrics())
     server = HttpServer("127.0.0.1", 0, handlers.routes())
     await server.start()
+    port = Port(world, server)
     try:
-        yield Port(world, server)
+        yield port
     finally:
         await server.close()
         await handlers.close()
@@ -131,6 +140,25 @@ async def test_the_cleaner_is_paused_and_told_to_run() -> None:
         assert (await port.ask("/cleaner/run", b""))[1]["wanted"] == ["t-0"]
         assert (await port.ask("/cleaner"))[0] == 200
         assert await port.ask("/health") == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "looks"),
+    [(b"", 200, 0), (b"[]", 200, 0), (b"{}", 400, 0), (b'["t-0"]', 200, 1)],
+)
+@in_loop
+async def test_a_brake_that_names_no_log_looks_at_none(
+    body: bytes, status: int, looks: int
+) -> None:
+    async with serving() as port:
+        port.world.topics.add("t", configs={"cleanup.policy": "compact"})
+        await port.world.open("t")
+        assert (await port.ask("/cleaner/pause", body))[0] == status
+        assert port.looks == looks
+        assert bool((await port.ask("/cleaner"))[1]["paused"]) == (status == 200)
+        assert (await port.ask("/cleaner/resume", body))[0] == status
+        assert port.looks == looks  # one that is paused may be taken up, known or not
+        assert (await port.ask("/cleaner"))[1]["paused"] == []
 
 
 @in_loop

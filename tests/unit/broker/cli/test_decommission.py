@@ -57,26 +57,35 @@ def test_where_a_bookie_has_entries(found: LedgerMetadata, expected: bool) -> No
 
 
 class Store(SqliteStore):
-    """Others do something before each look at ledgers."""
+    """Others do something before a look at ledgers, or did it unseen until a sync."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, ManualClock())
-        self.looks = 0
-        self.others: dict[int, Any] = {}
-        """Number of the look -> what is done before it."""
+        self.looks = self.syncs = 0
+        self.others: dict[str, Any] = {}
+        """`look_N` or `sync_N`, by their numbers -> what is done just before it."""
+
+    @override
+    async def sync(self) -> None:
+        self.syncs += 1
+        await self._let_others(f"sync_{self.syncs}")
+        await super().sync()
 
     @override
     async def get_all(self, paths: Sequence[str]) -> list[Node | None]:
         self.looks += 1
-        if self.looks in self.others:
-            await self.others[self.looks]()
+        await self._let_others(f"look_{self.looks}")
         return await super().get_all(paths)
+
+    async def _let_others(self, moment: str) -> None:
+        if moment in self.others:
+            await self.others[moment]()
 
 
 async def decommissioned(tmp_path: Path, **others: Any) -> tuple[Store, CliError | None]:
-    """Give a bookie up that has entries of one ledger; `others`: as in Store, `look_N=`."""
+    """Give a bookie up that has entries of one ledger; `others`: as in Store."""
     store = Store(tmp_path / "metadata.sqlite")
-    store.others = {int(name[5:]): work(store) for name, work in others.items()}
+    store.others = {moment: work(store) for moment, work in others.items()}
     await initialize_layout(store)
     await store.create(PATHS.cookie(LOST), b"5\n")
     await store.create(PATHS.ledger(L1), encode_ledger(ledger((0, (LOST, C)))), parents=True)
@@ -155,6 +164,22 @@ def test_one_that_comes_back_keeps_its_cookie(tmp_path: Path) -> None:
     assert kept
     assert error is not None
     assert "is registered" in error.cause
+
+
+@pytest.mark.parametrize("moment", ["sync_1", "sync_4"])
+def test_a_registration_that_its_server_had_not_seen_counts(tmp_path: Path, moment: str) -> None:
+    kept, error = run(tmp_path, look_3=replace(L1, B, C), **{moment: come_back})
+    assert kept
+    assert error is not None
+    assert "is registered" in error.cause
+
+
+def test_a_ledger_that_its_server_had_not_seen_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = {"look_3": replace(L1, B, C), "look_6": replace(L2, B, C)}
+    assert run(tmp_path, sync_3=make_another, **copied) == (False, None)
+    assert capsys.readouterr().err == "me audits\n" * 2
 
 
 def test_it_says_that_nobody_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

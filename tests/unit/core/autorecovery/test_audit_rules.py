@@ -154,6 +154,20 @@ def test_a_bookie_without_a_cookie_is_known_from_its_registration() -> None:
     assert (made.due_s(2), made.lost) == (2, {other})
 
 
+def test_a_bookie_that_was_given_up_is_forgotten_once_its_ledgers_are_marked() -> None:
+    made = rules()
+    made.on_registrations(seen(A, B, known=(A, B)), 5)
+    assert (made.lost, made.due_s(5)) == ({C}, 5)
+    made.begin_audit(5)
+    made.on_audited(6)
+    made.on_registrations(seen(A, B), 7)
+    assert made.lost == {C}
+    made.on_registrations(seen(A, B, known=(A, B)), 8)
+    assert (made.lost, made.due_s(8)) == (frozenset(), DAY_S + 6)
+    made.on_registrations(seen(A, B), 9)  # its cookie is there again: it is new
+    assert (made.lost, made.due_s(9)) == ({C}, 9)
+
+
 @given(
     st.lists(st.lists(st.sampled_from("abcdef"), min_size=1), max_size=4),
     st.lists(st.frozensets(st.sampled_from("abcdef")), min_size=1, max_size=3),
@@ -174,9 +188,10 @@ def test_lost_members(ensembles: list[list[Any]], looks: list[frozenset[Any]]) -
 class Oracle:
     period_s: float
     start_s: float
-    looks: list[tuple[float, frozenset[BookieId], frozenset[BookieId]]] = field(
+    looks: list[tuple[float, frozenset[BookieId], frozenset[BookieId], int]] = field(
         default_factory=list
     )
+    """When, cookies, who was registered, and how many audits had ended by then."""
     delays: list[tuple[int, float, int]] = field(default_factory=list)
     """How many events came before, and what was set."""
     audits: list[list[float]] = field(default_factory=list)
@@ -185,18 +200,20 @@ class Oracle:
 
     def lost(self) -> dict[BookieId, float]:
         found = {}
-        known: set[BookieId] = set()
-        for _, cookies, available in self.looks:
-            known |= cookies | available
-        for bookie in known:
-            since = None
-            met = False
-            for at_s, cookies, available in self.looks:
-                met = met or bookie in cookies | available
+        done = [audit for audit in self.audits if len(audit) == 3]
+        for bookie in (A, B, C):
+            met, since = False, None
+            for at_s, cookies, available, ended in self.looks:
                 if bookie in available:
-                    since = None
-                elif met and since is None:
+                    met, since = True, None
+                    continue
+                met = met or bookie in cookies
+                if met and since is None:
                     since = at_s
+                if since is None or bookie in cookies:
+                    continue
+                if any(since <= audit[1] for audit in done[:ended]):
+                    met, since = False, None  # given up
             if since is not None:
                 found[bookie] = since
         return found
@@ -216,7 +233,7 @@ class Oracle:
         else:
             due = self.start_s
         empty_since = None
-        for at_s, _, available in reversed(self.looks):
+        for at_s, _, available, _ in reversed(self.looks):
             if available:
                 break
             empty_since = at_s
@@ -256,7 +273,8 @@ def test_rules_against_the_oracle(period_s: int, events: list[tuple[int, Any]]) 
         oracle.events += 1
         if event[0] == "look":
             made.on_registrations(Registrations(event[1], event[2]), now_s)
-            oracle.looks.append((now_s, event[1], event[2]))
+            ended = sum(len(audit) == 3 for audit in oracle.audits)
+            oracle.looks.append((now_s, event[1], event[2], ended))
         elif event[0] == "delay":
             version += event[2]
             # A node keeps its version exactly as long as its value.

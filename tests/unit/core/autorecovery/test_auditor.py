@@ -57,6 +57,22 @@ def test_the_ledgers_of_a_lost_bookie_are_marked() -> None:
     in_virtual_time(story)
 
 
+def test_a_bookie_that_was_given_up_is_not_lost_any_more() -> None:
+    async def story(cluster: AuditedCluster) -> None:
+        auditor = cluster.auditor()
+        async with running(auditor):
+            await auditor.audited()
+            await cluster.lose(B[2])
+            await auditor.audited(2)
+            assert auditor.metrics.lost_bookies == 1
+            await cluster.store.delete(PATHS.cookie(B[2]))
+            await asyncio.sleep(1)
+            assert auditor.metrics.lost_bookies == 0
+            assert auditor.metrics.audits_total == 2
+
+    in_virtual_time(story)
+
+
 def test_bookies_lost_before_the_auditor_began_are_found() -> None:
     async def story(cluster: AuditedCluster) -> None:
         await some_ledgers(cluster)
@@ -496,6 +512,24 @@ def test_a_cluster_that_is_removed_is_not_marked() -> None:
 # -- AuditorBookieTest: election ---
 
 
+def test_a_store_that_is_away_at_the_beginning_is_waited_for() -> None:
+    async def story(cluster: AuditedCluster) -> None:
+        auditor = cluster.auditor()
+        create, exists = auditor.store.create, auditor.store.exists
+
+        async def unavailable(*_: Any, **__: Any) -> Any:
+            raise Unavailable("nobody answers")
+
+        auditor.store.create = auditor.store.exists = unavailable
+        async with running(auditor):
+            await asyncio.sleep(100)
+            assert auditor.metrics.election_failures_total > 1
+            auditor.store.create, auditor.store.exists = create, exists
+            await auditor.audited()
+
+    in_virtual_time(story)
+
+
 def test_the_next_auditor_goes_on_where_the_former_died() -> None:
     async def story(cluster: AuditedCluster) -> None:
         await some_ledgers(cluster)
@@ -797,16 +831,16 @@ def test_a_check_without_the_metadata_is_done_again() -> None:
 
 def test_a_check_hurries_no_audit_and_has_a_bound() -> None:
     async def story(cluster: AuditedCluster) -> None:
-        for number in range(300):
+        for number in range(1_000):
             await cluster.ledger(number, [B[0], B[1]])
         auditor = cluster.auditor(ledger_checks_at_once=7)
         async with running(auditor):
             await cluster.check.begun.wait()
             await cluster.lose(B[0])
             await cluster.until_some_are_marked()
-            assert len(cluster.check.asked) < 300  # the audit did not wait for the check
+            assert len(cluster.check.asked) < 1_000  # the audit did not wait for the check
             await asyncio.sleep(10)
-            assert sorted(cluster.check.asked) == list(range(300))
+            assert sorted(cluster.check.asked) == list(range(1_000))
             assert cluster.check.at_once_max == 7
 
     in_virtual_time(story)

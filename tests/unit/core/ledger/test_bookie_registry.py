@@ -141,7 +141,7 @@ def test_many_who_ask_at_once_share_one_reading() -> None:
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(bookies.available()) for _ in range(20)]
         assert all(task.result() == [B0] for task in asked)
-        assert len(metadata.reads) == 3
+        assert len(metadata.reads) == 4
         await bookies.close()
 
     run_fast(story)
