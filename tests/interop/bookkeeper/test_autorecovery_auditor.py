@@ -128,10 +128,14 @@ def test_javas_worker_and_shell_understand_our_auditor(
                     daemon.check()
                     return not await is_marked()
 
+                async def is_pruned() -> bool:
+                    daemon.check()
+                    return not await ours.store.children(ours.paths.ledgers)
+
                 await until(is_copied)
+                await until(is_pruned)
                 assert await ours.elected() == OURS
                 assert lost.bookie_id not in await ours.ensembles(ledger_id)
-            assert await ours.store.children(ours.paths.ledgers) == []
         return ledger_id
 
     ledger_id = run(story)
