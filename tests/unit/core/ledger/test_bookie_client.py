@@ -168,7 +168,7 @@ def test_request_made_when_a_connection_fails_begins_another() -> None:
         async def resolve() -> tuple[str, int]:
             return "127.0.0.1", ports.pop(0)
 
-        client = TcpBookieClient(BookieId("b1"), resolve, QUICK)
+        client = TcpBookieClient(BookieId("b1"), resolve, BookieClientConfig())
         answers: asyncio.Queue[Response] = asyncio.Queue()
 
         def again(response: Response) -> None:
