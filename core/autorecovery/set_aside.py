@@ -51,6 +51,10 @@ class SetAside:
         is_new, known.told = known.told != problem, problem
         return self._failed_ms * 2**doublings // 2**DOUBLINGS_MAX, is_new
 
+    def on_untold(self, ledger_id: LedgerId) -> None:
+        """Nobody was told of its problem: it is new the next time, too."""
+        self._of(ledger_id).told = ""
+
     def on_open_end(
         self,
         ledger_id: LedgerId,

@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 UNLOCK_S: Final = 2.0
 """How long a worker that is cancelled waits for a lock to go; it goes with the session anyway."""
+TOLD_EVERY_S: Final = 60.0
+"""How often a kind of failure is told, of whichever ledger: one lost bookie may fail 100,000."""
 RECOVERY_READS: Final = 4
 """Entries that recovery reads at once behind the LAC, to begin with."""
 
@@ -68,6 +70,8 @@ class ReplicationWorker:
         )
         self._aside = SetAside(config.lock_release_of_failed_ms, config.open_ledger_grace_ms)
         self._trouble = ""
+        self._told_s: dict[type[CoreError], float] = {}
+        """When a kind of failure was told last."""
 
     async def run(self) -> None:
         """Work until cancelled. Errors: only bugs of our own.
@@ -206,7 +210,7 @@ class ReplicationWorker:
     def _set_aside(
         self, taken: TakenLedger, problem: CoreError, wait_ms: int | None = None
     ) -> None:
-        """Leave a ledger alone for a while; what is wrong is told once.
+        """Leave a ledger alone for a while; tell what is wrong once, not many of a kind at a time.
 
         `wait_ms`: when there is something else to do for it, if there is.
         """
@@ -214,12 +218,22 @@ class ReplicationWorker:
         pause_ms, is_new = self._aside.on_failure(taken.ledger_id, str(problem))
         if wait_ms:
             pause_ms = min(pause_ms, wait_ms)
-        level = logging.WARNING if is_new else logging.DEBUG
+        tells = is_new and self._may_tell(type(problem))
+        if is_new and not tells:
+            self._aside.on_untold(taken.ledger_id)
+        level = logging.WARNING if tells else logging.DEBUG
         logger.log(
             level, "ledger_not_repaired ledger=%d retry_ms=%d %s: %s",
             taken.ledger_id, pause_ms, type(problem).__name__, problem,
         )  # fmt: skip
         self._marks.set_aside(taken.ledger_id, pause_ms / 1000)
+
+    def _may_tell(self, kind: type[CoreError]) -> bool:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._told_s.get(kind, -TOLD_EVERY_S) < TOLD_EVERY_S:
+            return False
+        self._told_s[kind] = now_s
+        return True
 
     async def _unlock(self, taken: TakenLedger) -> None:
         try:

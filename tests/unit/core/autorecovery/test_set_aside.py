@@ -25,6 +25,14 @@ def test_a_problem_is_new_once() -> None:
     ]  # fmt: skip
 
 
+def test_what_nobody_was_told_of_is_new_again() -> None:
+    aside = SetAside(320, 0)
+    assert aside.on_failure(ONE, "x") == (10, True)
+    aside.on_untold(ONE)
+    assert aside.on_failure(ONE, "x") == (20, True)
+    assert aside.on_failure(ONE, "x") == (40, False)
+
+
 def test_an_open_end_has_its_time_from_when_it_was_first_seen() -> None:
     aside = SetAside(320, 100)
 

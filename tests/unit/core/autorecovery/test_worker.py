@@ -172,6 +172,25 @@ def test_without_a_spare_bookie_the_mark_stays_until_there_is_one(
         run_repair(story, bookies=3)
 
 
+def test_many_ledgers_that_fail_alike_are_told_of_one_by_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(world: RepairWorld) -> None:
+        ids = [await world.write(WHOLE, 2) for _ in range(20)]
+        lost = world.ensemble(ids[0])[0]
+        world.lose(lost)
+        process = (await world.process()).start()
+        for ledger_id in ids:
+            await process.marks.mark(ledger_id, [lost])
+        await asyncio.sleep(100)
+        assert process.metrics.ledgers_failed_total >= len(ids)
+        told = [r for r in caplog.records if "ledger_not_repaired" in r.getMessage()]
+        assert [r.levelno for r in told].count(logging.WARNING) == 2
+
+    with caplog.at_level(logging.DEBUG):
+        run_repair(story, bookies=3)
+
+
 def test_a_failed_ledger_holds_up_no_other() -> None:
     async def story(world: RepairWorld) -> None:
         bad = await world.write(STRIPED)
