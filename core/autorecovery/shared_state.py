@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from core.errors import CorruptData, MetadataConflict, NodeExists, NoNode
 from core.metadata.cluster import check_cluster
-from core.metadata.layout import UnderreplicationPaths
+from core.metadata.layout import CHECK_ALL_LEDGERS_NAME, UnderreplicationPaths
 from core.metadata.store import MetadataStore, Watch, WatchEvent
 from core.metadata.underreplication import (
     CHECK_ALL_LEDGERS,
@@ -34,7 +34,7 @@ class PeriodicCheck(NamedTuple):
     time: CheckTime
 
 
-ALL_LEDGERS: Final = PeriodicCheck("checkallledgersctime", CHECK_ALL_LEDGERS)
+ALL_LEDGERS: Final = PeriodicCheck(CHECK_ALL_LEDGERS_NAME, CHECK_ALL_LEDGERS)
 
 
 class RecoveryDelay(NamedTuple):

@@ -87,6 +87,9 @@ class LedgerPaths:
         return f"{self.cookies}/{bookie_id}"
 
 
+CHECK_ALL_LEDGERS_NAME: Final = "checkallledgersctime"
+
+
 class UnderreplicationPaths:
     """Paths of what auto-recovery notes, below one BookKeeper root."""
 
@@ -99,9 +102,7 @@ class UnderreplicationPaths:
         self.disable = f"{self.base}/disable"
         """While it is there, nobody audits or copies."""
         self.lost_bookie_recovery_delay = f"{self.base}/lostBookieRecoveryDelay"
-        self.check_all_ledgers = f"{self.base}/checkallledgersctime"
-        self.placement_policy_check = f"{self.base}/placementpolicycheckctime"
-        self.replicas_check = f"{self.base}/replicascheckctime"
+        self.check_all_ledgers = f"{self.base}/{CHECK_ALL_LEDGERS_NAME}"
         self.election = f"{self.base}/auditorelection"
         """Its data names the auditor; parent of the votes."""
         self.vote_prefix = f"{self.election}/V_"

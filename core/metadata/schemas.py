@@ -54,8 +54,6 @@ _MESSAGES: Final = {
     "LockDataFormat": ["optional string bookieId 1"],
     "AuditorVoteFormat": ["optional string bookieId 1"],
     "CheckAllLedgersFormat": ["optional int64 checkAllLedgersCTime 1"],
-    "PlacementPolicyCheckFormat": ["optional int64 placementPolicyCheckCTime 1"],
-    "ReplicasCheckFormat": ["optional int64 replicasCheckCTime 1"],
     "BookieServiceInfoFormat": ["repeated Endpoint endpoints 6", "repeated Property properties 7"],
 }
 _ENUMS: Final = {
@@ -104,5 +102,3 @@ LedgerRereplicationLayoutFormat: Final = _message_class(_POOL, "LedgerRereplicat
 LockDataFormat: Final = _message_class(_POOL, "LockDataFormat")
 AuditorVoteFormat: Final = _message_class(_POOL, "AuditorVoteFormat")
 CheckAllLedgersFormat: Final = _message_class(_POOL, "CheckAllLedgersFormat")
-PlacementPolicyCheckFormat: Final = _message_class(_POOL, "PlacementPolicyCheckFormat")
-ReplicasCheckFormat: Final = _message_class(_POOL, "ReplicasCheckFormat")

@@ -16,8 +16,6 @@ from core.metadata.schemas import (
     CheckAllLedgersFormat,
     LedgerRereplicationLayoutFormat,
     LockDataFormat,
-    PlacementPolicyCheckFormat,
-    ReplicasCheckFormat,
     UnderreplicatedLedgerFormat,
 )
 from core.metadata.text_proto import print_message
@@ -100,8 +98,6 @@ class CheckTime:
 
 
 CHECK_ALL_LEDGERS: Final = CheckTime(CheckAllLedgersFormat, "checkAllLedgersCTime")
-PLACEMENT_POLICY_CHECK: Final = CheckTime(PlacementPolicyCheckFormat, "placementPolicyCheckCTime")
-REPLICAS_CHECK: Final = CheckTime(ReplicasCheckFormat, "replicasCheckCTime")
 
 
 def _parsed(data: bytes, message: Any) -> Any:
