@@ -21,8 +21,9 @@ from broker.cli.output import Column, note, progress, show_json, show_rows
 from core.autorecovery.election import current_auditor
 from core.autorecovery.shared_state import ALL_LEDGERS, DELAY_S_MAX
 from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.errors import NoNode
+from core.errors import CorruptData, NoNode
 from core.metadata.layout import UnderreplicationPaths
+from core.metadata.node_reads import read_nodes
 from core.metadata.underreplication import decode_lock
 from core.runtime.clock import SystemClock
 
@@ -187,18 +188,25 @@ async def problem_of(cluster: Cluster, uri: str) -> CliError | None:
 
 
 async def _locked(cluster: Cluster) -> dict[int, str]:
-    """Return which ledgers are locked, and by whom."""
+    """Return which ledgers are locked, and by whom; "?" if that cannot be read."""
     paths = UnderreplicationPaths(cluster.root)
     try:
         names = await cluster.store.children(paths.locks)
     except NoNode:
         return {}
-    nodes = await cluster.store.get_all([f"{paths.locks}/{name}" for name in names])
+    nodes = await read_nodes(cluster.store, [f"{paths.locks}/{name}" for name in names])
     return {
-        ledger_id: decode_lock(node.data)
+        ledger_id: _owner(node.data)
         for name, node in zip(names, nodes, strict=True)
         if node is not None and (ledger_id := paths.marked_ledger(name)) is not None
     }
+
+
+def _owner(lock: bytes) -> str:
+    try:
+        return decode_lock(lock)
+    except CorruptData:
+        return "?"
 
 
 def _marks(cluster: Cluster) -> UnderreplicatedLedgers:

@@ -1,7 +1,7 @@
 """`tailrace group`: where consumer groups are, and where they go on."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -10,6 +10,7 @@ from broker.cli.offset_spec import OFFSET_HELP, BadOffset, OffsetSpec, Stored, p
 from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
 from broker.cli.output import Column, note, show_json, show_rows
 from broker.cli.position_spec import parse_partition
+from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ AllTopics = Annotated[
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask, although a person could answer.")
 ]
+
+_RESET: Final = "tailrace group reset GROUP TOPIC OTHER/3 --to start"
+_DELETE_OFFSETS: Final = "tailrace group delete-offsets GROUP TOPIC OTHER/3"
 
 
 @app.callback()
@@ -100,7 +104,7 @@ def reset(
     with _admin(bootstrap, properties, timeout_s) as groups:
         groups.check_idle(group)
         before = groups.committed(group)
-        chosen = _chosen(groups, partitions, before if all_topics else None)
+        chosen = _chosen(groups, partitions, before if all_topics else None, _RESET)
         after = groups.offsets.positions(chosen, spec)
         rows = [
             {
@@ -111,16 +115,25 @@ def reset(
             }
             for at in chosen
         ]
+        refused: dict[TopicPartition, int] = {}
         if not dry_run:
             _ask(f"Move group {group} in {len(chosen)} partitions?", yes=yes)
-            groups.commit(group, after)
+            refused = groups.commit(group, after)
     columns = [
         Column("topic"),
         Column("partition", right=True),
         Column("from", right=True),
         Column("to", right=True),
     ]
-    show_rows(rows, columns, as_json=as_json)
+    moved = [row for at, row in zip(chosen, rows, strict=True) if at not in refused]
+    if moved or not refused:
+        show_rows(moved, columns, as_json=as_json)
+    if refused:
+        raise CliError(
+            f"{len(refused)} of {len(chosen)} partitions of group {group} were not moved: "
+            f"{_told(refused)}",
+            remedy="stop its members first",
+        )
 
 
 @app.command()
@@ -152,20 +165,26 @@ def delete_offsets(
     """Delete what a group committed of topics that it does not read now."""
     with _admin(bootstrap, properties, timeout_s) as groups:
         before = groups.committed(group) if all_topics else None
-        chosen = _chosen(groups, partitions, before)
+        chosen = _chosen(groups, partitions, before, _DELETE_OFFSETS)
         _ask(f"Delete the offsets of group {group} in {len(chosen)} partitions?", yes=yes)
         groups.forget(group, chosen)
     note(f"group {group}: offsets of {len(chosen)} partitions deleted")
 
 
 def _chosen(
-    groups: "GroupsAdmin", names: list[str] | None, committed: dict[TopicPartition, int] | None
+    groups: "GroupsAdmin",
+    names: list[str] | None,
+    committed: dict[TopicPartition, int] | None,
+    example: str,
 ) -> list[TopicPartition]:
-    """Return the partitions that were named, or all that are committed."""
+    """Return the partitions that were named, or all that are committed.
+
+    `example`: the command as it could have been typed.
+    """
     if bool(names) == (committed is not None):
         raise CliError(
             "name topics or partitions, or --all-topics",
-            remedy="tailrace group reset GROUP TOPIC OTHER/3 --to start",
+            remedy=example,
             code=Exit.USAGE,
         )
     if committed is None:
@@ -173,6 +192,16 @@ def _chosen(
     if not committed:
         raise CliError("the group has committed nothing")
     return sorted(committed)
+
+
+def _told(refused: dict[TopicPartition, int]) -> str:
+    """Return the partitions by the error that each had."""
+    by_code: dict[int, list[str]] = {}
+    for at, code in sorted(refused.items()):
+        by_code.setdefault(code, []).append(str(at))
+    return "; ".join(
+        f"{', '.join(names)}: {ErrorCode(code).name} ({code})" for code, names in by_code.items()
+    )
 
 
 def _named(text: str) -> tuple[str, int | None]:

@@ -110,8 +110,13 @@ class GroupsAdmin:
             for each in topic.partitions
         }
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Let a group without members go on at other offsets."""
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, Offset]
+    ) -> dict[TopicPartition, int]:
+        """Let a group without members go on at other offsets.
+
+        Return the partitions that were refused, with their error codes; the others have moved.
+        """
         topics = [
             OffsetCommitRequestTopic(
                 name=topic,
@@ -128,10 +133,12 @@ class GroupsAdmin:
         ]
         request = OffsetCommitRequest(group_id=group, member_id="", topics=topics)
         found = self._coordinator(group).ask(OFFSET_COMMIT, request, NAMES_VERSION_MAX)
-        for topic in found.topics:
-            for each in topic.partitions:
-                at = TopicPartition(topic.name, each.partition_index)
-                check(each.error_code, f"reset {at} of group {group}", _STOP)
+        return {
+            TopicPartition(topic.name, each.partition_index): each.error_code
+            for topic in found.topics
+            for each in topic.partitions
+            if each.error_code
+        }
 
     def delete(self, group: str) -> None:
         """Delete a group with its offsets."""
@@ -171,10 +178,13 @@ class GroupsAdmin:
         return described and {"group": group, "coordinator": node_id, **described}
 
     def _consumer_group(self, group: str, node_id: int) -> Row | None:
+        coordinator = self._brokers.to(node_id)
+        if not coordinator.serves(CONSUMER_GROUP_DESCRIBE):
+            return None  # an older broker, which has classic ones only
         request = ConsumerGroupDescribeRequest(group_ids=[group])
-        found = self._brokers.to(node_id).ask(CONSUMER_GROUP_DESCRIBE, request).groups[0]
-        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            return None  # or it is a classic one
+        found = coordinator.ask(CONSUMER_GROUP_DESCRIBE, request).groups[0]
+        if found.error_code in _NO_CONSUMER_GROUP:
+            return None
         check(found.error_code, f"describe group {group}")
         return {
             "type": "consumer",
@@ -243,6 +253,10 @@ class GroupsAdmin:
         ]
 
 
+_NO_CONSUMER_GROUP: Final = (
+    ErrorCode.GROUP_ID_NOT_FOUND,  # or it is a classic one
+    ErrorCode.UNSUPPORTED_VERSION,  # Kafka 3.8 and 3.9 with the old coordinator
+)
 _REMEDIES: Final = {
     int(ErrorCode.GROUP_ID_NOT_FOUND): _LIST,
     int(ErrorCode.NON_EMPTY_GROUP): _STOP,

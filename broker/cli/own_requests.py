@@ -12,7 +12,12 @@ from broker.cli.clients import Target, check_reachable
 from broker.cli.endpoints import parse_endpoint
 from broker.cli.errors import CliError, Exit
 from broker.listeners import Endpoint
-from core.runtime.kafka_connection import KafkaConnection, KafkaConnectionError, NoAnswer
+from core.runtime.kafka_connection import (
+    KafkaConnection,
+    KafkaConnectionError,
+    NoAnswer,
+    NotServed,
+)
 from protocol.errors import ErrorCode
 from protocol.kafka.api import Api
 from protocol.kafka.apis import FIND_COORDINATOR, METADATA
@@ -33,6 +38,14 @@ class Connection:
     def __init__(self, at: Endpoint, timeout_s: float) -> None:
         with _told():
             self._kafka = KafkaConnection(at.host or "127.0.0.1", at.port, timeout_s, CLIENT_ID)
+
+    def serves(self, api: Api[Q, R]) -> bool:
+        """Tell whether the broker has a version of a request that we speak."""
+        try:
+            self._kafka.version(api)
+        except NotServed:
+            return False
+        return True
 
     def ask(self, api: Api[Q, R], request: Q, version_max: int | None = None) -> R:
         """Send a request and return its answer."""

@@ -87,7 +87,7 @@ class LedgerPaths:
         return f"{self.cookies}/{bookie_id}"
 
 
-CHECK_ALL_LEDGERS_NAME = "checkallledgersctime"
+CHECK_ALL_LEDGERS_NAME: Final = "checkallledgersctime"
 
 
 class UnderreplicationPaths:

@@ -133,6 +133,8 @@ class GroupCommandContract:
     def test_what_is_refused(self, at: str, filled: str) -> None:
         to = ("--to", "start")
         assert "name topics" in refusal(Exit.USAGE, "group", "reset", "g", *to, bootstrap=at)
+        text = refusal(Exit.USAGE, "group", "delete-offsets", "g", bootstrap=at)
+        assert "tailrace group delete-offsets GROUP TOPIC OTHER/3" in text
         both = (filled, "--all-topics")
         assert "name topics" in refusal(Exit.USAGE, "group", "reset", "g", *both, *to, bootstrap=at)
         text = refusal(Exit.FAILED, "group", "reset", "g", "--all-topics", *to, bootstrap=at)

@@ -9,6 +9,7 @@ from kazoo.client import KazooClient
 from broker.cli.errors import Exit
 from core.metadata.layout import LedgerPaths, UnderreplicationPaths
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
+from core.metadata.node_reads import READS_AT_ONCE
 from core.metadata.underreplication import Mark, encode_lock, encode_mark, encode_vote
 from protocol.ids import BookieId, LedgerId
 from tests.autorecovery_process import AutoRecoveryUnderTest
@@ -104,6 +105,18 @@ def test_what_is_marked(metadata: Metadata) -> None:
     table = output("autorecovery", "list", "-m", uri).decode()
     assert "worker-1" in table
     assert "a:1,b:1" in table
+
+
+def test_many_locks_and_one_that_cannot_be_read(metadata: Metadata) -> None:
+    uri = metadata.uri
+    for number in range(READS_AT_ONCE + 1):
+        metadata.mark(number, A)
+        metadata.put(metadata.paths.lock(LedgerId(number)), encode_lock(f"worker-{number}"))
+    metadata.put(metadata.paths.lock(LedgerId(7)), b"{")
+    workers = [row["worker"] for row in parsed("autorecovery", "list", "-m", uri)]
+    expected = [f"worker-{number}" for number in range(READS_AT_ONCE + 1)]
+    assert workers == [*expected[:7], "?", *expected[8:]]
+    assert parsed("autorecovery", "status", "-m", uri)["being_copied"] == READS_AT_ONCE + 1
 
 
 def listed(uri: str, *options: str) -> list[int]:
