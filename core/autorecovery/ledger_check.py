@@ -41,8 +41,8 @@ from protocol.ids import BookieId, EntryId, LedgerId
 
 PROBES_MAX: Final = 16
 """Entries that one check asks for at once."""
-WINDOWS_MAX: Final = 4
-"""Checks that have such entries on their way together; with 5 MiB each, 320 MiB in memory."""
+READS_MAX: Final = 64
+"""Entries that all checks of this object ask for at once; with 5 MiB each, 320 MiB in memory."""
 
 
 class Copy(Enum):
@@ -87,7 +87,7 @@ class LedgerCheck:
         """`rng`: which entries between the first and the last are looked at."""
         self._nodes = nodes
         self._bookies = bookies
-        self._windows = asyncio.Semaphore(WINDOWS_MAX)
+        self._turns = asyncio.Semaphore(READS_MAX)
         self._percentage = config.ledger_verification_percentage
         self._rng = rng
 
@@ -115,11 +115,10 @@ class LedgerCheck:
         digest = Digest(stored.metadata.digest, stored.metadata.password)
         probes = self._probes(checked)
         while window := list(islice(probes, PROBES_MAX)):
-            async with self._windows:
-                answers = [self._read(stored.ledger_id, probe) for probe in window]
-                for probe, answer in zip(window, answers, strict=True):
-                    found = judge(await answer, stored.ledger_id, probe.entry_id, digest)
-                    _note(probe, found)
+            answers = [await self._read(stored.ledger_id, probe) for probe in window]
+            for probe, answer in zip(window, answers, strict=True):
+                found = judge(await answer, stored.ledger_id, probe.entry_id, digest)
+                _note(probe, found)
         return checked
 
     def _probes(self, checked: list[CheckedFragment]) -> Iterator[_Probe]:
@@ -144,25 +143,32 @@ class LedgerCheck:
             low, high = between * number // wanted, between * (number + 1) // wanted
             yield entries[1 + self._rng.randrange(low, high)]
 
-    def _read(self, ledger_id: LedgerId, probe: _Probe) -> asyncio.Future[Response]:
-        bookie = probe.fragment.span.ensemble[probe.place]
-        return ask(self._bookies.client(bookie), ReadRequest(ledger_id, probe.entry_id))
+    async def _read(self, ledger_id: LedgerId, probe: _Probe) -> asyncio.Future[Response]:
+        return await self._ask(probe.fragment.span.ensemble[probe.place], ledger_id, probe.entry_id)
+
+    async def _ask(
+        self, bookie: BookieId, ledger_id: LedgerId, entry_id: EntryId
+    ) -> asyncio.Future[Response]:
+        """Ask when it is this read's turn; the answer ends the turn."""
+        await self._turns.acquire()
+        answer = ask(self._bookies.client(bookie), ReadRequest(ledger_id, entry_id))
+        answer.add_done_callback(lambda _: self._turns.release())
+        return answer
 
     async def _find_end(self, stored: StoredLedger, last: CheckedFragment) -> None:
         """Find out how far an open fragment is written for sure."""
         span = last.span
         digest = Digest(stored.metadata.digest, stored.metadata.password)
-        async with self._windows:
-            answers = [
-                ask(self._bookies.client(bookie), ReadRequest(stored.ledger_id, LAST_ENTRY))
-                for place, bookie in enumerate(span.ensemble)
-                if place not in last.gone
-            ]
-            for answer in answers:
-                entry = _entry_of(await answer, stored.ledger_id, None, digest)
-                if entry is not None and entry.entry_id >= span.first_entry_id:
-                    known = max(last.span.last_entry_id, entry.lac, span.first_entry_id)
-                    last.span = last.span._replace(last_entry_id=known)
+        answers = [
+            await self._ask(bookie, stored.ledger_id, LAST_ENTRY)
+            for place, bookie in enumerate(span.ensemble)
+            if place not in last.gone
+        ]
+        for answer in answers:
+            entry = _entry_of(await answer, stored.ledger_id, None, digest)
+            if entry is not None and entry.entry_id >= span.first_entry_id:
+                known = max(last.span.last_entry_id, entry.lac, span.first_entry_id)
+                last.span = last.span._replace(last_entry_id=known)
 
 
 def judge(response: Response, ledger_id: LedgerId, entry_id: EntryId, digest: Digest) -> Copy:

@@ -15,7 +15,7 @@ Source: BookKeeper ReplicationWorker.rereplicate, LedgerFragmentReplicator.
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from core.autorecovery.copying import FragmentCopier, LockLost
 from core.autorecovery.fragments import FragmentSpan, Replacement, with_replacements
@@ -26,14 +26,19 @@ from core.errors import (
     BookieUnavailable,
     CoreError,
     EntryNotFound,
+    MetadataConflict,
     NotEnoughBookies,
 )
 from core.ledger.context import LedgerContext
-from core.ledger.metadata_update import StoredLedger
+from core.ledger.metadata_update import Decide, StoredLedger
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
+
+
+COMMITS_MAX: Final = 8
+"""How often a commit is tried again because somebody wrote the mark."""
 
 
 class OpenEnd(NamedTuple):
@@ -44,6 +49,13 @@ class OpenEnd(NamedTuple):
     """Members that are not registered."""
     lacking: frozenset[BookieId]
     """Members that are there, and have not got what was confirmed."""
+    has_writer: bool
+    """Nobody began to recover the ledger."""
+
+    @property
+    def awaited(self) -> frozenset[BookieId]:
+        """Members that make it be closed, unless they come back: a writer may leave holes."""
+        return self.gone if self.has_writer else self.gone | self.lacking
 
 
 class RepairOutcome(NamedTuple):
@@ -118,7 +130,7 @@ class LedgerRepair:
             wanted = with_replacements(current, span, replacements)
             return wanted
 
-        after = await self._nodes.update(stored, decide, lambda: [self._marks.written_anew(taken)])
+        after = await self._update(taken, stored, decide)
         if wanted is None:
             self._metrics.updates_outrun_total += 1
             return after
@@ -132,6 +144,26 @@ class LedgerRepair:
         if not self._marks.is_held(taken):
             raise _lock_lost(taken)
         return after
+
+    async def _update(
+        self, taken: TakenLedger, stored: StoredLedger, decide: Decide
+    ) -> StoredLedger:
+        """Change the metadata, and with it the mark, as that is by now.
+
+        Errors: LockLost, also when there is no mark: nobody would look at the ledger again.
+        """
+        for _ in range(COMMITS_MAX):
+            try:
+                return await self._nodes.update(
+                    stored, decide, lambda: [self._marks.written_anew(taken)]
+                )
+            except LockLost:
+                raise
+            except MetadataConflict as conflict:
+                # Somebody marked it anew, or a commit of ours had no answer.
+                if not await self._marks.renew(taken):
+                    raise LockLost(f"ledger {taken.ledger_id} has no mark any more") from conflict
+        raise MetadataConflict(f"the mark of ledger {taken.ledger_id} changes all the time")
 
 
 def outcome_of(
@@ -149,7 +181,7 @@ def outcome_of(
         where = f"ledger {ledger_id} from entry {one.span.first_entry_id} on"
         if one.span.is_open and (one.gone or (one.lacking and not has_writer)):
             gone, lacking = map(frozenset, map(one.bookies_at, (one.gone, one.lacking)))
-            open_end = OpenEnd(stored.metadata.fragments[-1], gone, lacking)
+            open_end = OpenEnd(stored.metadata.fragments[-1], gone, lacking, has_writer)
         elif one.span.is_open and one.lacking:
             problem = problem or EntryNotFound(
                 f"{where}: {_names(one, one.lacking)} has not got what was confirmed;"

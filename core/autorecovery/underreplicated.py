@@ -27,7 +27,8 @@ from core.runtime.clock import Clock
 from protocol.ids import BookieId, LedgerId
 
 _ASIDE_MAX: Final = 100_000
-"""Ledgers that are set aside; with one more, all others wait as long as that one has to."""
+"""Ledgers that are set aside; with one more, all wait for a while."""
+_FULL_PAUSE_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -42,6 +43,8 @@ class TakenLedger:
     """The mark's bytes."""
     made_ms: int
     """When the mark was made, by the store's clock: another one tells that this is a new mark."""
+    is_anew: bool = False
+    """Somebody else wrote the mark since: what was looked at may be older."""
 
 
 class UnderreplicatedLedgers(SharedState):
@@ -66,7 +69,7 @@ class UnderreplicatedLedgers(SharedState):
         self._locked: set[LedgerId] = set()
         """As it was when the way was begun."""
         self._resume_s = 0.0
-        """Until when nothing is taken that is not known, by the monotonic clock."""
+        """Until when nothing is taken, by the monotonic clock."""
         self._aside: dict[LedgerId, float] = {}
         """Until when a ledger is not taken, by the monotonic clock."""
         self._news = asyncio.Event()
@@ -97,6 +100,8 @@ class UnderreplicatedLedgers(SharedState):
         None all directories above marks, and two reads for each mark whose lock went meanwhile.
         """
         async with self._turn:
+            if self._resume_s > self._clock.monotonic_s():
+                return None
             try:
                 taken = await self._take_on_the_way()
                 if taken is None:
@@ -109,12 +114,14 @@ class UnderreplicatedLedgers(SharedState):
 
     async def wait_for_work(self) -> None:
         """Return when `take` may find what it did not find before; perhaps for nothing."""
+        pause_s = self._resume_s - self._clock.monotonic_s()
+        if pause_s > 0:
+            await asyncio.sleep(pause_s)
         if self._walk is not None:
             return
-        wait_s, now_s = None, self._clock.monotonic_s()
-        ends = [*self._aside.values(), *([self._resume_s] if self._resume_s > now_s else ())]
-        if ends:
-            wait_s = max(0.0, min(ends) - now_s)
+        wait_s = None
+        if self._aside:
+            wait_s = max(0.0, min(self._aside.values()) - self._clock.monotonic_s())
         try:
             async with asyncio.timeout(wait_s):
                 await self._news.wait()
@@ -128,11 +135,11 @@ class UnderreplicatedLedgers(SharedState):
     def set_aside(self, ledger_id: LedgerId, pause_s: float) -> None:
         """Have `take` of this process pass a ledger by for so long; its lock is another matter."""
         self._aside.pop(ledger_id, None)
-        until_s = self._clock.monotonic_s() + pause_s
+        now_s = self._clock.monotonic_s()
         if len(self._aside) < _ASIDE_MAX:
-            self._aside[ledger_id] = until_s
+            self._aside[ledger_id] = now_s + pause_s
         else:
-            self._resume_s = max(self._resume_s, until_s)
+            self._resume_s = max(self._resume_s, now_s + min(pause_s, _FULL_PAUSE_S))
 
     def written_anew(self, taken: TakenLedger) -> SetData:
         """Return what writes a mark again as it is, if it is still in the version of `taken`.
@@ -142,6 +149,17 @@ class UnderreplicatedLedgers(SharedState):
         """
         return SetData(self._paths.mark(taken.ledger_id), taken.data, taken.version)
 
+    async def renew(self, taken: TakenLedger) -> bool:
+        """Take note of how a mark is written by now; False if it is gone.
+
+        It stays, then, for another look.
+        """
+        node = await self._store.exists(self._paths.mark(taken.ledger_id))
+        if node is None or node.ctime_ms != taken.made_ms:
+            return False
+        taken.version, taken.data, taken.is_anew = node.version, node.data, True
+        return True
+
     async def done(self, taken: TakenLedger) -> bool:
         """Delete the mark of a ledger that lacks nothing any more, and unlock it.
 
@@ -149,6 +167,9 @@ class UnderreplicatedLedgers(SharedState):
         and others may be at the ledger. Cancel and errors: to be called again, or `release`.
         """
         ledger_id = taken.ledger_id
+        if taken.is_anew:
+            await self._locks.release(ledger_id)
+            return False
         if not await self._locks.is_there(ledger_id):
             self._locks.forget(ledger_id)
             return await self._marks.get(ledger_id) is None
@@ -192,7 +213,7 @@ class UnderreplicatedLedgers(SharedState):
     async def _try_to_take(self, ledger_id: LedgerId) -> TakenLedger | None:
         if ledger_id in self._locked:
             return None
-        if self._aside.get(ledger_id, self._resume_s) > self._clock.monotonic_s():
+        if self._aside.get(ledger_id, 0.0) > self._clock.monotonic_s():
             return None
         if not await self._is_marked(ledger_id) or not await self._locks.acquire(ledger_id):
             return None

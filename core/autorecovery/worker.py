@@ -40,6 +40,8 @@ UNLOCK_S: Final = 2.0
 """How long a worker that is cancelled waits for a lock to go; it goes with the session anyway."""
 TOLD_EVERY_S: Final = 60.0
 """How often a kind of failure is told, of whichever ledger: one lost bookie may fail 100,000."""
+LOOKS: Final = 4
+"""How often a ledger is looked at within the grace period, so that who came back is seen."""
 RECOVERY_READS: Final = 4
 """Entries that recovery reads at once behind the LAC, to begin with."""
 
@@ -122,15 +124,17 @@ class ReplicationWorker:
             await self._unlock(taken)
 
     async def _on_not_found(self, taken: TakenLedger, error: LedgerNotFound) -> None:
-        """Be done with a ledger that was deleted; bookies alone that know nothing of it are not it.
+        """Be done with a ledger that was deleted, not with one of which only bookies know nothing.
 
-        Errors: CoreError.
+        Errors: Unavailable.
         """
         try:
             _ = await self._context.nodes.read(taken.ledger_id)
         except LedgerNotFound:
             self._metrics.ledgers_deleted_total += 1
             await self._done(taken, "deleted")
+        except CoreError as problem:
+            self._set_aside(taken, problem)
         else:
             self._set_aside(taken, error)
 
@@ -149,10 +153,10 @@ class ReplicationWorker:
 
     def _grace_ms(self, taken: TakenLedger, end: OpenEnd) -> int:
         now_ms = int(self._clock.monotonic_s() * 1000)
-        missing = end.gone | end.lacking
-        return self._aside.on_open_end(
-            taken.ledger_id, end.fragment, taken.made_ms, missing, now_ms
+        left_ms = self._aside.on_open_end(
+            taken.ledger_id, end.fragment, taken.made_ms, end.awaited, now_ms
         )
+        return min(left_ms, max(self._config.open_ledger_grace_ms // LOOKS, 1))
 
     async def _close(self, taken: TakenLedger, end: OpenEnd) -> None:
         """Recover a ledger whose writer did not replace a member that is gone.
@@ -187,7 +191,7 @@ class ReplicationWorker:
                 "ledger_closed_for_replication ledger=%d first_entry=%d ensemble=%s",
                 ledger_id, last.first_entry_id, ",".join(last.ensemble),
             )  # fmt: skip
-            _ = await recover_ledger(begun, self._context, RECOVERY_READS)
+            _ = await recover_ledger(begun, self._context, RECOVERY_READS, end.lacking)
             self._metrics.ledgers_closed_total += 1
 
     async def _finish(self, taken: TakenLedger, outcome: RepairOutcome) -> None:

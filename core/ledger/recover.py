@@ -16,7 +16,7 @@ before the closed ledger exposes it, it must be safe. Source: BookKeeper LedgerR
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
@@ -68,10 +68,15 @@ class _EnsembleMoved(MetadataConflict):
 
 
 async def recover_ledger(
-    stored: StoredLedger, context: LedgerContext, read_batch: int
+    stored: StoredLedger,
+    context: LedgerContext,
+    read_batch: int,
+    distrusted: Collection[BookieId] = frozenset(),
 ) -> Recovered:
     """Close a ledger at its true end; one that is closed is left alone.
 
+    `distrusted`: bookies that are known to have lost entries: "no such entry" of these proves
+    nothing, while what they have counts as ever.
     Errors: BookieUnavailable, CorruptData and their kin when too few bookies answer validly: the
     ledger stays IN_RECOVERY and a later attempt may succeed. Cancel: as if it had stopped there.
     """
@@ -79,7 +84,7 @@ async def recover_ledger(
     async def once(stored: StoredLedger) -> Recovered:
         if stored.metadata.is_closed:
             return Recovered(stored)
-        recovery = _Recovery(stored, context)
+        recovery = _Recovery(stored, context, distrusted)
         lac = await recovery.begin()
         if recovery.stored.metadata.is_closed:
             return Recovered(recovery.stored)
@@ -118,14 +123,19 @@ def _decide_begin(current: LedgerMetadata) -> LedgerMetadata | None:
 
 
 class _Recovery:
-    def __init__(self, stored: StoredLedger, context: LedgerContext) -> None:
+    def __init__(
+        self,
+        stored: StoredLedger,
+        context: LedgerContext,
+        distrusted: Collection[BookieId] = frozenset(),
+    ) -> None:
         self.stored = stored
         self._ledger_id = stored.ledger_id
         self._context = context
         self._nodes = context.nodes
         self._bookies = context.bookies
         self._fragments = stored.metadata.fragments
-        self.reads = RecoveryReads(stored, context.bookies)
+        self.reads = RecoveryReads(stored, context.bookies, distrusted)
         self._last_entry: Entry | None = None
 
     async def begin(self) -> EntryId:

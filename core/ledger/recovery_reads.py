@@ -7,6 +7,7 @@ Source: BookKeeper ReadLastConfirmedOp, LedgerRecoveryOp.
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import NamedTuple
 
 from core.errors import BookieUnavailable, CoreError, CorruptData
@@ -43,8 +44,15 @@ class Asked(NamedTuple):
 class RecoveryReads:
     """The reads of one recovery, from the ensembles that its ledger had when it began."""
 
-    def __init__(self, stored: StoredLedger, bookies: BookieRegistry) -> None:
+    def __init__(
+        self,
+        stored: StoredLedger,
+        bookies: BookieRegistry,
+        distrusted: Collection[BookieId] = frozenset(),
+    ) -> None:
+        """`distrusted`: bookies that lost entries: that they have none proves nothing."""
         metadata = stored.metadata
+        self._distrusted = frozenset(distrusted)
         self._ledger_id = stored.ledger_id
         self._bookies = bookies
         self._digest = Digest(metadata.digest, metadata.password)
@@ -80,7 +88,7 @@ class RecoveryReads:
             if response.status is StatusCode.EUA:
                 raise error_of(response.status, f"fence ledger {self._ledger_id} at {bookie}")
             found = self._outcome(bookie, response, None)
-            if isinstance(found, CoreError):
+            if isinstance(found, CoreError) or (found is None and bookie in self._distrusted):
                 search.on_failure(bookie)
             else:
                 search.on_answer(bookie, None if found is None else found.lac)
@@ -107,12 +115,12 @@ class RecoveryReads:
         while search.verdict is Verdict.PENDING:
             bookie, response = await asked.answers.get()
             found = self._outcome(bookie, response, asked.entry_id)
-            if isinstance(found, CoreError):
-                search.on_failure(bookie)
-            elif found is None:
+            if isinstance(found, Entry):
+                return found
+            if found is None and bookie not in self._distrusted:
                 search.on_absent(bookie)
             else:
-                return found
+                search.on_failure(bookie)
         if search.verdict is Verdict.UNDECIDABLE:
             raise self._failure(f"entry {asked.entry_id} of ledger {self._ledger_id}")
         return None
@@ -126,7 +134,7 @@ class RecoveryReads:
         asked = self._ask_entry(entry_id)
         while asked.search.verdict is Verdict.PENDING:
             bookie, response = await asked.answers.get()
-            if response.status in ABSENT:
+            if response.status in ABSENT and bookie not in self._distrusted:
                 asked.search.on_absent(bookie)
             else:
                 asked.search.on_failure(bookie)

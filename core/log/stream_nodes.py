@@ -83,10 +83,17 @@ async def delete_stream(store: MetadataStore, paths: LogPaths) -> None:
 
     Errors: OwnershipAcquireFailed when somebody opened it; MetadataConflict: it changed, try again.
     """
-    ops: list[Op] = [Delete(path) for path in await _tree(store, paths)]
-    if len(await store.children(paths.log)) == 1:
-        ops.append(Delete(paths.log))
-    await _unless_locked(store, paths, ops)
+    for attempt in range(1, _LOCK_ATTEMPTS_MAX + 1):
+        ops: list[Op] = [Delete(path) for path in await _tree(store, paths)]
+        if len(await store.children(paths.log)) == 1:
+            ops.append(Delete(paths.log))
+        try:
+            await _unless_locked(store, paths, ops)
+        except NotEmpty:  # who was in a lock has left it
+            if attempt == _LOCK_ATTEMPTS_MAX:
+                raise
+        else:
+            return
 
 
 async def move_stream(store: MetadataStore, old: LogPaths, new: LogPaths) -> None:
@@ -172,19 +179,15 @@ async def _tree(store: MetadataStore, paths: LogPaths) -> list[str]:
 
 async def _unless_locked(store: MetadataStore, paths: LogPaths, ops: Sequence[Op]) -> None:
     """Run a multi that removes the nodes of the locks, which fails while anybody is in them."""
-    for attempt in range(1, _LOCK_ATTEMPTS_MAX + 1):
-        try:
-            await store.multi(ops)
-        except NotEmpty as error:
-            owner = await _holder(store, paths)
-            if owner is not None:
-                raise OwnershipAcquireFailed(
-                    f"{paths.log} is locked by {owner}", current_owner=owner
-                ) from error
-            if attempt == _LOCK_ATTEMPTS_MAX:
-                raise
-        else:
-            return
+    try:
+        await store.multi(ops)
+    except NotEmpty as error:
+        owner = await _holder(store, paths)
+        if owner is None:
+            raise
+        raise OwnershipAcquireFailed(
+            f"{paths.log} is locked by {owner}", current_owner=owner
+        ) from error
 
 
 async def _holder(store: MetadataStore, paths: LogPaths) -> str | None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from core.autorecovery import underreplicated
+from core.ledger.config import LedgerConfig
 from core.metadata.ledger_metadata import LedgerState
 from tests.unit.core.autorecovery.repair_world import (
     STRIPED,
@@ -104,6 +105,92 @@ def test_what_somebody_began_to_recover_is_closed_and_copied() -> None:
         world.check_whole(ledger_id, 9)
 
     run_repair(story, bookies=6)
+
+
+def test_no_such_entry_of_who_lost_entries_is_no_proof_for_recovery() -> None:
+    """One never had the entry, and one lost it: the third has it, and it was acknowledged."""
+
+    async def story(world: RepairWorld) -> None:
+        ledger_id = await world.write(WHOLE, 10, close=False)
+        await world.overwrite(ledger_id, world.metadata(ledger_id).in_recovery())
+        robbed, never, _ = world.ensemble(ledger_id)
+        world.bookies[robbed].ledgers.clear()
+        del world.bookies[never].ledgers[ledger_id].entries[9]
+        process = (await world.process()).start()
+        await process.marks.mark(ledger_id, [robbed])
+        await world.until_unmarked(ledger_id, 400)
+        assert world.metadata(ledger_id).last_entry_id == 9
+        world.check_whole(ledger_id, 9)
+
+    run_repair(story, bookies=6)
+
+
+def test_a_hole_that_a_writer_left_does_not_shorten_the_next_loss_period() -> None:
+    async def story(world: RepairWorld) -> None:
+        wide = LedgerConfig(ensemble_size=6, write_quorum=3, ack_quorum=2)
+        writer = await world.client.create_ledger(wide, Listener())
+        for number in range(30):
+            writer.add((payload(number),))
+        await world.until(lambda: writer.lac == 29)
+        ledger_id = writer.ledger_id
+        hole, _, first, second, *_ = world.ensemble(ledger_id)
+        del world.bookies[hole].ledgers[ledger_id].entries[0]
+        world.lose(first)
+        process = (await world.process()).start()
+        await process.marks.mark(ledger_id, [first])
+        await asyncio.sleep(25)
+        world.bring_back(first)
+        await asyncio.sleep(1)
+        world.lose(second)
+        await process.marks.mark(ledger_id, [second])
+        await asyncio.sleep(20)
+        assert world.metadata(ledger_id).state is LedgerState.OPEN
+
+    run_repair(story, bookies=9)
+
+
+def test_who_comes_back_for_a_while_has_his_time_again() -> None:
+    async def story(world: RepairWorld) -> None:
+        writer = await world.client.create_ledger(WHOLE, Listener())
+        writer.add((payload(0),))
+        await world.until(lambda: writer.lac == 0)
+        ledger_id = writer.ledger_id
+        restless = world.ensemble(ledger_id)[0]
+        other = world.ensemble(ledger_id)[1]
+        world.bring_back(other, empty=True)  # keeps the mark while all are there
+        world.lose(restless)
+        process = (await world.process()).start()
+        await process.marks.mark(ledger_id, [restless])
+        await asyncio.sleep(5)
+        world.bring_back(restless)
+        await asyncio.sleep(20)
+        world.lose(restless)
+        await asyncio.sleep(20)
+        assert world.metadata(ledger_id).state is LedgerState.OPEN
+
+    run_repair(story)
+
+
+def test_a_mark_that_is_written_during_a_copy_costs_no_copy() -> None:
+    async def story(world: RepairWorld) -> None:
+        ledger_id = await world.write(STRIPED, 40)
+        lost, other, *_ = world.ensemble(ledger_id)
+        world.lose(lost)
+        process = await world.process()
+        await process.marks.mark(ledger_id, [lost])
+        auditor = await world.process("auditor")
+        process.start()
+        await world.until(lambda: process.metrics.entries_copied_total > 0)
+        await auditor.marks.mark(ledger_id, [lost])  # the next audit
+        await world.until(lambda: process.metrics.fragments_replaced_total > 0)
+        await world.until_unmarked(ledger_id)
+        assert process.metrics.ledgers_failed_total == 0
+        stored = sum(lost in world.holders(ledger_id, n) for n in range(40)) or 27
+        assert process.metrics.entries_copied_total <= stored
+        assert other in world.ensemble(ledger_id)
+        world.check_whole(ledger_id)
+
+    run_repair(story)
 
 
 def test_too_many_ledgers_that_fail_are_all_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

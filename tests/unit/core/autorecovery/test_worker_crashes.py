@@ -243,7 +243,7 @@ def test_a_commit_in_another_session_is_not_done_when_nobody_will_look(is_seen: 
             assert await other.marks.done(seen[0]) is False
             assert world.mark(ledger_id) is not None
         else:
-            await world.until(lambda: process.metrics.ledgers_repaired_total > 0)
+            await world.until(lambda: process.metrics.locks_lost_total > 0)
             assert lost in world.ensemble(ledger_id)
         await finished(world, ledger_id)
 
