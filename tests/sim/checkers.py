@@ -251,6 +251,9 @@ class BookieChecker:
         self._acked_before_fence: dict[tuple[LedgerId, EntryId], None] = {}
         self._submitted: dict[tuple[LedgerId, EntryId], set[int]] = {}
         self._checker = checker
+        self.bookie_id = BookieId(name)
+        self.gives_up = False
+        """It may have removed what others keep: a crash leaves untold what a collection did."""
 
     def listen(self, submit: Submit, request: Request, reply: Reply) -> None:
         """Submit a request and hear its answer."""
@@ -260,6 +263,28 @@ class BookieChecker:
             self._on_read(request, submit, reply)
         else:
             submit(request, reply)
+
+    def on_removed(self, ledger_id: LedgerId) -> None:
+        """Hear that the bookie removed a ledger: it is deleted, or closed and others keep it."""
+        model = self._checker.ledgers.get(ledger_id)
+        if model is None or model.deleted:
+            return
+        self._checker.expect(
+            not self._must_keep(model),
+            f"bookie {self.name} removed ledger {ledger_id}, which it has to keep",
+        )
+        for known in (self.acked, self._acked_before_fence):
+            for key in [key for key in known if key[0] == ledger_id]:
+                del known[key]
+
+    def _may_lack(self, model: LedgerModel | None) -> bool:
+        """Whether it may have given a ledger up. With a restart it forgets that it was fenced."""
+        return self.gives_up and model is not None and not self._must_keep(model)
+
+    def _must_keep(self, model: LedgerModel) -> bool:
+        fragments = model.metadata.fragments
+        named = any(self.bookie_id in fragment.ensemble for fragment in fragments)
+        return named or not model.metadata.is_closed
 
     def _on_add(self, request: AddRequest, submit: Submit, reply: Reply) -> None:
         key = (request.ledger_id, request.entry_id)
@@ -283,7 +308,10 @@ class BookieChecker:
         meanwhile that it is not there.
         """
         self._checker.expect(
-            request.recovery or self.damaged or not (is_fenced or key in self._denied),
+            request.recovery
+            or self.damaged
+            or not (is_fenced or key in self._denied)
+            or self._may_lack(self._checker.ledgers.get(request.ledger_id)),
             f"bookie {self.name} acknowledged {key} after it answered a fence",
         )
         if request.write_flags & WriteFlag.DEFERRED_SYNC.value:
@@ -319,7 +347,7 @@ class BookieChecker:
             if request.fence:
                 self._denied[key] = None
             self._checker.expect(
-                not known,
+                not known or self._may_lack(model),
                 f"bookie {self.name} says {response.status.name} of {key}, which it acknowledged"
                 f" (fence={request.fence})",
             )

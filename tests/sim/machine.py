@@ -77,7 +77,8 @@ class Machine:
             port=PORT,
             **more,
         )
-        world.checker.bookies[BookieId(self.config.identity)] = self.checker
+        self.checker.bookie_id = BookieId(self.config.identity)
+        world.checker.bookies[self.checker.bookie_id] = self.checker
         self.supervisor = asyncio.get_running_loop().create_task(self._supervise())
 
     @property

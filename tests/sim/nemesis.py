@@ -303,7 +303,10 @@ class Nemesis:
 
 async def _collect(machine: Machine, *, force: bool) -> None:
     if machine.running is not None:
+        machine.checker.gives_up |= force
         try:
-            await machine.running.bookie.collect_garbage(force=force)
+            removed = await machine.running.bookie.collect_garbage(force=force)
+            for ledger_id in removed.ledgers:
+                machine.checker.on_removed(ledger_id)
         except (OSError, CoreError, BookieError) as error:
             machine.world.trace(machine.name, "gc failed", type(error).__name__)
