@@ -118,8 +118,7 @@ class GarbageCollector:
             return Removed([], [])
         surplus = await self._remove_over_replicated(local & living, force=force)
         dead = sorted(local - living)
-        for ledger_id in await call(lambda: list(filter(storage.indexes.is_fenced, dead))):
-            storage.fenced_and_removed.add(ledger_id)  # before its index file is gone
+        await self._note_fenced(dead)
         for ledger_id in dead:
             storage.forget_ledger(ledger_id)
         # Looked at in one job behind all checkpoints so far: a log before the mark of then has all
@@ -172,13 +171,30 @@ class GarbageCollector:
         """
         storage = self._storage
         call = storage.upkeep.thread.call
-        was_fenced = await call(lambda: storage.indexes.is_fenced(ledger_id))
-        if not await may_go():
+        if not await self._note_fenced([ledger_id]) or not await may_go():
             return False
-        if was_fenced:  # nothing is awaited since the answer
-            storage.fenced_and_removed.add(ledger_id)
-        storage.forget_ledger(ledger_id)
+        storage.forget_ledger(ledger_id)  # nothing is awaited since the answer
         await call(lambda: storage.indexes.remove(ledger_id))
+        return True
+
+    async def _note_fenced(self, ledgers: Collection[LedgerId]) -> bool:
+        """Remember which of these are fenced, before that goes with them.
+
+        Returns False if only this life of the bookie will know: there is no room to write it down.
+        """
+        storage = self._storage
+        call = storage.upkeep.thread.call
+        states = {ledger_id: storage.ledgers.get(ledger_id) for ledger_id in ledgers}
+        fenced = {ledger_id for ledger_id, state in states.items() if state and state.fenced}
+        fenced |= set(await call(lambda: list(filter(storage.indexes.is_fenced, ledgers))))
+        for ledger_id in sorted(fenced):
+            storage.fenced_and_removed.add(ledger_id)
+        try:
+            if fenced:
+                await call(storage.fenced_and_removed.save)
+        except OSError as error:
+            logger.warning("fences_kept_in_memory ledgers=%d error=%s", len(fenced), error)
+            return False
         return True
 
     def _survey(self, dead: list[LedgerId], alive: set[int], before: int) -> list[LogUsage]:

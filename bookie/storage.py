@@ -85,7 +85,7 @@ class Storage:
         )
         self.upkeep = Upkeep(config, checkpointer, self.known, self._fail, self._note_no_room)
         self._reads = JobThread("bookie-reader", self._fail)
-        self.fenced_and_removed = FencedAndRemoved(clock)
+        self.fenced_and_removed = FencedAndRemoved(clock, files, self.dirs.all)
 
     # Start and end
 
@@ -101,6 +101,7 @@ class Storage:
         )
         try:
             found = await self._reads.call(recover)
+            await self._reads.call(self.fenced_and_removed.load)
         except BaseException:
             await self._end(self._reads)
             raise
@@ -358,7 +359,7 @@ class Storage:
         return self._reads.call(lambda: work(self._reader))
 
     def forget_ledger(self, ledger_id: LedgerId) -> None:
-        """Drop a ledger whose metadata is gone; its entries go with their entry logs."""
+        """Drop a ledger; its entries go with their entry logs. Fences were saved before."""
         state = self.ledgers.get(ledger_id)
         if state is not None:
             self._adds.forget(ledger_id)

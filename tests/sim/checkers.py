@@ -277,9 +277,8 @@ class BookieChecker:
             for key in [key for key in known if key[0] == ledger_id]:
                 del known[key]
 
-    def _may_lack(self, model: LedgerModel | None) -> bool:
-        """Whether it may have given a ledger up. With a restart it forgets that it was fenced."""
-        return self.gives_up and model is not None and not self._must_keep(model)
+    def _may_lack(self, model: LedgerModel) -> bool:
+        return self.gives_up and not self._must_keep(model)
 
     def _must_keep(self, model: LedgerModel) -> bool:
         fragments = model.metadata.fragments
@@ -308,10 +307,7 @@ class BookieChecker:
         meanwhile that it is not there.
         """
         self._checker.expect(
-            request.recovery
-            or self.damaged
-            or not (is_fenced or key in self._denied)
-            or self._may_lack(self._checker.ledgers.get(request.ledger_id)),
+            request.recovery or self.damaged or not (is_fenced or key in self._denied),
             f"bookie {self.name} acknowledged {key} after it answered a fence",
         )
         if request.write_flags & WriteFlag.DEFERRED_SYNC.value:

@@ -411,6 +411,10 @@ def test_a_removed_fence_is_remembered_for_seven_days(tmp_path: Path) -> None:
                 assert status is StatusCode.EFENCED
                 status = (await ask(world.bookie, read(LedgerId(number), 0))).status
                 assert status is StatusCode.ENOLEDGER
+        async with world.opened():  # so it is after a restart
+            for number in (1, 2):
+                status = (await ask(world.bookie, add(LedgerId(number), 5))).status
+                assert status is StatusCode.EFENCED
             world.clock.advance_ms(7 * 86_400_000 - 1)
             assert (await ask(world.bookie, add(LedgerId(1), 5))).status is StatusCode.EFENCED
             world.clock.advance_ms(1)

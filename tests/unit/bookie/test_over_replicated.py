@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import functools
+import os
 import random
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -16,6 +18,7 @@ from typing_extensions import override
 from bookie.app import OpenBookie, open_bookie
 from bookie.compaction_rules import GcConfig
 from bookie.errors import BookieError
+from bookie.fenced_and_removed import FILE_NAME
 from bookie.over_replicated import is_kept_by_others
 from core.errors import CoreError, Unavailable
 from core.metadata.layout import LedgerPaths, UnderreplicationPaths
@@ -479,8 +482,11 @@ def test_settings_that_make_no_sense(changes: dict[str, Any]) -> None:
         GcConfig(over_replicated_requests_max=0)
 
 
+@pytest.mark.parametrize("restarts", [True, False])
 @pytest.mark.parametrize("saved", [True, False])
-def test_its_late_writer_stays_refused_and_copies_are_taken(tmp_path: Path, saved: bool) -> None:
+def test_its_late_writer_stays_refused_and_copies_are_taken(
+    tmp_path: Path, saved: bool, restarts: bool
+) -> None:
     async def story(world: World) -> None:
         await world.fill({1: ELSEWHERE})
         assert (await ask(world.bookie, fence(L1))).status is EOK
@@ -488,6 +494,9 @@ def test_its_late_writer_stays_refused_and_copies_are_taken(tmp_path: Path, save
             await world.close()
             await world.open()
         assert await world.collect() == [L1]
+        if restarts:
+            await world.close()
+            await world.open()
         assert (await ask(world.bookie, add(L1, 3))).status is StatusCode.EFENCED
         for entry_id in ENTRIES:
             copy = add(L1, entry_id, bytes(700), recovery=True)
@@ -496,6 +505,33 @@ def test_its_late_writer_stays_refused_and_copies_are_taken(tmp_path: Path, save
         assert (await ask(world.bookie, add(L1, 3))).status is StatusCode.EFENCED
 
     one(story, tmp_path)
+
+
+def test_a_fence_that_cannot_be_written_down_keeps_the_ledger(tmp_path: Path) -> None:
+    class NoRoomForFences(SystemFiles):
+        is_full = True
+
+        @override
+        def open(self, path: Path, flags: int = os.O_RDONLY) -> int:
+            if self.is_full and path.name.startswith(FILE_NAME) and flags != os.O_RDONLY:
+                raise OSError(errno.ENOSPC, "no room", str(path))
+            return super().open(path, flags)
+
+    async def story() -> None:
+        files = NoRoomForFences()
+        world = World(tmp_path / "data")
+        async with world.opened(files):
+            await world.fill({1: ELSEWHERE, 2: ELSEWHERE, 3: ELSEWHERE})
+            for ledger_id in (L1, LedgerId(2)):
+                assert (await ask(world.bookie, fence(ledger_id))).status is EOK
+            await world.store.delete(PATHS.ledger(LedgerId(2)))
+            assert await world.collect() == [2, 3]  # deleted, and never fenced
+            assert await world.kept(1)
+            assert (await ask(world.bookie, add(LedgerId(2), 3))).status is StatusCode.EFENCED
+            files.is_full = False
+            assert await world.collect() == [L1]
+
+    run(story)
 
 
 def test_a_copy_that_arrives_during_the_removal_is_kept(tmp_path: Path) -> None:
