@@ -20,7 +20,7 @@ from protocol.ids import BookieId, LedgerId
 logger = logging.getLogger(__name__)
 
 Excused = Callable[[], Awaitable[Collection[BookieId] | None]]
-"""Bookies that may miss anything for now; None: to stop, because nothing may be marked."""
+"""Lost bookies that are given time to come back; None: to stop, nothing may be marked."""
 
 
 class ReplicaCheck(Protocol):

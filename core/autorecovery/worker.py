@@ -163,8 +163,8 @@ class ReplicationWorker:
 
         Begun by a commit of its own, on the very fragment that was looked at: a writer that has
         replaced the member since is left alone. So is one while nobody could find out where the
-        ledger ends. Who lost entries cannot tell: "no such entry" of him proves nothing, and
-        recovery would take it for an entry that never was acknowledged.
+        ledger ends. Who lost entries cannot tell, and recovery is told so: his "no such entry"
+        must not be taken for an entry that never was acknowledged.
         """
         ledger_id, last = taken.ledger_id, end.fragment
         stored = await self._context.nodes.read(ledger_id)
