@@ -10,18 +10,11 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Final
 
-from isal import isal_zlib
+import deflate
 
 from protocol.crc32c import crc32c
 from protocol.ids import Buffer
-
-_KEPT_PIECE: Final = 5 * 1024
-"""isal lets other threads run the interpreter while it reads more than this at once."""
-_KEPT_MAX: Final = 64 * 1024
-"""Up to here (6 us) that costs more than it gives: the interpreter has to be taken back from who
-took it, 18 us for each part of 16 KiB beside a thread that writes."""
 
 
 class DigestType(Enum):
@@ -36,7 +29,7 @@ class DigestType(Enum):
 class Digest:
     """The digest of one ledger's entries.
 
-    Cost: one pass over the parts, nothing joined. Measured: 1.4 us per 16 KiB for CRC32.
+    Cost: one pass over the parts, nothing joined. Measured: 0.5 us per 16 KiB for CRC32.
     """
 
     __slots__ = ("compute", "size", "type")
@@ -59,15 +52,11 @@ def ledger_master_key(password: bytes) -> bytes:
 
 
 def _crc32(parts: Iterable[Buffer]) -> bytes:
+    # Of the libraries that have it, libdeflate's keeps the interpreter while it reads. What others
+    # give away for each 16 KiB has to be taken back from who took it: 18 us beside a busy thread.
     value = 0
     for part in parts:
-        size = len(part)
-        if not _KEPT_PIECE < size <= _KEPT_MAX:
-            value = isal_zlib.crc32(part, value)
-            continue
-        view = memoryview(part)
-        for at in range(0, size, _KEPT_PIECE):
-            value = isal_zlib.crc32(view[at : at + _KEPT_PIECE], value)
+        value = deflate.crc32(part, value)
     return value.to_bytes(8, "big")
 
 
