@@ -187,9 +187,9 @@ class EntryReader:
         """Close a log that was removed."""
         fd = self._fds.pop(log_id, None)
         if fd is not None:
-            self._files.close(fd)
             if self._behind is not None:
-                self._behind.forget_log(log_id)
+                self._behind.close_log(log_id)
+            self._files.close(fd)
 
     def close(self) -> None:
         """Close all files."""

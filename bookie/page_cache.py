@@ -13,6 +13,7 @@ BookKeeper does this to its journal (journalRemoveFromPageCache).
 
 import os
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +24,13 @@ STEP_BYTES = 8 * 1024 * 1024
 """Pages are given back in pieces of at least this size: one cheap call for many groups."""
 
 FORGET_BYTES = 16 * 1024 * 1024
-LAG_BYTES = 64 * 1024 * 1024
-"""What a reader left behind is given back in pieces, and that much later."""
+"""What a reader left behind is given back in pieces of this size."""
+LAG_BYTES_MIN = 64 * 1024 * 1024
+LAG_SHARE = 2
+"""So much later: a part of the window, but not less than that. Readers of many ledgers go through
+the same stretch of a log one after the other, 1 MiB of each at a time, and with it the system reads
+ahead what the next ones want. 100 partitions, 16 KB batches, read from disk: 205 MB/s with a lag of
+64 MiB, 400 with 512 (2026-11-23)."""
 
 SHARE_OF_MEMORY = 8
 WINDOW_BYTES_MAX = 1024 * 1024 * 1024
@@ -46,7 +52,7 @@ class PageCacheWindow:
     def __init__(self, files: Files, size_max: int) -> None:
         """`size_max` below 0: leave everything to the operating system."""
         self._files = files
-        self._size_max = size_max
+        self.size_max = size_max
         self._pieces: deque[_Piece] = deque()
         self._size = 0
         self._first: tuple[int, Position] | None = None
@@ -54,11 +60,11 @@ class PageCacheWindow:
     def is_behind(self, log_id: int, position: Position) -> bool:
         """Tell whether bytes that end there lie before the window. Without a limit none do."""
         first = self._first
-        return self._size_max >= 0 and (first is None or (log_id, position) <= first)
+        return self.size_max >= 0 and (first is None or (log_id, position) <= first)
 
     def written(self, path: Path, start: Position, end: Position) -> None:
         """Take note of bytes that were written and synced. Cost: a system call each 8 MiB."""
-        if self._size_max < 0:
+        if self.size_max < 0:
             return
         newest = self._pieces[-1] if self._pieces else None
         if newest is not None and newest.path == path and newest.end - newest.start < STEP_BYTES:
@@ -67,7 +73,7 @@ class PageCacheWindow:
             self._pieces.pop()
         self._pieces.append(_Piece(path, start, end))
         self._size += end - start
-        while self._size > self._size_max and len(self._pieces) > 1:
+        while self._size > self.size_max and len(self._pieces) > 1:
             oldest = self._pieces.popleft()
             self._size -= oldest.end - oldest.start
             self._forget(oldest)
@@ -85,29 +91,55 @@ class PageCacheWindow:
             self._files.close(fd)
 
 
+@dataclass(slots=True)
+class _Stretch:
+    fd: int
+    start: Position
+    end: Position
+
+
 class ReadBehind:
     """Lets go of what was read through and lies before the window. Used by one thread only."""
 
     def __init__(self, files: Files, window: PageCacheWindow) -> None:
         self._files = files
         self._window = window
-        self._kept_from: dict[int, Position] = {}
-        """Log id -> where what was read and not given back begins."""
+        self._lag = max(LAG_BYTES_MIN, window.size_max // LAG_SHARE)
+        self._kept: dict[int, _Stretch] = {}  # the log that was begun first comes first
+        self._size = 0
 
     def read(self, log_id: int, fd: int, start: Position, end: Position) -> None:
         """Take note of bytes that were read. Cost: a system call each 16 MiB.
 
-        The last `LAG_BYTES` stay for others who read along.
+        The last `LAG_SHARE` of the window stay, over all logs, for others who read along.
         """
-        kept_from = self._kept_from.get(log_id)
-        if kept_from is None or not 0 <= start - kept_from < LAG_BYTES + 2 * FORGET_BYTES:
-            self._kept_from[log_id] = start  # somewhere else: what lies between is another's
-            return
-        upto = start - LAG_BYTES
-        if upto - kept_from >= FORGET_BYTES and self._window.is_behind(log_id, end):
-            self._files.forget_cached(fd, kept_from, upto - kept_from)
-            self._kept_from[log_id] = upto
+        kept = self._kept.get(log_id)
+        if kept is None:
+            self._kept[log_id] = _Stretch(fd, start, end)
+            self._size += end - start
+        elif not kept.start <= start <= kept.end + self._lag:
+            self._size += (end - start) - (kept.end - kept.start)
+            kept.start, kept.end = start, end  # somewhere else: what lies between is another's
+        elif end > kept.end:
+            self._size += end - kept.end
+            kept.end = end
+        if self._size >= self._lag + FORGET_BYTES:
+            self._forget_first()
 
-    def forget_log(self, log_id: int) -> None:
-        """Forget about a log that is closed."""
-        self._kept_from.pop(log_id, None)
+    def close_log(self, log_id: int) -> None:
+        """Let go of what is left of a log that is about to be closed. Idempotent."""
+        kept = self._kept.get(log_id)
+        if kept is not None:
+            self._forget(log_id, kept, kept.end)
+
+    def _forget_first(self) -> None:
+        log_id, kept = next(iter(self._kept.items()))
+        self._forget(log_id, kept, min(kept.end, kept.start + FORGET_BYTES))
+
+    def _forget(self, log_id: int, kept: _Stretch, upto: Position) -> None:
+        if self._window.is_behind(log_id, upto):  # else it goes when it leaves the window
+            self._files.forget_cached(kept.fd, kept.start, upto - kept.start)
+        self._size -= upto - kept.start
+        kept.start = upto
+        if kept.start == kept.end:
+            del self._kept[log_id]

@@ -95,7 +95,10 @@ class Collection:
         return True
 
     async def collect(self) -> None:
-        """Take what is in memory or on the bookies, in order. Errors: none, each keeps its own."""
+        """Take what is in memory or on the bookies, in order. Errors: none, each keeps its own.
+
+        Then have read what comes next, while the answer goes out and the client takes it apart.
+        """
         for target in self.targets:  # begin to open them all; each is awaited where it is read
             if target.log is None and target.topic is not None and not target.error:
                 self._logs.begin_open(target.topic.name, target.asked.partition)
@@ -105,6 +108,7 @@ class Collection:
             await self._take(target)
         while (target_ := self._next()) is not None:
             await self._take(target_)
+        self._logs.shared.readers.ask_ahead()
 
     def find_aborted(self) -> bool:
         """Find aborted transactions in memory, if somebody asks; return whether all are known."""

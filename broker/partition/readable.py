@@ -88,6 +88,7 @@ class ReadablePartition:
         found = self.read_tail(offset, max_bytes, at_least_one=True)
         if found is None:
             found = await self.read_log(offset, max_bytes, at_least_one=True)
+            self._readers.ask_ahead()
         return found.parts
 
     async def locate(self, offset: Offset) -> Place | None:

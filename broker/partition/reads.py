@@ -1,7 +1,9 @@
 """Reading behind the tail cache: open log readers, kept where their consumers will go on.
 
 A consumer reads forward, so the reader that served offset N is kept under the offset that comes
-next, and the next fetch finds it in place, its read-ahead under way. Bounded in number, kept
+next, and the next fetch finds it in place, with what was read ahead. That is asked for when the
+whole answer is collected: bookies and this process then work while the client takes it apart, and
+nothing that it waits for stands behind. Bounded in number, kept
 ones and those in use each, because a reader may hold two chunks of read-ahead; the one used longest
 ago is closed first. A reader belongs to one call at a time.
 Who is not known to come back soon (`bookmarks.py`) gets what he asks for and no reader that stays;
@@ -12,7 +14,7 @@ import asyncio
 from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.partition.bookmarks import Bookmark, Bookmarks
 from broker.partition.found import NOTHING, NOTHING_FITS, Found, fitting
@@ -25,6 +27,14 @@ from protocol.ids import Buffer, Offset
 
 if TYPE_CHECKING:
     from core.log.entries import EntryRecords
+
+
+READS_ON_BYTES: Final = 256 * 1024
+"""Who is new, takes so much and leaves more gets a reader that stays: he catches up. (Nobody knows
+yet whether he comes back before others take its place; from then on a bookmark tells.)"""
+ENOUGH: Final = 3 / 4
+"""Of what a call asks for: the rest is not worth another round trip to the bookies. Pieces are cut
+by the average entry, so that the last one or two of a call are often missing."""
 
 
 class ReadRange(NamedTuple):
@@ -52,7 +62,8 @@ class _Cursor:
     """An open reader, and what it returned beyond what was asked for."""
 
     __slots__ = (
-        "ahead", "marks", "next_dlsn", "next_offset", "read_number", "reader", "rewrites",
+        "ahead", "is_new", "marks", "next_dlsn", "next_offset", "read_number", "reader", "rests",
+        "rewrites", "stays",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +79,12 @@ class _Cursor:
         self.read_number = 0
         """How many reads there had been when it was used last."""
         self.next_offset = next_offset
+        self.is_new = False
+        """Whether nobody knows of its consumer."""
+        self.stays = False
+        """Whether it is kept for its consumer."""
+        self.rests = False
+        """Whether nothing was asked for since it was used."""
         self.ahead: deque[EntryRecords] = deque()  # a record is a batch, its txid the last offset
 
     @property
@@ -117,20 +134,9 @@ class OpenReaders:
 
     async def _read(self, source: Source, span: ReadRange) -> Found:
         log = source.log
-        cursor = self._cursors.pop((log, span.offset), None)
-        if cursor is not None and cursor.rewrites != log.rewrites:
-            self._leaving.append(cursor)  # it holds batches that may be cleaned by now
-            cursor = None
-        stays = cursor is not None
+        cursor = self._take(log, span.offset) or await self._open(source, span.offset)
         if cursor is None:
-            mark = source.marks.take(span.offset)
-            near = await source.locate(span.offset) if mark is None else mark.place
-            if near is None:
-                return NOTHING
-            stays = mark is not None and mark.is_recent(self._reads_total, self._limit)
-            rewrites = log.rewrites
-            reader = await log.open_reader(span.offset, near, reads_ahead=stays)
-            cursor = _Cursor(reader, span.offset, rewrites, source.marks)
+            return NOTHING
         cursor.read_number = self._reads_total
         whole = False
         try:
@@ -139,12 +145,45 @@ class OpenReaders:
         finally:
             if not whole:
                 self._leaving.append(cursor)
-        if stays and not source.in_memory(cursor.next_offset):
+        if cursor.is_new:
+            cursor.is_new, cursor.stays = False, found.limited and found.size >= READS_ON_BYTES
+        if cursor.stays and not source.in_memory(cursor.next_offset):
             self._keep(log, cursor)
         else:
             self._let_go(log, cursor)
         await self._close_leaving()
         return found
+
+    def _take(self, log: Log, offset: Offset) -> _Cursor | None:
+        """Return the reader that was kept at an offset, which is in use now."""
+        cursor = self._cursors.pop((log, offset), None)
+        if cursor is not None and cursor.rewrites != log.rewrites:
+            self._leaving.append(cursor)  # it holds batches that may be cleaned by now
+            return None
+        return cursor
+
+    async def _open(self, source: Source, offset: Offset) -> _Cursor | None:
+        """Return another reader; None if there is nothing at the offset."""
+        mark = source.marks.take(offset)
+        near = await source.locate(offset) if mark is None else mark.place
+        if near is None:
+            return None
+        rewrites = source.log.rewrites
+        reader = await source.log.open_reader(offset, near, reads_ahead=False)
+        cursor = _Cursor(reader, offset, rewrites, source.marks)
+        cursor.is_new = mark is None
+        cursor.stays = mark is not None and mark.is_recent(self._reads_total, self._limit)
+        return cursor
+
+    def ask_ahead(self) -> None:
+        """Have kept readers read on that were used since they did. Errors: none.
+
+        For who has all that he asked for. Cost: tens of us for each such reader.
+        """
+        for cursor in self._cursors.values():
+            if cursor.rests:
+                cursor.rests = False
+                cursor.reader.ask_ahead()
 
     async def forget(self, log: Log) -> None:
         """Close the readers of a log. Errors: none."""
@@ -164,6 +203,7 @@ class OpenReaders:
         if twin is not None:
             self._leaving.append(twin)
         self._cursors[key] = cursor
+        cursor.rests = True
         while len(self._cursors) > self._limit:
             (its_log, _), longest_ago = self._cursors.popitem(last=False)
             self._let_go(its_log, longest_ago)
@@ -192,6 +232,7 @@ async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
     """Read forward until the range, its bytes, or what the log shows is used up."""
     found: list[Buffer] = []
     size = 0
+    enough = ENOUGH * span.max_bytes
     ahead = cursor.ahead
     while ahead or await _read_on(cursor, span, span.max_bytes - size):
         entry = ahead.popleft()
@@ -210,7 +251,7 @@ async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
         if count < len(txids):
             ahead.appendleft(entry.behind(count))
             return Found(found, size, limited=count < below)  # else the range ends there
-        if size >= span.max_bytes:
+        if size >= span.max_bytes or (size >= enough and not ahead):
             return Found(found, size, limited=cursor.next_offset < span.end)
     return Found(found, size, limited=False)
 

@@ -130,7 +130,8 @@ class Log:
         kept; a txid above all is waited for. `near`: a place at or before the txid's record, not
         far from it, from a caller's own index or `find`; nothing is searched then, unless the
         segment was rewritten since. A DLSN counts in the ledger that its segment has at the first
-        read. `reads_ahead`: False for one who takes a little and closes it again.
+        read. `reads_ahead`: False for one who takes a little and closes it again, or calls
+        `LogReader.ask_ahead` himself.
         Errors: LogNotFound; for a txid as `find`.
         """
         return await self._reading.open_reader(start, near, reads_ahead=reads_ahead)

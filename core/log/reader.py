@@ -141,6 +141,14 @@ class LogReader:
         self._is_awake = await self._log.tail_moved(self._seen_version, view, within_s)
         self._check_open()
 
+    def ask_ahead(self) -> None:
+        """Have what comes next read, now that the caller has no need of the bookies himself.
+
+        For one who opened it with `reads_ahead=False`; others do so with each piece. Errors: none.
+        """
+        if self._cursor is not None and not self._is_closed:
+            self._look_ahead(self._cursor)
+
     def give_back(self, entries: list[EntryRecords]) -> None:
         """Let these be the next ones that are read: what the caller took last and did not use."""
         self._given_back.extendleft(reversed(entries))
@@ -223,11 +231,12 @@ class LogReader:
 
     def _move(self, cursor: SegmentCursor) -> bool:
         """Tell the others where this reader is, and look ahead; tell whether it asks for more."""
-        lssn = cursor.view.metadata.lssn
-        self._log.shared.move(self._place, (lssn, cursor.next_entry))
-        if not self._settings.reads_ahead:
-            return False
+        self._log.shared.move(self._place, (cursor.view.metadata.lssn, cursor.next_entry))
+        return self._settings.reads_ahead and self._look_ahead(cursor)
+
+    def _look_ahead(self, cursor: SegmentCursor) -> bool:
         has_asked = cursor.ask_ahead()
+        lssn = cursor.view.metadata.lssn
         following = self._log.segments.find(lssn + 1)
         if following is not None and self._following is None and cursor.is_near_end():
             expected = (following.lssn, following.ledger_id)

@@ -19,4 +19,5 @@ class ReaderSettings(NamedTuple):
     ledger_id: LedgerId | None = None
     """In which the start is a position; if its segment has another, `from_txid` is searched."""
     reads_ahead: bool = True
-    """Whether more is read than was asked for: not for one who takes a little and goes."""
+    """Whether more is read than was asked for: not for one who takes a little and goes, or who says
+    when (`LogReader.ask_ahead`)."""

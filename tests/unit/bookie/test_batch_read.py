@@ -192,7 +192,7 @@ class Behind:
     def read(self, _log_id: int, _fd: int, _start: int, end: int) -> None:
         self.ends.append(end)
 
-    def forget_log(self, _log_id: int) -> None:
+    def close_log(self, _log_id: int) -> None:
         pass
 
 

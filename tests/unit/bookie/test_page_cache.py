@@ -3,11 +3,19 @@
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from bookie.page_cache import LAG_BYTES, STEP_BYTES, PageCacheWindow, ReadBehind
+from bookie.page_cache import (
+    FORGET_BYTES,
+    LAG_BYTES_MIN,
+    LAG_SHARE,
+    STEP_BYTES,
+    PageCacheWindow,
+    ReadBehind,
+)
 from core.runtime.files import SystemFiles
 
 MIB = 1024 * 1024
@@ -90,22 +98,42 @@ def _bytes(pieces: list[tuple[str, int, int]]) -> list[tuple[str, int]]:
     ]
 
 
-def test_a_reader_leaves_nothing_but_its_last_pages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("window_bytes", [0, 8 * MIB, 512 * MIB])
+def test_a_reader_leaves_nothing_but_its_last_pages(tmp_path: Path, window_bytes: int) -> None:
+    """Of all logs that it reads together, the one it began with first."""
     files = RecordingFiles()
-    window = PageCacheWindow(files, 8 * MIB)
+    window = PageCacheWindow(files, window_bytes)
     window.written(_log(tmp_path, "5.log"), 1024, 2 * MIB)
     behind = ReadBehind(files, window)
+    lag = max(LAG_BYTES_MIN, window_bytes // LAG_SHARE)
+    read = []
+    for log_id in (3, 1, 2):
+        fd = files.open(_log(tmp_path, f"{log_id}.log"))
+        for start in range(1024, 300 * MIB, MIB):
+            behind.read(log_id, fd, start, start + MIB)
+            read.append((f"{log_id}.log", start, start + MIB))
+            forgotten = sum(upto - start for _, start, upto in files.forgotten)
+            assert lag <= len(read) * MIB - forgotten < lag + FORGET_BYTES or not forgotten
+    assert _bytes(files.forgotten) == _bytes(read)[: len(_bytes(files.forgotten))], "in order"
+    for log_id in (2, 1, 3):
+        behind.close_log(log_id)
+        behind.close_log(log_id)
+    assert sorted(_bytes(files.forgotten)) == sorted(_bytes(read)), "nothing twice"
+
+
+def test_many_who_read_the_same_stretch_one_after_the_other_find_it_in_memory(
+    tmp_path: Path,
+) -> None:
+    files = RecordingFiles()
+    behind = ReadBehind(files, PageCacheWindow(files, 1024 * MIB))
     fd = files.open(_log(tmp_path, "3.log"))
-    end = 1024
-    while end < 300 * MIB:
-        behind.read(3, fd, end, end + MIB)
-        end += MIB
-    files.close(fd)
-    assert files.forgotten[0][1] == 1024
-    ends = [upto for _, _, upto in files.forgotten]
-    starts = [start for _, start, _ in files.forgotten]
-    assert starts[1:] == ends[:-1]
-    assert LAG_BYTES - 20 * MIB < end - ends[-1] < LAG_BYTES + 20 * MIB
+    for base in range(0, 900, 300):
+        for reader in range(10):
+            for at in range(base + reader, base + 300, 10):
+                behind.read(3, fd, at * MIB, (at + 1) * MIB)
+            kept_from = max([upto for _, _, upto in files.forgotten], default=0)
+            assert kept_from <= base * MIB
+    assert kept_from > 300 * MIB
 
 
 def test_a_reader_leaves_the_writer_s_window_alone(tmp_path: Path) -> None:

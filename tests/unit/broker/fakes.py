@@ -124,6 +124,8 @@ class FakeLog:
         self.closing: asyncio.Event | None = None
         self.readers_opened = 0
         self.readers_ahead = 0
+        self.asked_ahead: list[int] = []
+        """Where readers were that were told to."""
         """Of those that were opened, how many read ahead."""
         self.located_by_reader: list[int] = []
         """The entry at which each began."""
@@ -395,6 +397,9 @@ class FakeReader:
 
     async def close(self) -> None:
         self._log.readers_closed += 1
+
+    def ask_ahead(self) -> None:
+        self._log.asked_ahead.append(self._next.entry_id)
 
 
 class FakeStoredLog:

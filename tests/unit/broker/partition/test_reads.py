@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from broker.partition.bookmarks import Bookmarks
 from broker.partition.partition_log import PartitionLog
-from broker.partition.reads import OpenReaders, ReadRange, Source
+from broker.partition.reads import ENOUGH, READS_ON_BYTES, OpenReaders, ReadRange, Source
 from core.errors import BookieUnavailable
+from core.log.entries import EntryRecords
 from core.log.resume import Place
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import Buffer, LedgerId, TopicPartition
 from protocol.records.batch import read_header
-from tests.unit.broker.fakes import FakeLog, World, batch, make_world
+from tests.unit.broker.fakes import FakeLog, FakeReader, World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns
 
 
@@ -55,8 +56,77 @@ async def test_a_consumer_that_reads_on_uses_one_reader() -> None:
         offset = read_header(found.parts[-1]).last_offset + 1
     assert seen == list(range(0, 40, 2))
     assert stream.readers_opened == 2, "one to look, one that stays"
-    assert stream.readers_ahead == 1
+    assert stream.readers_ahead == 0, "those who read say when"
     assert (await log.read_log(40, 1000, at_least_one=True)).parts == ()
+
+
+@in_loop
+async def test_what_comes_next_is_asked_for_when_the_reader_says_so_and_once() -> None:
+    _, _, stream = await filled()
+    readers = OpenReaders(4)
+    there = source(stream)
+    for offset, asked in ((0, []), (2, []), (4, [1]), (6, [1, 2])):
+        await readers.read(there, ReadRange(offset, 40, 1))
+        assert stream.asked_ahead == asked, "by the reader that stays, behind its last entry"
+        readers.ask_ahead()
+        readers.ask_ahead()
+    assert stream.asked_ahead == [1, 2, 3]
+    await readers.read(there, ReadRange(8, 40, 1))
+    await readers.forget(stream)
+    readers.ask_ahead()
+    assert stream.asked_ahead == [1, 2, 3]
+
+
+@in_loop
+async def test_who_takes_much_at_once_and_leaves_more_has_a_reader_at_once() -> None:
+    _, log, stream = await filled(0)
+    for _ in range(8):
+        data = batch(1, size=READS_ON_BYTES // 2)
+        await log.append(data, log.check(data))
+    log.tail.clear()
+    readers = OpenReaders(4)
+    there = source(stream)
+    size = len(batch(1, size=READS_ON_BYTES // 2))
+    for span, kept in (
+        (ReadRange(3, 8, size), 0),  # too little
+        (ReadRange(5, 8, 10 * size), 0),  # all there is
+        (ReadRange(0, 8, 2 * size), 1),
+    ):
+        await readers.read(there, span)
+        assert len(readers) == kept
+    readers.ask_ahead()
+    assert stream.asked_ahead == [1]
+    await readers.close()
+
+    readers = OpenReaders(1)
+    other = source((await filled())[2])
+    await readers.read(there, ReadRange(0, 8, 2 * size))
+    for offset in (0, 2):
+        await readers.read(other, ReadRange(offset, 40, 1))
+    await readers.read(there, ReadRange(2, 8, 2 * size))
+    assert stream.readers_opened == stream.readers_closed, "it was not back in time before"
+
+
+@in_loop
+async def test_the_last_entries_of_a_piece_are_not_fetched_alone() -> None:
+    _, _, stream = await filled()
+    size = len(batch(2))
+    readers = OpenReaders(4)
+    there = source(stream)
+    read_on = FakeReader.read_entries
+
+    async def short(self: FakeReader, max_bytes: int) -> list[EntryRecords]:
+        return await read_on(self, max_bytes - size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeReader, "read_entries", short)
+        found = await readers.read(there, ReadRange(0, 40, 4 * size))
+        assert (bases(list(found.parts)), found.limited) == ([0, 2, 4], True)
+        assert stream.reads == 1
+        found = await readers.read(there, ReadRange(6, 40, 4 * size + 1))
+        assert (len(found.parts), stream.reads) == (4, 3), "less than three quarters"
+        found = await readers.read(there, ReadRange(34, 40, 4 * size))
+        assert (bases(list(found.parts)), found.limited) == ([34, 36, 38], False)
 
 
 @in_loop
@@ -287,10 +357,14 @@ async def any_reads(logs: list[FakeLog], steps: list[Wanted | int], limit: int) 
         )
         end = min(offset - offset % 2 + 2 * batches, 40)
         found = await readers.read(streams[each], ReadRange(offset, end, room))
-        expected = list(range(offset - offset % 2, end, 2))[: max(room // size, 1)]
-        assert bases(list(found.parts)) == expected
-        if expected:
-            nexts[each] = expected[-1] + 2
+        there = list(range(offset - offset % 2, end, 2))
+        expected = there[: max(room // size, 1)]
+        got = bases(list(found.parts))
+        assert got == expected[: len(got)]
+        assert len(got) == len(expected) or found.size >= ENOUGH * room
+        assert found.limited == (len(got) < len(there))
+        if got:
+            nexts[each] = got[-1] + 2
         assert len(readers) <= limit
     await readers.close()
     for log in logs:

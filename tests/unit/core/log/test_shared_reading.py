@@ -429,6 +429,33 @@ def test_a_reader_that_does_not_read_ahead_reads_what_it_is_asked_for(tmp_path: 
     run_world(tmp_path, body)
 
 
+def test_a_reader_that_does_not_read_ahead_does_when_it_is_told_to(tmp_path: Path) -> None:
+    async def body(world: World) -> None:
+        log = await written(world, 40, roll_every=20)
+        reader = await log.open_reader(DLSN(1, 5, 0), reads_ahead=False)
+        reader.ask_ahead()  # it has not begun: nobody knows where
+        assert await txids(reader, 3000) == [5, 6, 7]
+        world.bookie.requests.clear()
+        for _ in range(2):
+            reader.ask_ahead()
+            await settle()
+        ahead = sorted(entry for _, entry in reads(world))
+        assert ahead == list(range(8, 8 + len(ahead))), "each once"
+        assert ahead
+        world.bookie.requests.clear()
+        assert await txids(reader, 1) == [8]
+        assert not world.bookie.requests
+        reader.ask_ahead()
+        assert await drain(reader) == list(range(9, 40))
+        await reader.close()
+        reader.ask_ahead()
+        world.bookie.requests.clear()
+        await settle()
+        assert not world.bookie.requests
+
+    run_world(tmp_path, body)
+
+
 def test_how_large_entries_are_is_learnt_once_for_all_readers_of_an_open_ledger(
     tmp_path: Path,
 ) -> None:
