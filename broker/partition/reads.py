@@ -23,7 +23,7 @@ from core.log.log import Log
 from core.log.reader import LogReader
 from core.log.resume import Place
 from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import Buffer, Offset
+from protocol.ids import Buffer, EntryId, Offset
 
 if TYPE_CHECKING:
     from core.log.entries import EntryRecords
@@ -62,7 +62,7 @@ class _Cursor:
     """An open reader, and what it returned beyond what was asked for."""
 
     __slots__ = (
-        "ahead", "is_new", "marks", "next_dlsn", "next_offset", "read_number", "reader", "rests",
+        "ahead", "is_new", "marks", "next_entry", "next_offset", "read_number", "reader", "rests",
         "rewrites", "stays",
     )  # fmt: skip
 
@@ -72,8 +72,8 @@ class _Cursor:
         self.reader = reader
         self.marks = marks
         """Where one is left when this reader does not stay."""
-        self.next_dlsn: DLSN | None = None
-        """Behind what was returned last, if that ended with its entry."""
+        self.next_entry: tuple[int, EntryId] | None = None
+        """(lssn, entry id) behind what was returned last, if that ended with its entry."""
         self.rewrites = rewrites
         """What `Log.rewrites` said then."""
         self.read_number = 0
@@ -93,7 +93,7 @@ class _Cursor:
         if self.ahead and self.ahead[0].slots:
             entry = self.ahead[0]
             return DLSN(entry.lssn, entry.entry_id, entry.slots[0])
-        return self.next_dlsn
+        return None if self.next_entry is None else DLSN(*self.next_entry, 0)
 
     @property
     def next_batch(self) -> tuple[int, Offset]:
@@ -237,17 +237,18 @@ async def _collect(cursor: _Cursor, span: ReadRange) -> Found:
     while ahead or await _read_on(cursor, span, span.max_bytes - size):
         entry = ahead.popleft()
         txids, payloads = entry.columns.txids, entry.columns.payloads
-        below = bisect_left(txids, span.end)
-        count, more = fitting(
-            payloads[:below],
-            span.max_bytes - size,
-            at_least_one=span.at_least_one and not found,
-        )
-        found += payloads[:count]
+        count, more = len(txids), entry.payload_bytes
+        below = count if not count or txids[-1] < span.end else bisect_left(txids, span.end)
+        if below < count or size + more > span.max_bytes:
+            room = span.max_bytes - size
+            at_least_one = span.at_least_one and not found
+            count, more = fitting(payloads[:below], room, at_least_one=at_least_one)
+            payloads = payloads[:count]
+        found += payloads
         size += more
         if count:
             cursor.next_offset = txids[count - 1] + 1
-        cursor.next_dlsn = DLSN(entry.lssn, entry.entry_id + 1, 0)
+        cursor.next_entry = (entry.lssn, entry.entry_id + 1)
         if count < len(txids):
             ahead.appendleft(entry.behind(count))
             return Found(found, size, limited=count < below)  # else the range ends there

@@ -53,6 +53,11 @@ class EntryRecords(NamedTuple):
             yield LogRecordWithDLSN(DLSN(self.lssn, self.entry_id, slot), record)
 
     @property
+    def payload_bytes(self) -> int:
+        """Bytes of the payloads alone."""
+        return self.size_bytes - HEADER_SIZE * len(self.columns.payloads)
+
+    @property
     def last_position(self) -> int:
         """Position of the last record, of the last one in it if that is a record set."""
         last = self.columns.metadata[-1] >> 16 & POSITION_MAX
