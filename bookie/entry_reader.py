@@ -187,9 +187,11 @@ class EntryReader:
         """Close a log that was removed."""
         fd = self._fds.pop(log_id, None)
         if fd is not None:
-            if self._behind is not None:
-                self._behind.close_log(log_id)
-            self._files.close(fd)
+            try:
+                if self._behind is not None:
+                    self._behind.close_log(log_id)
+            finally:
+                self._files.close(fd)
 
     def close(self) -> None:
         """Close all files."""

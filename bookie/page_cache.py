@@ -25,6 +25,9 @@ STEP_BYTES = 8 * 1024 * 1024
 
 FORGET_BYTES = 16 * 1024 * 1024
 """What a reader left behind is given back in pieces of this size."""
+GAP_BYTES_MAX = 16 * 1024 * 1024
+"""Whoever goes on so far behind what was read before reads one of many ledgers of that stretch."""
+STRETCHES_MAX = 64
 LAG_BYTES_MIN = 64 * 1024 * 1024
 LAG_SHARE = 2
 """So much later: a part of the window, but not less than that. Readers of many ledgers go through
@@ -91,55 +94,69 @@ class PageCacheWindow:
             self._files.close(fd)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Stretch:
+    """What somebody reads through of a log, as far as its pages were not given back."""
+
+    log_id: int
     fd: int
     start: Position
     end: Position
 
 
 class ReadBehind:
-    """Lets go of what was read through and lies before the window. Used by one thread only."""
+    """Lets go of what was read through and lies before the window. Used by one thread only.
+
+    Invariant: no stretch is empty; the one read longest ago comes first.
+    """
 
     def __init__(self, files: Files, window: PageCacheWindow) -> None:
         self._files = files
         self._window = window
         self._lag = max(LAG_BYTES_MIN, window.size_max // LAG_SHARE)
-        self._kept: dict[int, _Stretch] = {}  # the log that was begun first comes first
+        self._stretches: deque[_Stretch] = deque()
         self._size = 0
 
     def read(self, log_id: int, fd: int, start: Position, end: Position) -> None:
         """Take note of bytes that were read. Cost: a system call each 16 MiB.
 
-        The last `LAG_SHARE` of the window stay, over all logs, for others who read along.
+        `LAG_SHARE` of the window stay, over all logs, for others who read along; not those that
+        were read longest ago.
         """
-        kept = self._kept.get(log_id)
-        if kept is None:
-            self._kept[log_id] = _Stretch(fd, start, end)
+        if end <= start:
+            return  # behind the end of the file: nothing was read
+        stretch = self._latest(log_id, start)
+        if stretch is None:
+            self._stretches.append(_Stretch(log_id, fd, start, end))
             self._size += end - start
-        elif not kept.start <= start <= kept.end + self._lag:
-            self._size += (end - start) - (kept.end - kept.start)
-            kept.start, kept.end = start, end  # somewhere else: what lies between is another's
-        elif end > kept.end:
-            self._size += end - kept.end
-            kept.end = end
-        if self._size >= self._lag + FORGET_BYTES:
-            self._forget_first()
+        elif end > stretch.end:
+            self._size += end - stretch.end
+            stretch.end = end
+        while self._size >= self._lag + FORGET_BYTES or len(self._stretches) > STRETCHES_MAX:
+            self._forget_some(self._stretches[0])
 
     def close_log(self, log_id: int) -> None:
         """Let go of what is left of a log that is about to be closed. Idempotent."""
-        kept = self._kept.get(log_id)
-        if kept is not None:
-            self._forget(log_id, kept, kept.end)
+        for stretch in [each for each in self._stretches if each.log_id == log_id]:
+            while stretch.start < stretch.end:
+                self._forget_some(stretch)
 
-    def _forget_first(self) -> None:
-        log_id, kept = next(iter(self._kept.items()))
-        self._forget(log_id, kept, min(kept.end, kept.start + FORGET_BYTES))
+    def _latest(self, log_id: int, at: Position) -> _Stretch | None:
+        """Return the stretch that a read goes on in, which is the last one from now on."""
+        for number in range(len(self._stretches) - 1, -1, -1):
+            stretch = self._stretches[number]
+            if stretch.log_id == log_id and stretch.start <= at <= stretch.end + GAP_BYTES_MAX:
+                if number < len(self._stretches) - 1:
+                    del self._stretches[number]
+                    self._stretches.append(stretch)
+                return stretch
+        return None
 
-    def _forget(self, log_id: int, kept: _Stretch, upto: Position) -> None:
-        if self._window.is_behind(log_id, upto):  # else it goes when it leaves the window
-            self._files.forget_cached(kept.fd, kept.start, upto - kept.start)
-        self._size -= upto - kept.start
-        kept.start = upto
-        if kept.start == kept.end:
-            del self._kept[log_id]
+    def _forget_some(self, stretch: _Stretch) -> None:
+        upto = min(stretch.end, stretch.start + FORGET_BYTES)
+        if self._window.is_behind(stretch.log_id, upto):  # else it goes when it leaves the window
+            self._files.forget_cached(stretch.fd, stretch.start, upto - stretch.start)
+        self._size -= upto - stretch.start
+        stretch.start = upto
+        if stretch.start == stretch.end:
+            self._stretches.remove(stretch)

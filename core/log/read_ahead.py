@@ -77,10 +77,11 @@ class ReadAhead:
                 return self._take(chunk, waited=waited and known is not None)
         return []
 
-    def ask_ahead(self, last: EntryId, tasks: Tasks) -> bool:
+    def ask_ahead(self, last: EntryId, tasks: Tasks, max_bytes: int | None = None) -> bool:
         """Ask for the entries behind those that were given out, unless the process is full.
 
-        Tell whether a request is to be sent: as soon as the loop is free.
+        Tell whether a request is to be sent: as soon as the loop is free. `max_bytes`: of a piece
+        that is asked for anew, about; None: as the pace is.
         """
         first = self.next_entry
         if first > last:
@@ -89,7 +90,8 @@ class ReadAhead:
         if known is not None:
             self._asked_to = known.last
             return False
-        end = self._end(last, self.pace.bytes)
+        pace_bytes = self.pace.bytes
+        end = self._end(last, pace_bytes if max_bytes is None else min(pace_bytes, max_bytes))
         if not self._shared.has_room((end - first + 1) * self._entry_bytes):
             return False
         chunk = self._new_chunk(end)

@@ -23,7 +23,7 @@ from core.errors import (
 from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.idleness import Idleness, Silence
 from core.log.positioning import first_readable
-from core.log.read_pace import ReadPace
+from core.log.read_pace import SMALLEST_BYTES, ReadPace
 from core.log.readable_log import ReadableLog
 from core.log.reader_settings import ReaderSettings
 from core.log.resume import Resume
@@ -222,20 +222,23 @@ class LogReader:
             self._check_open()
         if step is Step.ENTRIES:
             self._idleness.on_entry()
-            if self._move(cursor):
+            if self._move(cursor, max_bytes):
                 await asyncio.sleep(0)  # let it be sent: the consumer may not pause for long
         elif step is Step.END:
             self._leave(cursor, DLSN(lssn + 1, 0, 0))
         self._was_at_tail = step is Step.TAIL
         return not self._was_at_tail
 
-    def _move(self, cursor: SegmentCursor) -> bool:
+    def _move(self, cursor: SegmentCursor, wanted_bytes: int) -> bool:
         """Tell the others where this reader is, and look ahead; tell whether it asks for more."""
         self._log.shared.move(self._place, (cursor.view.metadata.lssn, cursor.next_entry))
-        return self._settings.reads_ahead and self._look_ahead(cursor)
+        if self._settings.reads_ahead:
+            return self._look_ahead(cursor)
+        missing_bytes = wanted_bytes - cursor.held_bytes  # of this call: a small rest can wait
+        return missing_bytes >= SMALLEST_BYTES and self._look_ahead(cursor, missing_bytes)
 
-    def _look_ahead(self, cursor: SegmentCursor) -> bool:
-        has_asked = cursor.ask_ahead()
+    def _look_ahead(self, cursor: SegmentCursor, max_bytes: int | None = None) -> bool:
+        has_asked = cursor.ask_ahead(max_bytes)
         lssn = cursor.view.metadata.lssn
         following = self._log.segments.find(lssn + 1)
         if following is not None and self._following is None and cursor.is_near_end():

@@ -82,6 +82,14 @@ class SegmentCursor:
         return bool(self._entries)
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of the entries that `take` has without reading."""
+        entries = self._entries
+        if not entries:
+            return 0
+        return entries[-1].length - entries[0].length + len(entries[0].payload)
+
+    @property
     def next_entry(self) -> EntryId:
         """The first entry whose records were not given out."""
         return self._entries[0].entry_id if self._entries else self._ahead.next_entry
@@ -113,9 +121,12 @@ class SegmentCursor:
                 return Step.ENTRIES
         return Step.END if readable.is_final else Step.TAIL
 
-    def ask_ahead(self) -> bool:
-        """Ask for the entries that come next; tell whether that was needed and possible."""
-        return self._ahead.ask_ahead(self.view.known().last, self._context.tasks)
+    def ask_ahead(self, max_bytes: int | None = None) -> bool:
+        """Ask for the entries that come next; tell whether that was needed and possible.
+
+        `max_bytes`: about so many of them at most.
+        """
+        return self._ahead.ask_ahead(self.view.known().last, self._context.tasks, max_bytes)
 
     def may_read_on(self) -> bool:
         """Tell whether there is more, as far as this process knows: entries, or a fixed end."""

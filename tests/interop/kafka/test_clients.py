@@ -61,14 +61,20 @@ def test_seek_position_and_offsets_by_time(clients: Kafka, topic: str) -> None:
         assert consumer.poll(1)[0]["offset"] == 0
 
 
-def assigned_to_all(members: list[Client], partitions: int) -> list[list[str]]:
-    """Poll in turn until every partition has one owner and every member a share of them."""
+def assigned_to_all(
+    members: list[Client], partitions: int, share: int | None = None
+) -> list[list[str]]:
+    """Poll in turn until every partition has one owner and every member a share of them.
+
+    `share`: how many that are in the end. On the way there some may have more, others fewer.
+    """
     for _ in range(150):
         for member in members:
             member.poll(0)
         owned = [member("assignment")["partitions"] for member in members]
         every = [partition for each in owned for partition in each]
-        if all(owned) and len(every) == len(set(every)) == partitions:
+        is_even = share is None or all(len(each) == share for each in owned)
+        if is_even and all(owned) and len(every) == len(set(every)) == partitions:
             return owned
     raise AssertionError(f"never shared out: {[m('assignment') for m in members]}")
 

@@ -13,6 +13,7 @@ from bookie.page_cache import (
     LAG_BYTES_MIN,
     LAG_SHARE,
     STEP_BYTES,
+    STRETCHES_MAX,
     PageCacheWindow,
     ReadBehind,
 )
@@ -113,12 +114,72 @@ def test_a_reader_leaves_nothing_but_its_last_pages(tmp_path: Path, window_bytes
             behind.read(log_id, fd, start, start + MIB)
             read.append((f"{log_id}.log", start, start + MIB))
             forgotten = sum(upto - start for _, start, upto in files.forgotten)
-            assert lag <= len(read) * MIB - forgotten < lag + FORGET_BYTES or not forgotten
+            kept = len(read) * MIB - forgotten
+            assert min(lag, len(read) * MIB) <= kept < lag + FORGET_BYTES
     assert _bytes(files.forgotten) == _bytes(read)[: len(_bytes(files.forgotten))], "in order"
     for log_id in (2, 1, 3):
         behind.close_log(log_id)
         behind.close_log(log_id)
     assert sorted(_bytes(files.forgotten)) == sorted(_bytes(read)), "nothing twice"
+
+
+@pytest.mark.parametrize("apart", [0, 10 * MIB, 300 * MIB, 900 * MIB])
+def test_two_who_read_one_log_leave_nothing_but_their_last_pages(
+    tmp_path: Path, apart: int
+) -> None:
+    files = RecordingFiles()
+    behind = ReadBehind(files, PageCacheWindow(files, 0))
+    fd = files.open(_log(tmp_path, "3.log"))
+    read = set()
+    for at in range(300):
+        for start in (at * MIB, at * MIB + apart):
+            behind.read(3, fd, start, start + MIB)
+            read.add(start)
+        if at % 50 == 0:
+            behind.read(3, fd, 5000 * MIB + at * 100 * MIB, 5000 * MIB + at * 100 * MIB + 100)
+    forgotten = {start for _, start in _bytes(files.forgotten) if start % MIB == 0}
+    assert forgotten <= read | {at * 100 * MIB + 5000 * MIB for at in range(300)}
+    assert len(read - forgotten) * MIB <= LAG_BYTES_MIN + FORGET_BYTES
+    behind.close_log(3)
+    assert read <= {start for _, start in _bytes(files.forgotten)}
+    files.close(fd)
+
+
+def test_reads_that_give_nothing_are_nothing_to_give_back(tmp_path: Path) -> None:
+    """Length 0 would mean "up to the end", a negative one is an error."""
+    files = RecordingFiles()
+    behind = ReadBehind(files, PageCacheWindow(files, 0))
+    fd = files.open(_log(tmp_path, "3.log"))
+    behind.read(3, fd, 1028, 1024)
+    behind.read(3, fd, 1028, 1028)
+    behind.close_log(3)
+    files.close(fd)
+    assert files.forgotten == []
+
+
+def test_what_a_closed_log_has_before_the_window_is_given_back(tmp_path: Path) -> None:
+    files = RecordingFiles()
+    window = PageCacheWindow(files, 512 * MIB)
+    path = _log(tmp_path, "3.log")
+    window.written(path, 60 * MIB, 61 * MIB)
+    behind = ReadBehind(files, window)
+    fd = files.open(path)
+    behind.read(3, fd, 0, 61 * MIB)
+    behind.close_log(3)
+    files.close(fd)
+    assert [(start, end) for _, start, end in files.forgotten] == [
+        (start, start + FORGET_BYTES) for start in range(0, 48 * MIB, FORGET_BYTES)
+    ]
+
+
+def test_however_many_places_are_read_few_are_remembered(tmp_path: Path) -> None:
+    files = RecordingFiles()
+    behind = ReadBehind(files, PageCacheWindow(files, 0))
+    fd = files.open(_log(tmp_path, "3.log"))
+    for at in range(200):
+        behind.read(3, fd, at * 100 * MIB, at * 100 * MIB + 4096)
+        assert len(files.forgotten) == max(0, at + 1 - STRETCHES_MAX)
+    files.close(fd)
 
 
 def test_many_who_read_the_same_stretch_one_after_the_other_find_it_in_memory(

@@ -124,9 +124,9 @@ class FakeLog:
         self.closing: asyncio.Event | None = None
         self.readers_opened = 0
         self.readers_ahead = 0
-        self.asked_ahead: list[int] = []
-        """Where readers were that were told to."""
         """Of those that were opened, how many read ahead."""
+        self.asked_ahead: list[int] = []
+        """The last entry of readers that were told to, as often as they were."""
         self.located_by_reader: list[int] = []
         """The entry at which each began."""
         self.rewrites = 0

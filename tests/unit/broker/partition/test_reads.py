@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.bookmarks import Bookmarks
+from broker.partition.bookmarks import Bookmark, Bookmarks
+from broker.partition.kept_readers import READS_ON_BYTES
 from broker.partition.partition_log import PartitionLog
-from broker.partition.reads import ENOUGH, READS_ON_BYTES, OpenReaders, ReadRange, Source
+from broker.partition.reads import OpenReaders, ReadRange, Source
 from core.errors import BookieUnavailable
-from core.log.entries import EntryRecords
 from core.log.resume import Place
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import Buffer, LedgerId, TopicPartition
 from protocol.records.batch import read_header
-from tests.unit.broker.fakes import FakeLog, FakeReader, World, batch, make_world
+from tests.unit.broker.fakes import FakeLog, World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns
 
 
@@ -56,7 +56,6 @@ async def test_a_consumer_that_reads_on_uses_one_reader() -> None:
         offset = read_header(found.parts[-1]).last_offset + 1
     assert seen == list(range(0, 40, 2))
     assert stream.readers_opened == 2, "one to look, one that stays"
-    assert stream.readers_ahead == 0, "those who read say when"
     assert (await log.read_log(40, 1000, at_least_one=True)).parts == ()
 
 
@@ -98,35 +97,50 @@ async def test_who_takes_much_at_once_and_leaves_more_has_a_reader_at_once() -> 
     assert stream.asked_ahead == [1]
     await readers.close()
 
-    readers = OpenReaders(1)
-    other = source((await filled())[2])
+    readers = OpenReaders(4)
     await readers.read(there, ReadRange(0, 8, 2 * size))
-    for offset in (0, 2):
-        await readers.read(other, ReadRange(offset, 40, 1))
+    mark = there.marks.take(2)
+    assert mark is None
+    await readers.forget(stream)
+    there.marks.leave(2, Bookmark(Place(DLSN(1, 2, 0), LedgerId(1)), -9, 0, 0, 0))
     await readers.read(there, ReadRange(2, 8, 2 * size))
-    assert stream.readers_opened == stream.readers_closed, "it was not back in time before"
+    assert len(readers) == 0, "its consumer did not come back in time before"
 
 
 @in_loop
-async def test_the_last_entries_of_a_piece_are_not_fetched_alone() -> None:
+async def test_a_reader_of_a_log_that_was_rewritten_is_not_told_to_read_on() -> None:
     _, _, stream = await filled()
-    size = len(batch(2))
     readers = OpenReaders(4)
     there = source(stream)
-    read_on = FakeReader.read_entries
+    for offset in (0, 2):
+        await readers.read(there, ReadRange(offset, 40, 1))
+    stream.rewrites += 1
+    readers.ask_ahead()
+    assert (len(readers), stream.asked_ahead) == (1, [])
 
-    async def short(self: FakeReader, max_bytes: int) -> list[EntryRecords]:
-        return await read_on(self, max_bytes - size)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FakeReader, "read_entries", short)
-        found = await readers.read(there, ReadRange(0, 40, 4 * size))
-        assert (bases(list(found.parts)), found.limited) == ([0, 2, 4], True)
-        assert stream.reads == 1
-        found = await readers.read(there, ReadRange(6, 40, 4 * size + 1))
-        assert (len(found.parts), stream.reads) == (4, 3), "less than three quarters"
-        found = await readers.read(there, ReadRange(34, 40, 4 * size))
-        assert (bases(list(found.parts)), found.limited) == ([34, 36, 38], False)
+@in_loop
+async def test_a_reader_in_use_does_not_stay_when_its_log_is_forgotten_meanwhile() -> None:
+    _, _, stream = await filled()
+    readers = OpenReaders(4)
+    there = source(stream)
+    for offset in (0, 2):
+        await readers.read(there, ReadRange(offset, 40, 1))
+    reading = asyncio.create_task(readers.read(there, ReadRange(4, 40, 1)))
+    await asyncio.sleep(0)
+    await readers.forget(stream)
+    assert bases(list((await reading).parts)) == [4]
+    assert len(readers) == 0
+    assert stream.readers_opened == stream.readers_closed
+
+
+@in_loop
+async def test_nothing_is_taken_for_the_first_batch() -> None:
+    """The offset lies behind the first entries that a reader meets, and no byte was asked for."""
+    _, _, stream = await filled()
+    readers = OpenReaders(4)
+    found = await readers.read(source(stream), ReadRange(7, 40, 0))
+    assert (bases(list(found.parts)), found.limited) == ([6], True)
 
 
 @in_loop
@@ -359,12 +373,11 @@ async def any_reads(logs: list[FakeLog], steps: list[Wanted | int], limit: int) 
         found = await readers.read(streams[each], ReadRange(offset, end, room))
         there = list(range(offset - offset % 2, end, 2))
         expected = there[: max(room // size, 1)]
-        got = bases(list(found.parts))
-        assert got == expected[: len(got)]
-        assert len(got) == len(expected) or found.size >= ENOUGH * room
-        assert found.limited == (len(got) < len(there))
-        if got:
-            nexts[each] = got[-1] + 2
+        assert bases(list(found.parts)) == expected
+        assert found.limited == (len(expected) < len(there))
+        if expected:
+            nexts[each] = expected[-1] + 2
+        readers.ask_ahead()
         assert len(readers) <= limit
     await readers.close()
     for log in logs:

@@ -20,6 +20,7 @@ from core.log.entry_cache import (
 )
 from core.log.log import Log
 from core.log.reader import LogReader
+from core.log.segment_cursor import SegmentCursor
 from core.log.tail_follower import TailFollower
 from protocol.bookkeeper.messages import ReadLacRequest, ReadRequest, StatusCode
 from protocol.distributedlog.dlsn import DLSN, INITIAL
@@ -439,8 +440,12 @@ def test_a_reader_that_does_not_read_ahead_does_when_it_is_told_to(tmp_path: Pat
         for _ in range(2):
             reader.ask_ahead()
             await settle()
-        ahead = sorted(entry for _, entry in reads(world))
-        assert ahead == list(range(8, 8 + len(ahead))), "each once"
+        asked = reads(world)
+        assert len(asked) == len(set(asked)), "each once"
+        begun = log.segments.find(1)
+        assert begun is not None
+        ahead = sorted(entry for ledger, entry in asked if ledger == begun.ledger_id)
+        assert ahead == list(range(8, 8 + len(ahead)))
         assert ahead
         world.bookie.requests.clear()
         assert await txids(reader, 1) == [8]
@@ -452,6 +457,37 @@ def test_a_reader_that_does_not_read_ahead_does_when_it_is_told_to(tmp_path: Pat
         world.bookie.requests.clear()
         await settle()
         assert not world.bookie.requests
+
+    run_world(tmp_path, body)
+
+
+def test_within_a_call_the_next_piece_is_on_its_way_while_one_is_taken(tmp_path: Path) -> None:
+    """Nothing behind what was asked for is read all the same."""
+
+    async def body(world: World) -> None:
+        log = await world.log(read_ahead_entries=6)
+        writer = await log.open_writer(Listener())
+        for txid in range(40):
+            put(writer, txid, b"x" * 100_000)
+            await writer.flush()
+        await writer.close()
+        reader = await log.open_reader(DLSN(1, 0, 0), reads_ahead=False)
+        assert await txids(reader, 1) == [0]
+        world.bookie.requests.clear()
+        asked: list[bool] = []
+        ask = SegmentCursor.ask_ahead
+
+        def ask_ahead(cursor: SegmentCursor, max_bytes: int | None = None) -> bool:
+            asked.append(ask(cursor, max_bytes))
+            return asked[-1]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SegmentCursor, "ask_ahead", ask_ahead)
+            assert await txids(reader, 2_000_000) == list(range(1, 21))
+        await settle()
+        assert asked == [True, True], "of the pieces of 6, 6, 6 and 2 the first and the last not"
+        assert sorted(entry for _, entry in reads(world)) == list(range(1, 21))
+        await reader.close()
 
     run_world(tmp_path, body)
 
