@@ -115,7 +115,13 @@ def test_kill_9_of_pytest_leaves_nothing(
 @pytest.mark.crash
 @pytest.mark.parametrize("delay_ms", [0, 20, 40, 80, 160, 320])
 def test_kill_9_while_it_starts_leaves_nothing(tmp_path: Path, delay_ms: int) -> None:
-    code = "from tailrace.testing import Broker; print('go', flush=True); Broker().start()"
+    code = """
+import tempfile
+tempfile.gettempdir()  # Python writes and removes a file of its own there, the first time
+from tailrace.testing import Broker
+print("go", flush=True)
+Broker().start()
+"""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with Popen([sys.executable, "-c", code], stdout=PIPE, env=environment) as running:
         assert running.stdout is not None
