@@ -2,8 +2,9 @@
 
 A log reader that stays open reads ahead. That pays for a consumer who is back before others take
 the reader's place, and is wasted on the thousand partitions of one poll, of which each is asked for
-a little, in turns. So whoever is back within as many reads as readers are kept gets one that stays;
-all others leave a bookmark, and next time read from there what they ask for, no more.
+a little, in turns. So whoever is back within as many reads as readers are kept gets one that stays,
+and some who are new and take much at once (`kept_readers.py`); all others leave a bookmark, and
+next time read from there what they ask for, no more.
 """
 
 from typing import Final, NamedTuple
