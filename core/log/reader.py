@@ -49,13 +49,9 @@ class LogReader:
         self._log = log
         self._settings = settings
         self._tasks = Tasks("log.reader")
+        pace = ReadPace(config.read_ahead_bytes)
         self._context = ReaderContext(
-            log.name,
-            config,
-            settings.metrics,
-            log.shared,
-            ReadPace(config.read_ahead_bytes),
-            self._tasks,
+            log.name, config, settings.metrics, log.shared, pace, self._tasks
         )
         self._place = log.shared.join((start.lssn, start.entry_id))
         self._start = start
@@ -142,10 +138,7 @@ class LogReader:
         self._check_open()
 
     def ask_ahead(self) -> None:
-        """Have what comes next read, now that the caller has no need of the bookies himself.
-
-        For one who opened it with `reads_ahead=False`; others do so with each piece. Errors: none.
-        """
+        """Have what comes next read: for who opened it with `reads_ahead=False`. Errors: none."""
         if self._cursor is not None and not self._is_closed:
             self._look_ahead(self._cursor)
 
@@ -239,8 +232,7 @@ class LogReader:
 
     def _look_ahead(self, cursor: SegmentCursor, max_bytes: int | None = None) -> bool:
         has_asked = cursor.ask_ahead(max_bytes)
-        lssn = cursor.view.metadata.lssn
-        following = self._log.segments.find(lssn + 1)
+        following = self._log.segments.find(cursor.view.metadata.lssn + 1)
         if following is not None and self._following is None and cursor.is_near_end():
             expected = (following.lssn, following.ledger_id)
             if self._opening != expected:
