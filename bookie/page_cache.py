@@ -28,11 +28,9 @@ FORGET_BYTES = 16 * 1024 * 1024
 GAP_BYTES_MAX = 16 * 1024 * 1024
 """Whoever goes on so far behind what was read before reads one of many ledgers of that stretch."""
 STRETCHES_MAX = 64
-LAG_BYTES_MIN = 64 * 1024 * 1024
-LAG_SHARE = 2
-"""So much later: a part of the window, but not less than that, for readers of other ledgers who go
-through the same stretch. It is too little for 100 partitions that are far apart in 1.5 GB: 160-200
-MB/s from disk with it and with 64 MiB alike, 400 where nothing was given back (2026-11-23)."""
+LAG_BYTES = 64 * 1024 * 1024
+"""So much later, for readers of other ledgers who go through the same stretch. Not more: half a GiB
+was as slow for 100 partitions that are far apart in 1.5 GB (160-200 MB/s from disk, 2026-11-23)."""
 
 SHARE_OF_MEMORY = 8
 WINDOW_BYTES_MAX = 1024 * 1024 * 1024
@@ -54,7 +52,7 @@ class PageCacheWindow:
     def __init__(self, files: Files, size_max: int) -> None:
         """`size_max` below 0: leave everything to the operating system."""
         self._files = files
-        self.size_max = size_max
+        self._size_max = size_max
         self._pieces: deque[_Piece] = deque()
         self._size = 0
         self._first: tuple[int, Position] | None = None
@@ -62,11 +60,11 @@ class PageCacheWindow:
     def is_behind(self, log_id: int, position: Position) -> bool:
         """Tell whether bytes that end there lie before the window. Without a limit none do."""
         first = self._first
-        return self.size_max >= 0 and (first is None or (log_id, position) <= first)
+        return self._size_max >= 0 and (first is None or (log_id, position) <= first)
 
     def written(self, path: Path, start: Position, end: Position) -> None:
         """Take note of bytes that were written and synced. Cost: a system call each 8 MiB."""
-        if self.size_max < 0:
+        if self._size_max < 0:
             return
         newest = self._pieces[-1] if self._pieces else None
         if newest is not None and newest.path == path and newest.end - newest.start < STEP_BYTES:
@@ -75,7 +73,7 @@ class PageCacheWindow:
             self._pieces.pop()
         self._pieces.append(_Piece(path, start, end))
         self._size += end - start
-        while self._size > self.size_max and len(self._pieces) > 1:
+        while self._size > self._size_max and len(self._pieces) > 1:
             oldest = self._pieces.popleft()
             self._size -= oldest.end - oldest.start
             self._forget(oldest)
@@ -112,15 +110,13 @@ class ReadBehind:
     def __init__(self, files: Files, window: PageCacheWindow) -> None:
         self._files = files
         self._window = window
-        self._lag = max(LAG_BYTES_MIN, window.size_max // LAG_SHARE)
         self._stretches: deque[_Stretch] = deque()
         self._size = 0
 
     def read(self, log_id: int, fd: int, start: Position, end: Position) -> None:
         """Take note of bytes that were read. Cost: a system call each 16 MiB.
 
-        `LAG_SHARE` of the window stay, over all logs, for others who read along; not those that
-        were read longest ago.
+        The last `LAG_BYTES` over all logs stay for others who read along.
         """
         if end <= start:
             return  # behind the end of the file: nothing was read
@@ -131,7 +127,7 @@ class ReadBehind:
         elif end > stretch.end:
             self._size += end - stretch.end
             stretch.end = end
-        while self._size >= self._lag + FORGET_BYTES or len(self._stretches) > STRETCHES_MAX:
+        while self._size >= LAG_BYTES + FORGET_BYTES or len(self._stretches) > STRETCHES_MAX:
             self._forget_some(self._stretches[0])
 
     def close_log(self, log_id: int) -> None:

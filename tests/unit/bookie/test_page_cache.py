@@ -10,8 +10,7 @@ from typing_extensions import override
 
 from bookie.page_cache import (
     FORGET_BYTES,
-    LAG_BYTES_MIN,
-    LAG_SHARE,
+    LAG_BYTES,
     STEP_BYTES,
     STRETCHES_MAX,
     PageCacheWindow,
@@ -106,7 +105,6 @@ def test_a_reader_leaves_nothing_but_its_last_pages(tmp_path: Path, window_bytes
     window = PageCacheWindow(files, window_bytes)
     window.written(_log(tmp_path, "5.log"), 1024, 2 * MIB)
     behind = ReadBehind(files, window)
-    lag = max(LAG_BYTES_MIN, window_bytes // LAG_SHARE)
     read = []
     for log_id in (3, 1, 2):
         fd = files.open(_log(tmp_path, f"{log_id}.log"))
@@ -115,7 +113,7 @@ def test_a_reader_leaves_nothing_but_its_last_pages(tmp_path: Path, window_bytes
             read.append((f"{log_id}.log", start, start + MIB))
             forgotten = sum(upto - start for _, start, upto in files.forgotten)
             kept = len(read) * MIB - forgotten
-            assert min(lag, len(read) * MIB) <= kept < lag + FORGET_BYTES
+            assert min(LAG_BYTES, len(read) * MIB) <= kept < LAG_BYTES + FORGET_BYTES
     assert _bytes(files.forgotten) == _bytes(read)[: len(_bytes(files.forgotten))], "in order"
     for log_id in (2, 1, 3):
         behind.close_log(log_id)
@@ -139,7 +137,7 @@ def test_two_who_read_one_log_leave_nothing_but_their_last_pages(
             behind.read(3, fd, 5000 * MIB + at * 100 * MIB, 5000 * MIB + at * 100 * MIB + 100)
     forgotten = {start for _, start in _bytes(files.forgotten) if start % MIB == 0}
     assert forgotten <= read | {at * 100 * MIB + 5000 * MIB for at in range(300)}
-    assert len(read - forgotten) * MIB <= LAG_BYTES_MIN + FORGET_BYTES
+    assert len(read - forgotten) * MIB <= LAG_BYTES + FORGET_BYTES
     behind.close_log(3)
     assert read <= {start for _, start in _bytes(files.forgotten)}
     files.close(fd)
@@ -188,13 +186,13 @@ def test_many_who_read_the_same_stretch_one_after_the_other_find_it_in_memory(
     files = RecordingFiles()
     behind = ReadBehind(files, PageCacheWindow(files, 1024 * MIB))
     fd = files.open(_log(tmp_path, "3.log"))
-    for base in range(0, 900, 300):
+    for base in range(0, 200, 40):
         for reader in range(10):
-            for at in range(base + reader, base + 300, 10):
+            for at in range(base + reader, base + 40, 10):
                 behind.read(3, fd, at * MIB, (at + 1) * MIB)
             kept_from = max([upto for _, _, upto in files.forgotten], default=0)
             assert kept_from <= base * MIB
-    assert kept_from > 300 * MIB
+    assert kept_from > 80 * MIB
 
 
 def test_a_reader_leaves_the_writer_s_window_alone(tmp_path: Path) -> None:
