@@ -36,6 +36,7 @@ SLOTS_PER_PAGE = PAGE_SIZE // SLOT_SIZE
 _LIST_BYTES = 1024 * 1024
 """Read at once to list a ledger: one add with a high entry id makes a file of 16 GiB of holes."""
 _HOLE = bytes(_LIST_BYTES)
+_HEX_DIRECTORIES = frozenset(f"{number:x}" for number in range(256))
 
 
 class LoadedIndex(NamedTuple):
@@ -211,5 +212,4 @@ def _to_or_from_big_endian(slots: "array[int]") -> None:
 
 
 def _hex_directories(names: list[str]) -> list[str]:
-    wanted = {f"{number:x}" for number in range(256)}
-    return [name for name in names if name in wanted]
+    return [name for name in names if name in _HEX_DIRECTORIES]

@@ -98,6 +98,8 @@ class SimDisk:
         self.locks: dict[str, str] = {}
         self._durable: dict[str, Inode] = {}
         self._names: dict[str, list[tuple[tuple[str, Inode | None], ...]]] = {}
+        self._listed: dict[str, set[str]] = {}
+        """What is in each directory: processes list them all the time."""
         self._trace = trace
         self._spend = spend
 
@@ -131,6 +133,27 @@ class SimDisk:
         directory = changes[0][0].rpartition("/")[0]
         self._names.setdefault(directory, []).append(changes)
         _apply(self.files, changes)
+        for path, inode in changes:
+            if inode is None:
+                self._listed[directory].discard(path.rpartition("/")[2])
+            else:
+                self._list(path)
+
+    def make_directories(self, path: Path) -> None:
+        """Make a directory and those above it. They stay, whatever happens to the power."""
+        for directory in map(str, (path, *path.parents)):
+            if directory not in self.directories:
+                self.directories.add(directory)
+                self._list(directory)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of files and directories in a directory, in their order."""
+        return sorted(self._listed.get(directory, ()))
+
+    def _list(self, path: str) -> None:
+        directory, _, name = path.rpartition("/")
+        if name:
+            self._listed.setdefault(directory or "/", set()).add(name)
 
     def sync_names(self, directory: str) -> None:
         for changes in self._names.pop(directory, ()):
@@ -165,6 +188,9 @@ class SimDisk:
                 if inode is not None and inode.undo:
                     inode.lose_some(self.rng)
         self.files = dict(self._durable)
+        self._listed.clear()
+        for path in (*self.files, *self.directories):
+            self._list(path)
         self._trace(self.name, "lost power", len(self.files))
 
     def flip(self, suffix: str, *, old_only: bool = True) -> str | None:

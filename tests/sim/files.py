@@ -92,8 +92,7 @@ class SimFiles:
 
     def make_directory(self, path: Path) -> None:
         self._check()
-        for directory in (path, *path.parents):
-            self.disk.directories.add(str(directory))
+        self.disk.make_directories(path)
 
     def sync_directory(self, path: Path) -> None:
         self._boundary("names", str(path))
@@ -124,10 +123,7 @@ class SimFiles:
 
     def names(self, directory: Path) -> list[str]:
         self._check()
-        prefix = f"{directory}/"
-        known = (*self.disk.files, *self.disk.directories)
-        below = (name[len(prefix) :] for name in known if name.startswith(prefix))
-        return sorted({name.partition("/")[0] for name in below if name})
+        return self.disk.names(str(directory))
 
     def read_file(self, path: Path) -> bytes | None:
         self._check()
