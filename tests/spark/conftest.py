@@ -11,6 +11,7 @@ from pipeline.jars import ConnectorUnavailable
 from pipeline.session import build_session
 
 _JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
+_QUICK_TO_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,8 +22,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def small_jvms() -> Iterator[None]:
+    """Have Spark's JVMs, those of commands too, compile quickly: none runs for a minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+            patch.setenv(variable, _QUICK_TO_START)
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(small_jvms: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session with the connector."""
     if shutil.which("java") is None:
         pytest.skip("java is not installed")
