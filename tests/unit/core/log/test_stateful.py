@@ -53,6 +53,8 @@ class LogMachine(RuleBasedStateMachine):
         self.reader: LogReader | None = None
         self.reader_at = 0
         self.reader_log: Log | None = None
+        self.reader_first = 0
+        """How many were truncated when the reader was opened."""
         self.run(self._set_up())
 
     def run(self, work: Any) -> Any:
@@ -202,6 +204,7 @@ class LogMachine(RuleBasedStateMachine):
             if self.reader is None:
                 self.reader = await self.log.open_reader(INITIAL)
                 self.reader_at, self.reader_log = -1, self.log
+                self.reader_first = self.first
             confirmed = self.writer.confirmed_txid
             try:
                 found = [record.txid for _, record in await self.reader.read(max_bytes)]
@@ -212,6 +215,9 @@ class LogMachine(RuleBasedStateMachine):
                 return
             if self.reader_at < 0 and found:
                 self.reader_at = self.first  # where it begins is decided by the first record
+                if self.reader_log is not self.log and found[0] in self.appended[: self.first]:
+                    # Of a former owner's log: by the segment, which it may have entered before.
+                    self.reader_at = self.appended.index(found[0], self.reader_first)
             at = max(self.reader_at, 0)
             assert found == self.appended[at : at + len(found)]
             self.reader_at = at + len(found) if found else self.reader_at
