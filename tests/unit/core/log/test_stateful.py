@@ -54,7 +54,7 @@ class LogMachine(RuleBasedStateMachine):
         self.reader_at = 0
         self.reader_log: Log | None = None
         self.reader_first = 0
-        """How many were truncated when the reader was opened."""
+        """How many were truncated when the reader entered its first segment."""
         self.run(self._set_up())
 
     def run(self, work: Any) -> Any:
@@ -204,6 +204,7 @@ class LogMachine(RuleBasedStateMachine):
             if self.reader is None:
                 self.reader = await self.log.open_reader(INITIAL)
                 self.reader_at, self.reader_log = -1, self.log
+            if self.reader._cursor is None:
                 self.reader_first = self.first
             confirmed = self.writer.confirmed_txid
             try:
@@ -216,7 +217,7 @@ class LogMachine(RuleBasedStateMachine):
             if self.reader_at < 0 and found:
                 self.reader_at = self.first  # where it begins is decided by the first record
                 if self.reader_log is not self.log and found[0] in self.appended[: self.first]:
-                    # Of a former owner's log: by the segment, which it may have entered before.
+                    # Of a former owner's log: when it entered the segment, before it read any.
                     self.reader_at = self.appended.index(found[0], self.reader_first)
             at = max(self.reader_at, 0)
             assert found == self.appended[at : at + len(found)]
@@ -249,3 +250,19 @@ TestLogMachine.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+def test_a_reader_of_a_former_owners_log_begins_where_it_entered_the_segment() -> None:
+    machine = LogMachine()
+    try:
+        machine.read_on(max_bytes=1)
+        machine.reopen()
+        machine.append(gaps=[1, 1, 1, 1], turns=0)
+        machine.flush()
+        machine.read_on(max_bytes=1)
+        assert machine.reader_at == -1, "it has entered, and knows of no record"
+        machine.truncate(percent=25)
+        machine.read_on(max_bytes=1)
+        assert (machine.reader_at, machine.reader_first, machine.first) == (1, 0, 1)
+    finally:
+        machine.teardown()
