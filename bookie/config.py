@@ -115,7 +115,7 @@ class BookieConfig:
         None,
         "How much of the newest entries stays in the system's page cache; older pages are given "
         "back, and whoever reads them reads from disk. -1 leaves it to the system. Unit: MiB. "
-        "Default: an eighth of the machine's memory, at most 1024.",
+        "Default: an eighth of the memory that the process may use, at most 1024.",
     )
     log_size_limit: int = setting(
         "logSizeLimit", 1024 * MIB, "An entry log rolls at this size. Unit: bytes."

@@ -9,10 +9,11 @@ from core.runtime.config import AtLeastOne, NotNegative, setting
 class PartitionConfig:
     """Partitions: caches, readers, producers, retention."""
 
-    tail_cache_bytes: NotNegative = setting(
+    tail_cache_bytes: NotNegative | None = setting(
         "tail.cache.bytes",
-        128 * 1024 * 1024,
-        "Newest batches of all partitions kept in memory for consumers at the tail. Unit: bytes.",
+        None,
+        "Newest batches of all partitions kept in memory for consumers at the tail. Unit: bytes. "
+        "Default: 1/32 of the memory that the process may use, 128 MiB at least, 1 GiB at most.",
     )
     readers_max: AtLeastOne = setting(
         "fetch.max.open.readers",

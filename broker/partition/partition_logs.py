@@ -22,12 +22,13 @@ from broker.partition.partition_log import PartitionLog
 from broker.partition.readable import SharedParts
 from broker.partition.reads import OpenReaders
 from broker.partition.stored import StoredPartitions
-from broker.partition.tail_cache import TailCache
+from broker.partition.tail_cache import TailCache, bytes_of
 from broker.partition.turns import Turns
 from broker.peers.routes import ALONE, Ownership
 from core.errors import CoreError, OwnershipLost
 from core.log.namespace import LogNamespace
 from core.runtime.clock import Clock
+from core.runtime.memory import memory_bytes
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -61,9 +62,9 @@ class PartitionLogs:
         config: PartitionConfig,
         ownership: Ownership = ALONE,
     ) -> None:
-        self.shared = SharedParts(
-            clock, TailCache(config.tail_cache_bytes), OpenReaders(config.readers_max)
-        )
+        given = config.tail_cache_bytes
+        cache = TailCache(bytes_of(memory_bytes()) if given is None else given)
+        self.shared = SharedParts(clock, cache, OpenReaders(config.readers_max))
         self.verifying = Turns("verified produces", VERIFYING_MAX)
         """Produces that wait for their transaction's coordinator, by transactional id."""
         self._turns = count()

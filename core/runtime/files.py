@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from core.runtime.memory import memory_bytes
 from protocol.ids import Buffer, Position
 
 PARTS_MAX = 1024
@@ -94,7 +95,7 @@ class Files(Protocol):
         """
 
     def memory_bytes(self) -> int:
-        """Return how much memory the machine has."""
+        """Return how much memory the process may use."""
 
     def space(self, path: Path) -> Space:
         """Return the room of the file system."""
@@ -197,8 +198,8 @@ class SystemFiles:
         return lock_file(path, purpose)
 
     def memory_bytes(self) -> int:
-        """Ask the system for its physical pages."""
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        """Ask the system: the machine's, or the limit of a control group."""
+        return memory_bytes()
 
     def space(self, path: Path) -> Space:
         """Ask the file system; free is what an ordinary user may still take."""

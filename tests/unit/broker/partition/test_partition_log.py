@@ -63,7 +63,7 @@ async def test_what_is_stored_is_what_came_but_for_offset_and_epoch() -> None:
     assert (header.base_offset, header.partition_leader_epoch) == (2, log.leader_epoch)
     assert stored[8:12] + stored[16:] == before[8:12] + before[16:]
     verify_crc(stored)
-    assert (await log.read(2, 1000))[0] is data
+    assert (await log.read(2, 1000))[0] == data
 
 
 @in_loop

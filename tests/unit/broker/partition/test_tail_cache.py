@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.partition import tail_cache
 from broker.partition.found import Found
-from broker.partition.tail_cache import BATCH_OVERHEAD_BYTES, PartitionTail, TailCache
+from broker.partition.tail_cache import (
+    BATCH_OVERHEAD_BYTES,
+    COPIED_BYTES_MAX,
+    PartitionTail,
+    TailCache,
+    bytes_of,
+)
 
 
 def cached(base: int, count: int, size: int) -> tuple[int, memoryview]:
@@ -72,6 +79,43 @@ def test_the_oldest_batch_of_all_partitions_goes_first() -> None:
     assert a.read(0, 1000, at_least_one=True) is None
     assert shown(b.read(0, 1000, at_least_one=True)) == [0, 1, 2]
     assert cache.evicted_total == 1
+
+
+def test_the_number_of_batches_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_cache, "BATCHES_MAX", 3)
+    cache = TailCache(1 << 20)
+    a, b = cache.partition(), cache.partition()
+    fill(a, (0, 1, 92))
+    fill(b, (0, 1, 92), (1, 1, 92), (2, 1, 92), (3, 1, 92))
+    assert a.read(0, 1000, at_least_one=True) is None
+    assert shown(b.read(1, 1000, at_least_one=True)) == [1, 2, 3]
+    assert len(cache) == 3
+    assert cache.used == 3 * (100 + BATCH_OVERHEAD_BYTES)
+
+
+def test_small_batches_let_their_requests_go_and_large_ones_are_not_copied() -> None:
+    tail = TailCache(1 << 20).partition()
+    request = bytearray(COPIED_BYTES_MAX + 1 + COPIED_BYTES_MAX)
+    large = memoryview(request)[: COPIED_BYTES_MAX + 1]
+    small = memoryview(request)[COPIED_BYTES_MAX + 1 :]
+    tail.append(0, large)
+    tail.append(1, small)
+    first, second = tail.read(0, 1 << 20, at_least_one=True).parts  # type: ignore[union-attr]
+    assert first is large
+    assert isinstance(second, bytes)
+    assert second == small
+
+
+def test_it_grows_with_the_memory_within_bounds() -> None:
+    gib = 1 << 30
+    assert [bytes_of(n * gib) for n in (1, 4, 16, 24, 32, 512)] == [
+        gib // 8,
+        gib // 8,
+        gib // 2,
+        gib * 3 // 4,
+        gib,
+        gib,
+    ]
 
 
 def test_a_batch_above_the_limit_is_not_kept() -> None:
