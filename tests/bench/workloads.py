@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.brokers import Kind, Running, started
+from tests.bench.disk import write_and_sync_ms
 
 _CLIENT_TIMEOUT_S = 600
 PACED_RECORDS_S = 2000
@@ -170,7 +171,7 @@ def _follow(
 
 
 def latency(broker: Running) -> dict[str, float]:
-    """One record at a time."""
+    """One record at a time; and what the disk alone takes for it, where it is synced."""
     topic = f"latency-{next(_topic_numbers)}"
     found = client(
         "latency",
@@ -180,7 +181,13 @@ def latency(broker: Running) -> dict[str, float]:
         records=2000,
         record_bytes=100,
     )
-    return {"one record p50 ms": found["p50_ms"], "one record p99 ms": found["p99_ms"]}
+    disk = write_and_sync_ms(broker.data)
+    return {
+        "one record p50 ms": found["p50_ms"],
+        "one record p99 ms": found["p99_ms"],
+        "one write and sync of the disk alone p50 ms": disk[len(disk) // 2],
+        "one write and sync of the disk alone p99 ms": disk[int(len(disk) * 0.99)],
+    }
 
 
 def start_up(kind: Kind, folder: Path) -> dict[str, float]:
