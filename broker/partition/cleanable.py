@@ -8,6 +8,7 @@ from broker.partition.aborted import AbortedTransaction
 from broker.partition.notes import CleanNotes
 from broker.partition.offsets import NO_TIMESTAMP, SegmentIndex
 from broker.partition.partition_log import PartitionLog
+from broker.partition.segment_blocks import segment_blocks
 from broker.partition.segment_state import encode_index
 from compaction.cleaner.cleanable import (
     AbortedRange,
@@ -18,12 +19,11 @@ from compaction.cleaner.cleanable import (
     SegmentCounts,
     StoredBatches,
 )
-from core.errors import CoreError, CorruptData, LogTruncated
+from core.errors import CoreError, CorruptData
 from core.log.config import RECORD_BYTES_MAX
 from core.log.rewrite import SegmentRewrite
-from protocol.distributedlog.dlsn import DLSN
 from protocol.errors import ProtocolError
-from protocol.ids import Buffer, EntryId, Offset
+from protocol.ids import Buffer, Offset
 from protocol.records.batch import CONTROL, read_header
 
 logger = logging.getLogger(__name__)
@@ -123,29 +123,11 @@ class CleanablePartition:
             for producer_id, held in self._log.state.producers.last_sequences().items()
         }
 
-    async def read(
+    def read(
         self, lssn: int, block_bytes: Callable[[], int]
     ) -> AsyncGenerator[StoredBatches, None]:
         """Yield what a completed segment holds. Errors: CoreError."""
-        segment = self._log.log.segments.find(lssn)
-        if segment is None:
-            raise LogTruncated(f"{self.name} has no segment {lssn}")
-        # The pass itself reads one block ahead: more would be far beyond what it may read a second.
-        reader = await self._log.log.open_reader(DLSN(lssn, 0, 0), reads_ahead=False)
-        try:
-            while entries := await reader.read_entries(block_bytes()):
-                batches: list[Buffer] = []
-                places: list[EntryId] = []
-                for entry in entries:
-                    if entry.lssn == lssn:
-                        batches += entry.columns.payloads
-                        places += [entry.entry_id] * len(entry.columns.payloads)
-                if batches:
-                    yield StoredBatches(lssn, segment.ledger_id, batches, places)
-                if entries[-1].lssn != lssn or entries[-1].columns.txids[-1] == segment.last_txid:
-                    return  # before the reader goes on in the segment behind
-        finally:
-            await reader.close()
+        return segment_blocks(self._log, lssn, block_bytes)
 
     async def rewrite(self, lssns: Sequence[int]) -> "PartitionRewrite":
         """Begin new ledgers for a run of completed segments. Errors: CoreError."""

@@ -92,6 +92,11 @@ class SegmentCatalog:
             name = self._log.name
             logger.error("segment_unreadable log=%s lssn=%d error=%r", name, segment.lssn, error)
 
+    def written_here(self, lssn: int) -> SegmentIndex | None:
+        """Return the index of a segment that this owner wrote, or replayed; None of another."""
+        self._drop_rewritten()
+        return self._state.indexes.get(lssn)
+
     async def index(self, lssn: int) -> SegmentIndex:
         """Return the index of a segment. Errors: CoreError, LogTruncated if it is gone."""
         self._drop_rewritten()

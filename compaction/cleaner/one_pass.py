@@ -12,9 +12,10 @@ the pass would have left, and the next one goes over all of it again.
 Source: Cleaner.doClean (reference Kafka 9.4).
 """
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from compaction.cleaner.cleanable import (
     CleanableLog,
@@ -35,10 +36,8 @@ from protocol.ids import Buffer, Offset
 if TYPE_CHECKING:
     from asyncio import Future
 
-T = TypeVar("T")
-
-AHEAD = 3
-"""Blocks that are given to be computed before the oldest of them is waited for."""
+AHEAD: Final = 3
+"""Blocks, and ends of segments, that are given to be computed before the oldest is waited for."""
 
 
 class Dirty(NamedTuple):
@@ -74,6 +73,29 @@ async def one_pass(
     return work.outcome
 
 
+class _Walk(NamedTuple):
+    """What is computed of each segment, in this order."""
+
+    begin: Callable[[Walks, int], None] | None
+    """With the time, before the first block."""
+    step: Callable[[Walks, Sequence[Buffer]], Any]
+    end: Callable[[Walks, Offset], Any]
+    """With the offset behind the segment, after the last block."""
+
+
+_ADD: Final = _Walk(None, Walks.add, Walks.end_head_segment)
+_FILTER: Final = _Walk(Walks.begin_segment, Walks.filter, Walks.end_segment)
+
+
+class _Computed(NamedTuple):
+    """What a walk made of a block, or of a segment's end."""
+
+    segment: CleanableSegment
+    part: StoredBatches | None
+    """The block; None: all of the segment was given out."""
+    found: Any
+
+
 class _Pass:
     def __init__(
         self,
@@ -94,22 +116,15 @@ class _Pass:
         aborted = await self._log.aborted_between(first, last) if head else ()
         keys_max = sum(each.next_offset - max(each.base_offset, first) for each in head)
         await self._compute(Walks.begin, first, aborted, keys_max)
-        for segment in head:
-            if not await self._build_segment(segment):
-                self.outcome.is_partial = True
-                break
-            await self._compute(Walks.end_head_segment, segment.next_offset)
+        async with aclosing(self._each(head, _ADD)) as blocks:
+            async for _, part, has_room in blocks:
+                if part is not None and not has_room:
+                    self.outcome.is_partial = True
+                    break
         built, outcome = await self._compute(Walks.built), self.outcome
         outcome.next_dirty, outcome.keys = built.next_dirty, built.keys
         outcome.utilization = built.utilization
         outcome.records_indexed, outcome.bytes_indexed = built.records, built.bytes_read
-
-    async def _build_segment(self, segment: CleanableSegment) -> bool:
-        async with aclosing(self._each(segment, Walks.add)) as blocks:
-            async for _, has_room in blocks:
-                if not has_room:
-                    return False
-        return True
 
     async def filter(self, segments: Sequence[CleanableSegment]) -> None:
         """Write the segments up to the end of the pass anew, where anything changes."""
@@ -125,20 +140,24 @@ class _Pass:
             self._log.last_sequences(),
             aborted,
         )
-        for segment in covered:
-            await self._compute(Walks.begin_segment, self._means.now_ms())
-            self.outcome.segments[segment.lssn] = await self._filter_segment(segment)
-            self.progress.segments_done += 1
+        async with aclosing(self._each(covered, _FILTER)) as blocks:
+            for segment in covered:
+                outcome = await self._filter_segment(segment, blocks)
+                self.outcome.segments[segment.lssn] = outcome
+                self.progress.segments_done += 1
 
-    async def _filter_segment(self, segment: CleanableSegment) -> SegmentOutcome:
+    async def _filter_segment(
+        self, segment: CleanableSegment, blocks: "AsyncGenerator[_Computed, None]"
+    ) -> SegmentOutcome:
+        """Take a segment's blocks, up to its end, and swap in what stays of it."""
         writer = SegmentWriter(self._log, segment, self._means, self.progress)
-        before = self.progress.bytes_read
+        size = 0
         try:
-            async with aclosing(self._each(segment, Walks.filter)) as blocks:
-                async for part, left in blocks:
-                    await writer.take(part.batches, left)
-            self._check_whole(segment, self.progress.bytes_read - before)
-            outcome = await self._compute(Walks.end_segment, segment.next_offset)
+            while (block := await anext(blocks)).part is not None:
+                size += sum(map(len, block.part.batches))
+                await writer.take(block.part.batches, block.found)
+            outcome: SegmentOutcome = block.found
+            self._check_whole(segment, size)
             self._check()
             await writer.finish(outcome)
         finally:
@@ -169,33 +188,39 @@ class _Pass:
         self._means.check()
 
     async def _each(
-        self, segment: CleanableSegment, step: Callable[[Walks, Sequence[Buffer]], T]
-    ) -> AsyncGenerator[tuple[StoredBatches, T], None]:
-        """Yield a segment's blocks with what the step makes of them, in order.
+        self, segments: Sequence[CleanableSegment], walk: "_Walk"
+    ) -> "AsyncGenerator[_Computed, None]":
+        """Yield the blocks of segments with what a walk makes of them, and their ends, in order.
 
-        Some are computed while the next is read and the one before is used.
+        Some are computed while the next is read and the one before is used, whosever they are: a
+        segment is begun while what is left of the one before is written and swapped in.
         """
-        ahead: list[tuple[StoredBatches, Future[T]]] = []
+        ahead: deque[tuple[CleanableSegment, StoredBatches | None, Future[Any]]] = deque()
         try:
-            source = self._log.read(segment.lssn, self._means.block_bytes)
-            async with aclosing(one_ahead(source)) as parts:
-                async for part in parts:
-                    await self._read(part)
-                    ahead.append((part, self._begin(step, Pieces(part.batches))))
-                    if len(ahead) > AHEAD:
-                        done, result = ahead[0]
-                        yield done, await self._told(done, result)
-                        del ahead[0]
-            for done, result in ahead:
-                yield done, await self._told(done, result)
+            for segment in segments:
+                if walk.begin is not None:
+                    begun = self._compute(walk.begin, self._means.now_ms())
+                    begun.add_done_callback(_leave_to_what_follows)
+                source = self._log.read(segment.lssn, self._means.block_bytes)
+                async with aclosing(one_ahead(source)) as parts:
+                    async for part in parts:
+                        await self._read(part)
+                        ahead.append((segment, part, self._begin(walk.step, Pieces(part.batches))))
+                        while len(ahead) > AHEAD:
+                            yield await self._told(*ahead[0])
+                            ahead.popleft()
+                ahead.append((segment, None, self._compute(walk.end, segment.next_offset)))
+            while ahead:
+                yield await self._told(*ahead[0])
+                ahead.popleft()
         finally:
-            for _, result in ahead:
-                if not result.cancel() and not result.cancelled():
-                    result.exception()  # nobody is to hear of it any more
+            for _, _, result in ahead:
+                if not result.cancel():
+                    _leave_to_what_follows(result)  # nobody is to hear of it any more
 
     def _begin(
-        self, step: Callable[[Walks, Sequence[Buffer]], T], batches: Sequence[Buffer]
-    ) -> "Future[T]":
+        self, step: Callable[[Walks, Sequence[Buffer]], Any], batches: Sequence[Buffer]
+    ) -> "Future[Any]":
         if not self._means.gives_way():
             return self._compute(step, batches)
         answer = self._compute(Walks.when_idle, step, batches)
@@ -204,11 +229,20 @@ class _Pass:
         answer.add_done_callback(lambda _: self._means.gave_way(loop.time() - began_s))
         return answer
 
-    async def _told(self, part: StoredBatches, result: "Future[T]") -> T:
+    async def _told(
+        self, segment: CleanableSegment, part: StoredBatches | None, result: "Future[Any]"
+    ) -> "_Computed":
         try:
-            return await result
+            return _Computed(segment, part, await result)
         except CorruptBatch as error:
+            assert part is not None, "no batch is looked at when a segment ends"
             raise CorruptData(
                 f"{self._log.name}: segment {part.lssn}, ledger {part.ledger_id}, entry "
                 f"{part.entries[error.index]}: {error}; it is not cleaned until that is mended"
             ) from error
+
+
+def _leave_to_what_follows(result: "Future[Any]") -> None:
+    """Have nobody told of an error: where a step fails that cannot, the next ones do as well."""
+    if not result.cancelled():
+        result.exception()

@@ -66,8 +66,9 @@ class Walks:
         return not self._is_full
 
     def end_head_segment(self, next_offset: Offset) -> None:
-        """Go on to the head's next segment."""
-        self._builder.end_segment(next_offset)
+        """Go on to the head's next segment, unless the summary was full before this one's end."""
+        if not self._is_full:
+            self._builder.end_segment(next_offset)
 
     def built(self) -> Built:
         """End the first walk."""

@@ -42,7 +42,7 @@ LARGE_BYTES: Final = 2048
 """Buffers from this size on are not copied into what is pickled."""
 SLOTS: Final = 2
 """Calls that may be on their way."""
-SLOT_BYTES: Final = 2 * 1024 * 1024
+SLOT_BYTES: Final = 5 * 1024 * 1024
 """Room for the buffers of a call, and as much for those of its answer."""
 _BUFFERS_AT_ONCE: Final = 512  # a system call takes 1024
 _HEAD: Final = struct.Struct(">III")

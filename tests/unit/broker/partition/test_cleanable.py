@@ -1,5 +1,7 @@
 """Partitions as the cleaner sees them, and what a rewrite leaves in their books."""
 
+from contextlib import aclosing
+
 import pytest
 
 from broker.partition.cleanable import CleanablePartition
@@ -52,7 +54,8 @@ async def test_segments_cover_the_log_without_holes() -> None:
 
 @in_loop
 async def test_a_segment_is_read_alone_with_its_places() -> None:
-    world, _, cleanable = await compacted(5, 3, 4)
+    world, log, cleanable = await compacted(5, 3, 4)
+    log.tail.clear()
     fake = world.log("t")
     ahead, reads = fake.readers_ahead, fake.reads
     small = [block async for block in cleanable.read(2, lambda: 1)]
@@ -65,6 +68,41 @@ async def test_a_segment_is_read_alone_with_its_places() -> None:
     assert {(block.lssn, block.ledger_id) for block in small} == {(2, 2)}
     with pytest.raises(LogTruncated):
         await batches_of(cleanable, 9)
+
+
+@in_loop
+async def test_what_is_in_memory_is_not_read() -> None:
+    world, log, cleanable = await compacted(5, 3, 4)
+    reads = world.log("t").reads
+    small = [block async for block in cleanable.read(2, lambda: 1)]
+    whole = [block async for block in cleanable.read(2, lambda: BLOCK_BYTES)]
+    assert world.log("t").reads == reads
+    assert [len(block.batches) for block in (*small, *whole)] == [1, 1, 2]
+    assert {(block.lssn, block.ledger_id) for block in small} == {(2, 2)}
+    cached = [each for block in small for each in block.batches]
+    log.tail.clear()
+    assert cached == await batches_of(cleanable, 2), "the same bytes"
+    assert world.log("t").reads > reads
+
+
+@in_loop
+async def test_what_memory_gives_up_meanwhile_is_read_from_there_on() -> None:
+    _, log, cleanable = await compacted(5, 3, 4)
+    async with aclosing(cleanable.read(2, lambda: 1)) as blocks:
+        first = await anext(blocks)
+        log.tail.clear()
+        rest = [block async for block in blocks]
+    found = [read_header(each).base_offset for b in (first, *rest) for each in b.batches]
+    assert found == [3, 5]
+
+
+@in_loop
+async def test_what_was_deleted_in_memory_is_read_as_the_log_has_it() -> None:
+    world, log, cleanable = await compacted(5, 3, 4)
+    await raise_log_start(log, 5)
+    reads = world.log("t").reads
+    await batches_of(cleanable, 2)
+    assert world.log("t").reads > reads
 
 
 @in_loop
