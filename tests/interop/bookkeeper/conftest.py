@@ -1,11 +1,11 @@
-"""One JVM with Apache's client for the folder; a cluster and bookies for each module."""
+"""One JVM with Apache's client for the folder, one with its shell; a cluster for each module."""
 
 from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
 
-from tests.interop.bookkeeper.java import JavaBookie
+from tests.interop.bookkeeper.java import JavaBookie, JavaShell
 from tests.interop.bookkeeper.ours import OurBookie
 from tests.java.peers import JavaClient
 from tests.zookeeper import ZooKeeperServer
@@ -18,6 +18,13 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
     client = JavaClient(tmp_path_factory.mktemp("java") / "log")
     yield client
     client.close()
+
+
+@pytest.fixture(scope="package")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaShell]:
+    running = JavaShell(tmp_path_factory.mktemp("shell") / "log")
+    yield running
+    running.close()
 
 
 @pytest.fixture(scope="module")

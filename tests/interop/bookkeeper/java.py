@@ -12,7 +12,6 @@ from protocol.bookkeeper.messages import BookieInfoRequest
 from tests.java.jars import jars, tool
 from tests.java.peers import OPEN_JVM, SMALL_JVM, JavaClient, JavaError
 
-ANSWER_WITHIN_S: Final = 60
 READY_WITHIN_S: Final = 60
 STOP_WITHIN_S: Final = 30
 NOT_ENOUGH_BOOKIES: Final = -6
@@ -134,25 +133,28 @@ def create(java: JavaClient, **how: Any) -> dict[str, Any]:
             time.sleep(0.05)
 
 
-def shell(uri: str, path: Path, *command: str) -> str:
-    """Run BookKeeper's shell and return its output; its exit code must be 0."""
-    conf = path / "shell.conf"
-    conf.write_text(_BOOKIE_CONF.format(port=free_port(), uri=uri, path=path, zk_timeout_ms=10_000))
-    classpath = os.pathsep.join(map(str, jars("bookkeeper")))
-    levels = ("-Dorg.slf4j.simpleLogger.log.org.apache.bookkeeper.bookie=info",
-              "-Dorg.slf4j.simpleLogger.log.org.apache.bookkeeper.tools=info")  # fmt: skip
-    done = subprocess.run(
-        [
-            *(tool("java"), "-Xmx128m", *SMALL_JVM, *OPEN_JVM, *levels, "-cp", classpath),
-            *("org.apache.bookkeeper.bookie.BookieShell", "-conf", str(conf), *command),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_WITHIN_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+class JavaShell:
+    """BookKeeper's shell, each command in the same JVM: it starts slower than it works."""
+
+    def __init__(self, log: Path) -> None:
+        self._peer = JavaClient(log, "bookkeeper", "ShellPeer")
+
+    def __call__(self, uri: str, path: Path, *command: str) -> str:
+        """Run a command on a cluster, or the files at `path`, and return what it prints and logs.
+
+        Its exit code must be 0.
+        """
+        conf = path / "shell.conf"
+        conf.write_text(
+            _BOOKIE_CONF.format(port=free_port(), uri=uri, path=path, zk_timeout_ms=10_000)
+        )
+        done = self._peer.call("shell", conf=str(conf), args=command)
+        assert done["code"] == 0, done["out"] + done["err"]
+        return str(done["out"] + done["err"])
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._peer.close()
 
 
 def free_port() -> int:

@@ -22,7 +22,7 @@ from core.metadata.uri import ledgers_root, open_store
 from core.runtime.clock import SystemClock
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import BookieId, LedgerId
-from tests.interop.bookkeeper.java import JavaAutoRecovery, shell
+from tests.interop.bookkeeper.java import JavaAutoRecovery, JavaShell
 from tests.interop.bookkeeper.ours import Listener, OurBookie, add, ledger_client, run
 from tests.interop.bookkeeper.payloads import shown
 from tests.java.peers import JavaClient
@@ -91,7 +91,12 @@ async def written(uri: str) -> tuple[LedgerId, list[BookieId]]:
 
 
 def test_javas_worker_and_shell_understand_our_auditor(
-    java: JavaClient, uri: str, v3: str, our_bookies: list[OurBookie], tmp_path: Path
+    java: JavaClient,
+    shell: JavaShell,
+    uri: str,
+    v3: str,
+    our_bookies: list[OurBookie],
+    tmp_path: Path,
 ) -> None:
     async def story() -> LedgerId:
         def ask(*command: str) -> Any:
@@ -178,7 +183,7 @@ def test_javas_candidate_and_ours_follow_each_other(
 
 
 def test_javas_switch_stops_and_starts_our_auditor(
-    uri: str, java: JavaClient, tmp_path: Path
+    uri: str, shell: JavaShell, tmp_path: Path
 ) -> None:
     async def story() -> None:
         async with candidate(uri) as ours:

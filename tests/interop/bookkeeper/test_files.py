@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bookie.journal_format import FENCE, KEY
-from tests.interop.bookkeeper.java import shell
+from tests.interop.bookkeeper.java import JavaShell
 from tests.unit.bookie.world import L1, L2, add, ask, fence, open_small, run
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.xdist_group("bookkeeper")]
@@ -51,7 +51,7 @@ ALL = {(ledger, entry) for ledger in (1, 2) for entry in range(ENTRIES)}
 
 
 @WAYS
-def test_javas_shell_reads_the_files(directory: Path) -> None:
+def test_javas_shell_reads_the_files(shell: JavaShell, directory: Path) -> None:
     logs = sorted(path.name for path in directory.glob("ledgers/current/*.log"))
     assert len(logs) > 2
     found = [records(shell(NOBODY, directory, "readlog", log)) for log in logs]

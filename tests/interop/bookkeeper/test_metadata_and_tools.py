@@ -1,6 +1,8 @@
 """What either side wrote into ZooKeeper, read by the other; BookKeeper's shell on our cluster."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from core.metadata.ledger_tree import initialize_layout, ledger_ranges
 from core.metadata.uri import ledgers_root, open_store
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import LedgerId
-from tests.interop.bookkeeper.java import JavaBookie, create, shell
+from tests.interop.bookkeeper.java import JavaBookie, JavaShell, create
 from tests.interop.bookkeeper.ours import Listener, OurBookie, add, ledger_client, run
 from tests.interop.bookkeeper.payloads import payload, shown
 from tests.java.peers import JavaClient
@@ -170,18 +172,13 @@ def test_layout_cookies_and_registrations(uri: str, mixed_bookies: list[Bookie])
 # ---- the shell
 
 
-class Shell:
-    def __init__(self, uri: str, path: Path) -> None:
-        self._uri = uri
-        self._path = path
-
-    def __call__(self, *command: str) -> str:
-        return shell(self._uri, self._path, *command)
+Shell = Callable[..., str]
 
 
 @pytest.fixture
-def sh(uri: str, tmp_path: Path) -> Shell:
-    return Shell(uri, tmp_path)
+def sh(shell: JavaShell, uri: str, tmp_path: Path) -> Shell:
+    """Give what a command says of our cluster."""
+    return partial(shell, uri, tmp_path)
 
 
 def test_shell_lists_bookies(sh: Shell, mixed_bookies: list[Bookie]) -> None:
