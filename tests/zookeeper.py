@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from kazoo.client import KazooClient
 
-from tests.java.jars import jars, tool
+from tests.java.jars import QUICK_JVM, jars, tool
 from tests.ports import free_port
 
 READY_WITHIN_S: Final = 60
@@ -131,7 +131,7 @@ class ZooKeeperServer:
             self._child = subprocess.Popen(
                 [
                     tool("java"),
-                    *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+                    *("-Xmx128m", *QUICK_JVM),
                     # What a killed process wrote stays in the page cache: no plug is pulled.
                     *("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512"),
                     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import psutil
 
-from tests.java.jars import jars
+from tests.java.jars import QUICK_JVM, jars
 
 TAILRACE_COMMAND = str(Path(sys.executable).with_name("tailrace"))
 T = TypeVar("T")
@@ -170,12 +170,17 @@ def _tailrace(data: Path, port: int) -> list[str]:
             "--set", "group.initial.rebalance.delay.ms=0"]  # fmt: skip
 
 
-def kafka_command(node: KafkaNode, own: Path, data: Path, *settings: str, fsync: bool) -> list[str]:
-    """Return how to start a node of Kafka over `data`, formatted if it is new."""
+def kafka_command(
+    node: KafkaNode, own: Path, data: Path, *settings: str, fsync: bool, quick: bool = False
+) -> list[str]:
+    """Return how to start a node of Kafka over `data`, formatted if it is new.
+
+    `quick`: in a JVM that starts with little CPU, for what is not measured.
+    """
     # Kafka's jars alone come without anything that writes what it logs.
     logger = [jar for jar in jars("distributedlog") if jar.name.startswith("slf4j-simple-")]
     classpath = os.pathsep.join(str(jar) for jar in [*jars("kafka"), *logger])
-    java = ["java", *_KAFKA_LOG, "-cp", classpath]
+    java = ["java", *(QUICK_JVM if quick else ()), *_KAFKA_LOG, "-cp", classpath]
     properties = own / "server.properties"
     flush = ("log.flush.interval.messages=1",) if fsync else ()
     extra = "\n".join((*flush, *settings))
@@ -184,7 +189,8 @@ def kafka_command(node: KafkaNode, own: Path, data: Path, *settings: str, fsync:
         storage = [*java, "kafka.tools.StorageTool", "format"]
         arguments = ["-t", node.cluster, "-c", str(properties)]
         subprocess.run([*storage, *arguments], check=True, capture_output=True)
-    return [java[0], *_KAFKA_JVM, *java[1:], "kafka.Kafka", str(properties)]
+    jvm = ["-Xmx1G"] if quick else _KAFKA_JVM
+    return [java[0], *jvm, *java[1:], "kafka.Kafka", str(properties)]
 
 
 def free_port() -> int:

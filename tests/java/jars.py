@@ -7,6 +7,7 @@ asks is skipped, and says which tool is missing.
 import os
 import subprocess
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,6 +18,11 @@ HERE = Path(__file__).parent
 PEER = HERE / "peer"
 """What the programs behind a pipe share."""
 CACHE = fetched.CACHE / "java"
+QUICK_JVM: Final = (
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+)
+"""For a JVM that works for seconds: what it would compile and verify costs more than it brings."""
 
 
 def jars(pom: str) -> list[Path]:
@@ -44,28 +50,28 @@ def jars(pom: str) -> list[Path]:
 def main_class(
     pom: str, name: str, against: str | None = None, *, runs_long: bool = False
 ) -> list[str]:
-    """Return the command that runs tests/java/<pom>/<name>.java, compiled with what it uses there.
+    """Return the command that runs tests/java/<pom>/<name>.java, compiled with its neighbours.
 
-    The jars are those of `pom`, or of another one: one source against several versions.
-    `runs_long`: with all of Java's compiler, for what is measured; else with the part that starts
-    fast.
+    The jars are those of `pom`, or of another one: one source, with what it uses, against several
+    versions. `runs_long`: as Java is by default, for what is measured; else a `QUICK_JVM`.
     """
     java, javac = tool("java"), tool("javac")
     classpath = jars(against or pom)
-    source = HERE / pom / f"{name}.java"
-    folder = CACHE / f"{against or pom}-{name}"
+    folder = CACHE / (f"{against}-{name}" if against else f"{pom}-classes")
     sources = [*sorted(PEER.glob("*.java")), *sorted((HERE / pom).glob("*.java"))]
+    compiled = [HERE / pom / f"{name}.java"] if against else sources
     with once(folder, b"".join(path.read_bytes() for path in sources)) as todo:
         if todo:
+            quick = [f"-J{flag}" for flag in QUICK_JVM]
             path = os.pathsep.join(map(str, [PEER, HERE / pom]))
             where = ["-cp", os.pathsep.join(map(str, classpath)), "-sourcepath", path]
-            _run([javac, *where, "-d", str(folder), str(source)])
+            _run([javac, *quick, "-proc:none", *where, "-d", str(folder), *map(str, compiled)])
     every = os.pathsep.join(map(str, [folder, *classpath]))
-    compiler = [] if runs_long else ["-XX:TieredStopAtLevel=1"]
-    return [java, *compiler, "-Xshare:auto", "-cp", every, name]
+    return [java, *([] if runs_long else QUICK_JVM), "-cp", every, name]
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    quick = {"MAVEN_OPTS": " ".join(QUICK_JVM), **os.environ}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=quick)
     if done.returncode:
         pytest.fail(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

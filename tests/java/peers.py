@@ -7,12 +7,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
-from tests.java.jars import main_class
+from tests.java.jars import QUICK_JVM, main_class
 
 ANSWER_WITHIN_S: Final = 60
 STOP_WITHIN_S: Final = 30
 
-SMALL_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xss512k")
+SMALL_JVM: Final = (*QUICK_JVM, "-Xss512k")
 OPEN_JVM: Final = (
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Djava.net.preferIPv4Stack=true",

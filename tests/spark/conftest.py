@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.jars import ConnectorUnavailable
 from pipeline.session import build_session
+from tests.java.jars import QUICK_JVM
 
 _JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
-_QUICK_TO_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,7 +27,7 @@ def small_jvms() -> Iterator[None]:
     """Have Spark's JVMs, those of commands too, compile quickly: none runs for a minute."""
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-            patch.setenv(variable, _QUICK_TO_START)
+            patch.setenv(variable, " ".join(QUICK_JVM))
         yield
 
 

@@ -16,7 +16,7 @@ def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     own, port = tmp_path_factory.mktemp("kafka-node"), free_port()
     node = KafkaNode(0, port, (free_port(),), "cZ1PqW3uR0qk9o2b7mVxXw")
     at_once = "group.initial.rebalance.delay.ms=0"
-    command = kafka_command(node, own, own / "data", at_once, fsync=False)
+    command = kafka_command(node, own, own / "data", at_once, fsync=False, quick=True)
     with running(command, own / "out") as child:
         await_port(child, port, own / "out")
         yield f"127.0.0.1:{port}"

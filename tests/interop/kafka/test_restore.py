@@ -28,7 +28,7 @@ def kafka(tmp_path: Path) -> Iterator[str]:
     """One node whose cleaner looks for work ten times a second."""
     port = free_port()
     node = KafkaNode(0, port, (free_port(),), "cZ1PqW3uR0qk9o2b7mVxXw")
-    command = kafka_command(node, tmp_path, tmp_path / "data", fsync=False)
+    command = kafka_command(node, tmp_path, tmp_path / "data", fsync=False, quick=True)
     with (tmp_path / "server.properties").open("a") as properties:
         properties.write("log.cleaner.backoff.ms=100\nlog.cleaner.dedupe.buffer.size=16777216\n")
     with running(command, tmp_path / "out") as child:

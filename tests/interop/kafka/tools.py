@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.java.jars import jars, tool
+from tests.java.jars import QUICK_JVM, jars, tool
 from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
 
@@ -77,7 +77,7 @@ class Tools:
     def alone(self, name: str, *arguments: str) -> Run:
         """Run a tool that succeeds in a JVM of its own: one that says its last as the JVM ends."""
         classpath = os.pathsep.join(str(jar) for jar in jars("kafka"))
-        java = [tool("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath]
+        java = [tool("java"), "-Xmx128m", *QUICK_JVM, "-cp", classpath]
         done = subprocess.run(
             [*java, MAIN_CLASSES[name], "--bootstrap-server", self._bootstrap, *arguments],
             capture_output=True,
