@@ -23,6 +23,10 @@ from protocol.ids import Position
 
 WINDOW_BYTES = 16 * 1024 * 1024
 _PATTERN = trailer_pattern()
+_ZEROS_BEFORE = len(_PATTERN) - len(_PATTERN.lstrip(b"\0"))
+_SEARCHED = _PATTERN.strip(b"\0")
+"""Searching for zeros, Python looks at each byte of the zeros that a file was allocated with; for
+others it leaps over them (16 MiB, of which each journal has some: 77 ms, and 5)."""
 
 Read = Callable[[int, Position], bytes]
 """(size, position) -> bytes, fewer only at the end of the file."""
@@ -78,11 +82,9 @@ class GroupScan:
         overlap = TRAILER_SIZE - 1
         at = position
         while len(window := self._read(WINDOW_BYTES, at)) >= TRAILER_SIZE:
-            place = window.find(_PATTERN)
-            while place >= 0:
+            for place in _trailers(window):
                 if self._verifies(trailer_span(window, place), position, at + place):
                     return True
-                place = window.find(_PATTERN, place + 1)
             at += len(window) - overlap
         return False
 
@@ -98,3 +100,13 @@ class GroupScan:
             memoryview(self._read(length + TRAILER_SIZE, start)), 0, start, self._file_id
         )
         return isinstance(group, Group) and group.intact
+
+
+def _trailers(window: bytes) -> Iterator[int]:
+    """Yield each place where the trailer of a synced group may begin."""
+    found = window.find(_SEARCHED)
+    while found >= 0:
+        place = found - _ZEROS_BEFORE
+        if place >= 0 and window.startswith(_PATTERN, place):
+            yield place
+        found = window.find(_SEARCHED, found + 1)
