@@ -75,7 +75,7 @@ def become(command: Command) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = arguments
-    sys.path[1] = os.path.dirname(arguments[0])  # noqa: PTH120 - the script's folder, behind house()
+    sys.path[1] = os.path.dirname(arguments[0])  # as Python does; house() is before it
     runpy.run_path(arguments[0], run_name="__main__")
 
 
