@@ -133,6 +133,7 @@ Broker().start()
     deadline = time.monotonic() + _GONE_TIMEOUT_S
     while processes_that_name(tmp_path):  # one that was about to be started
         assert time.monotonic() < deadline
+        time.sleep(0.05)
     assert alive == []
     assert list(tmp_path.iterdir()) == []
 

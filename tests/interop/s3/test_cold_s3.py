@@ -9,7 +9,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -49,6 +49,7 @@ class S3Server:
                 self.ask("GET", "/")
             except URLError:
                 assert monotonic() < deadline, "the S3 server is not ready"
+                sleep(0.05)
                 continue
             return
 
