@@ -2,8 +2,6 @@
 
 import json
 import urllib.error
-import urllib.request
-from http.client import InvalidURL
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
@@ -29,6 +27,9 @@ Admin = Annotated[
 
 def ask(admin: str, *path: str, body: Any = None, **query: str) -> Any:
     """Return what the broker answers; with a body it is told. Errors: CliError."""
+    import urllib.request  # an eighth of the start of all commands about topics
+    from http.client import InvalidURL
+
     url = f"http://{admin}/" + "/".join(quote(part, safe="") for part in path)
     if query:
         url += "?" + urlencode(query)

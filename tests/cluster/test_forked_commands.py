@@ -17,7 +17,7 @@ from tests.server_process import TAILRACE
         (["topic", "list"], 0),
         (["topic", "describe", "none"], 1),
         (["topic", "list", "--none"], 2),
-        (["topic", "describe", os.fsdecode(b"\xff")], 2),
+        (["topic", "create", os.fsdecode(b"\xff")], 2),
         (["group", "list", "--bootstrap", "127.0.0.1:1"], 3),
     ],
     ids=str,
