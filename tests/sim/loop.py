@@ -8,6 +8,8 @@ executors, and (`VirtualThreads`) the worker threads of core.runtime.threads.
 import asyncio
 import selectors
 from collections.abc import Callable
+from contextvars import Context
+from heapq import heappush
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -48,26 +50,47 @@ class _InstantSelector(selectors.DefaultSelector):
         return []
 
 
-class _Gate:
-    """A callback of a process, run only while that process runs."""
+def _run_or_keep(turn: "_Turn | _Timer") -> None:
+    """Run a callback, unless its process is paused, or dead.
 
-    __slots__ = ("args", "callback", "handle", "process")
+    What the dead would do is kept as well: let go of, it would be finalised, and finalisers go on.
+    """
+    process = turn.process
+    if process is None or process.state is State.RUNNING:
+        asyncio.Handle._run(turn)  # type: ignore[attr-defined]
+    else:
+        process.kept.append(turn)
 
-    def __init__(self, process: SimProcess, callback: Callable[..., Any], args: tuple[Any, ...]):
-        self.process = process
-        self.callback = callback
-        self.args = args
-        self.handle: asyncio.Handle | None = None
 
-    def __call__(self) -> None:
-        state = self.process.state
-        if state is State.RUNNING:
-            self.callback(*self.args)
-        elif state is State.PAUSED and self.handle is not None:
-            self.process.kept.append(self.handle)
+class _Turn(asyncio.Handle):
+    """A callback, and the process that scheduled it."""
 
-    def __repr__(self) -> str:
-        return f"{self.process.name}: {self.callback!r}"
+    __slots__ = ("process",)
+
+    def __init__(self, callback: Any, args: Any, loop: "SimLoop", context: Context | None) -> None:
+        super().__init__(callback, args, loop, context)
+        self.process = self._context.get(CURRENT)  # type: ignore[attr-defined]
+
+    _run = _run_or_keep
+
+
+class _Timer(asyncio.TimerHandle):
+    """The same, at a time. Timers are compared all the time, with nothing but timers."""
+
+    __slots__ = ("process",)
+
+    def __init__(
+        self, when: float, callback: Any, args: Any, loop: "SimLoop", context: Context | None
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.process = self._context.get(CURRENT)  # type: ignore[attr-defined]
+
+    _run = _run_or_keep
+    __hash__ = asyncio.TimerHandle.__hash__
+
+    @override
+    def __lt__(self, other: "_Timer") -> bool:
+        return self._when < other._when  # type: ignore[attr-defined,no-any-return]
 
 
 class SimTask(asyncio.Task[Any]):
@@ -115,26 +138,23 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     @override
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        self._check_closed()
         self.turns += 1
         if self.turns > TURNS_MAX:
             raise Livelock(f"{TURNS_MAX} turns and no end")
-        process = CURRENT.get(None) if context is None else context.get(CURRENT)
-        if process is None:
-            return super().call_soon(callback, *args, context=context)
-        gate = _Gate(process, callback, args)
-        gate.handle = super().call_soon(gate, context=context)
-        return gate.handle
+        turn = _Turn(callback, args, self, context)
+        self._ready.append(turn)
+        return turn
 
     @override
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        process = CURRENT.get(None) if context is None else context.get(CURRENT)
-        if process is None:
-            return super().call_at(when, callback, *args, context=context)
-        gate = _Gate(process, callback, args)
-        gate.handle = handle = super().call_at(when, gate, context=context)
-        return handle
+        self._check_closed()
+        timer = _Timer(when, callback, args, self, context)
+        timer._scheduled = True
+        heappush(self._scheduled, timer)
+        return timer
 
     @override
     def call_later(

@@ -30,7 +30,7 @@ class SimProcess:
         self.host = host
         self.state = State.RUNNING
         self.kept: list[asyncio.Handle] = []
-        """Turns that wait for `resume`."""
+        """Turns that wait for `resume`; a dead process' for nothing."""
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when it is dead, with the cause."""
         self.on_death: list[Callable[[], None]] = []
@@ -88,7 +88,6 @@ class SimProcess:
         if self.state is State.DEAD:
             return
         self.state = State.DEAD
-        self.kept.clear()
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.died.set_result(cause)

@@ -108,6 +108,8 @@ class World:
         for machine in self.machines:
             machine.process = machine.running = None
         self.clients.clear()
+        for process in self.loop.processes:
+            process.kept.clear()
         self.loop.processes.clear()
         self.metadata.sessions.clear()
         self.network.listeners.clear()
