@@ -25,7 +25,9 @@ def split_path(path: str) -> tuple[str, str]:
 
 def _is_plain(path: str) -> bool:
     """Refuse what ZooKeeper refuses: empty and relative names, and the null character."""
-    return "//" not in path and "\0" not in path and not {".", ".."} & set(path.split("/"))
+    if "//" in path or "\0" in path:
+        return False
+    return "/." not in path or not {".", ".."} & set(path.split("/"))
 
 
 def check_size(path: str, data: bytes) -> None:
