@@ -29,7 +29,7 @@ from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_
 from core.metadata.ledger_tree import initialize_layout
 from core.metadata.network_location import NetworkLocation
 from core.metadata.underreplication import Mark, decode_mark
-from protocol.bookkeeper.digest import Digest
+from protocol.bookkeeper.digest import Digest, DigestType
 from protocol.bookkeeper.entry import read_entry
 from protocol.bookkeeper.messages import Request, Response
 from protocol.ids import BookieId, EntryId, LedgerId
@@ -289,35 +289,39 @@ class RepairWorld:
 
     def has(self, bookie_id: BookieId, ledger_id: LedgerId, entry_id: EntryId) -> bool:
         """Whether a bookie has an entry, sound."""
+        return self._has(bookie_id, ledger_id, entry_id, self.metadata(ledger_id))
+
+    def _has(
+        self, bookie_id: BookieId, ledger_id: LedgerId, entry_id: EntryId, metadata: LedgerMetadata
+    ) -> bool:
         ledger = self.bookies[bookie_id].ledgers.get(ledger_id)
         if ledger is None or entry_id not in ledger.entries:
             return False
-        metadata = self.metadata(ledger_id)
-        digest = Digest(metadata.digest, metadata.password)
-        entry = read_entry(ledger.entries[entry_id], ledger_id, entry_id, digest)
-        return bytes(entry.payload) == payload(entry_id)
+        packed = bytes(ledger.entries[entry_id])
+        found = _payload(packed, ledger_id, entry_id, metadata.digest, metadata.password)
+        return found == payload(entry_id)
 
     def holders(self, ledger_id: LedgerId, entry_id: EntryId) -> tuple[BookieId, ...]:
         """Who is to have an entry, by the metadata of now."""
-        metadata = self.metadata(ledger_id)
-        ensemble = metadata.fragment_of(entry_id).ensemble
-        places = [(entry_id + i) % len(ensemble) for i in range(metadata.write_quorum)]
-        return tuple(ensemble[place] for place in places)
+        return _holders(self.metadata(ledger_id), entry_id)
 
     def check_whole(self, ledger_id: LedgerId, last: EntryId | None = None) -> None:
         """Every entry lies, sound, wherever the metadata says, at bookies that live."""
         metadata = self.metadata(ledger_id)
         for entry_id in range((metadata.last_entry_id if last is None else last) + 1):
-            for bookie in self.holders(ledger_id, entry_id):
+            for bookie in _holders(metadata, entry_id):
                 assert bookie not in self.gone, (ledger_id, entry_id, bookie)
-                assert self.has(bookie, ledger_id, entry_id), (ledger_id, entry_id, bookie)
+                has = self._has(bookie, ledger_id, entry_id, metadata)
+                assert has, (ledger_id, entry_id, bookie)
 
     def check_named(self, ledger_id: LedgerId, last: EntryId) -> None:
         """Whoever lives and is named has what it is named for."""
+        metadata = self.metadata(ledger_id)
         for entry_id in range(last + 1):
-            for bookie in self.holders(ledger_id, entry_id):
+            for bookie in _holders(metadata, entry_id):
                 if bookie not in self.gone:
-                    assert self.has(bookie, ledger_id, entry_id), (ledger_id, entry_id, bookie)
+                    has = self._has(bookie, ledger_id, entry_id, metadata)
+                    assert has, (ledger_id, entry_id, bookie)
 
     def remove_over_replicated(self) -> None:
         """What each bookie does now and then with ledgers that do not name it, unless locked."""
@@ -340,6 +344,20 @@ class RepairWorld:
 
 
 _decoded = lru_cache(64)(decode_ledger)
+"""Tests look at everything at every step, and nearly always at the same bytes."""
+
+
+@lru_cache(1024)
+def _payload(
+    packed: bytes, ledger_id: LedgerId, entry_id: EntryId, kind: DigestType, password: bytes
+) -> bytes:
+    return bytes(read_entry(packed, ledger_id, entry_id, Digest(kind, password)).payload)
+
+
+def _holders(metadata: LedgerMetadata, entry_id: EntryId) -> tuple[BookieId, ...]:
+    ensemble = metadata.fragment_of(entry_id).ensemble
+    places = [(entry_id + i) % len(ensemble) for i in range(metadata.write_quorum)]
+    return tuple(ensemble[place] for place in places)
 
 
 def payload(number: int) -> bytes:
