@@ -147,13 +147,13 @@ class CrashFiles(SystemFiles):
 
 def _undo_blocks(path: Path, writes: list[_Write], rng: random.Random) -> None:
     share = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
-    with path.open("r+b") as file:
+    with path.open("r+b", buffering=0) as file:
+        fd = file.fileno()
         for position, old, length, _ in reversed(writes):
             for at in range(0, length, BLOCK):
                 if rng.random() < share:
                     size = min(BLOCK, length - at)
-                    file.seek(position + at)
-                    file.write(old[at : at + size].ljust(size, b"\0"))
+                    os.pwrite(fd, old[at : at + size].ljust(size, b"\0"), position + at)
         if rng.random() < share:
             smallest = min(write.old_file_size for write in writes)
             file.truncate(max(smallest, 0))
