@@ -1,12 +1,13 @@
 """Fixtures that every kind of test shares."""
 
 import asyncio
+import linecache
 import signal
 import traceback
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,10 +40,13 @@ is. All of it, which it takes of futures, has pytest's sixty frames: half of the
 def pytest_configure() -> None:
     """Have debug mode remember little, and SIGINT reach what tests start.
 
-    A shell's background jobs ignore it, and so would the processes that they start.
+    A shell's background jobs ignore it, and so would the processes that they start. For each stack
+    `traceback` asks the file system whether sources have changed: no test changes one.
     """
     asyncio.constants.DEBUG_STACK_DEPTH = STACK_FRAMES  # type: ignore[misc]
     traceback.walk_stack = _nearest_frames
+    unasked = vars(linecache) | {"checkcache": lambda _filename: None}
+    traceback.linecache = SimpleNamespace(**unasked)  # type: ignore[attr-defined]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -74,6 +78,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 if nodeid.startswith(folder):
                     return folder
             return nodeid.partition("::")[0] if nodeid.startswith(BY_FILE) else nodeid
+
+        def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
+            for scope in [scope for scope, tests in workload.items() if all(tests.values())]:
+                del workload[scope]  # else each test of thousands looks at all before it
+            return super()._pending_of(workload)
 
     return BySharedServers(config, log)
 
