@@ -58,6 +58,7 @@ class TopicsAdmin:
 
     def delete(self, name: str, *, if_exists: bool) -> bool:
         """Delete a topic; False if it is not there and that is no error."""
+        _check_text(name)
         try:
             self._admin.delete_topics([name], request_timeout=self._to.timeout_s)[name].result(
                 self._to.timeout_s
@@ -126,6 +127,7 @@ class TopicsAdmin:
 
     def describe(self, names: Sequence[str], *, all_configs: bool) -> list[dict[str, Any]]:
         """Return everything about topics, in the order asked for."""
+        _check_text(*names)
         asked = self._admin.describe_topics(
             TopicCollection(list(names)), request_timeout=self._to.timeout_s
         )
@@ -195,3 +197,12 @@ class TopicsAdmin:
 
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def _check_text(*names: str) -> None:
+    """Refuse what no name in a request can be; the client ends the process for one in a list.
+
+    Errors: UnicodeEncodeError.
+    """
+    for name in names:
+        name.encode()

@@ -94,6 +94,8 @@ def test_validate_only_does_nothing(at: str, topic: str) -> None:
         (("txn", "list", "--open-longer-than", "99999999999999999999"), "-1<=x<="),
         (("ledger", "show", "99999999999999999999", "-m", "zk://h/l"), "0<=x<="),
         (("topic", "create", b"\xff"), "'\\udcff'"),
+        (("topic", "describe", b"\xff"), "'\\udcff'"),
+        (("topic", "delete", b"\xff", "--yes"), "'\\udcff'"),
         (("cleaner", "status", "-a", "a b"), "--admin HOST:PORT"),
     ],
 )
