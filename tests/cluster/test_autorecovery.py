@@ -24,14 +24,13 @@ def cluster(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[RecoveringCl
 
 def test_a_bookie_lost_under_load(cluster: RecoveringCluster) -> None:
     """Its copies are made anew, and what it still has is given up when it comes back."""
-    lost, idle = cluster.bookies[0], cluster.bookies[1]
     recovery = cluster.recovery("first").start()
     broker = cluster.broker().start()
     create_topic(broker.bootstrap, replication_factor=3)
     load = Load(broker.bootstrap)
     load.start()
     load.wait_for_progress(300)
-    until(lambda: cluster.ledgers_of(lost))
+    lost, idle = [bookie for bookie in cluster.bookies if cluster.ledgers_of(bookie)][:2]
     lost.kill()
     load.wait_for_progress(300)
     cluster.wait_until_repaired(lost)

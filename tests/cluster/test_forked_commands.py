@@ -39,5 +39,5 @@ def test_its_input_and_environment_are_its_own(broker: TailraceProcess) -> None:
         run_command(TAILRACE, ["produce", "t"], environment, number * 200_000 + b"\n")
     read = run_command(TAILRACE, ["consume", "t", "-e", "-q"], environment, b"")
     assert read.stdout == b"1" * 200_000 + b"\n" + b"2" * 200_000 + b"\n", read.stderr
-    unset = run_command(TAILRACE, ["topic", "list"], dict(os.environ), b"")
-    assert unset.returncode != read.returncode
+    elsewhere = {**os.environ, "TAILRACE_BOOTSTRAP": "127.0.0.1:1"}
+    assert run_command(TAILRACE, ["topic", "list"], elsewhere, b"").returncode == 3
