@@ -12,6 +12,7 @@ the pass would have left, and the next one goes over all of it again.
 Source: Cleaner.doClean (reference Kafka 9.4).
 """
 
+from asyncio import get_running_loop
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -28,7 +29,7 @@ from compaction.cleaner.outcome import PassOutcome, PassProgress, SegmentOutcome
 from compaction.cleaner.run import Compute
 from compaction.cleaner.segment_writer import SegmentWriter
 from compaction.cleaner.walks import Walks
-from core.errors import CorruptData
+from core.errors import CoreError, CorruptData
 from core.runtime.child_process import Pieces
 from core.runtime.one_ahead import one_ahead
 from protocol.ids import Buffer, Offset
@@ -87,10 +88,17 @@ _ADD: Final = _Walk(None, Walks.add, Walks.end_head_segment)
 _FILTER: Final = _Walk(Walks.begin_segment, Walks.filter, Walks.end_segment)
 
 
+class _Asked(NamedTuple):
+    """A block that is to be computed, or a segment's end."""
+
+    part: StoredBatches | None
+    """None: the end."""
+    answer: "Future[Any]"
+
+
 class _Computed(NamedTuple):
     """What a walk made of a block, or of a segment's end."""
 
-    segment: CleanableSegment
     part: StoredBatches | None
     """The block; None: all of the segment was given out."""
     found: Any
@@ -117,7 +125,7 @@ class _Pass:
         keys_max = sum(each.next_offset - max(each.base_offset, first) for each in head)
         await self._compute(Walks.begin, first, aborted, keys_max)
         async with aclosing(self._each(head, _ADD)) as blocks:
-            async for _, part, has_room in blocks:
+            async for part, has_room in blocks:
                 if part is not None and not has_room:
                     self.outcome.is_partial = True
                     break
@@ -195,28 +203,43 @@ class _Pass:
         Some are computed while the next is read and the one before is used, whosever they are: a
         segment is begun while what is left of the one before is written and swapped in.
         """
-        ahead: deque[tuple[CleanableSegment, StoredBatches | None, Future[Any]]] = deque()
+        ahead: deque[_Asked] = deque()
         try:
-            for segment in segments:
-                if walk.begin is not None:
-                    begun = self._compute(walk.begin, self._means.now_ms())
-                    begun.add_done_callback(_leave_to_what_follows)
-                source = self._log.read(segment.lssn, self._means.block_bytes)
+            async with aclosing(self._asked(segments, walk)) as asked:
+                async for each in asked:
+                    ahead.append(each)
+                    if len(ahead) > AHEAD:
+                        yield await self._told(ahead[0])
+                        ahead.popleft()
+            while ahead:
+                yield await self._told(ahead[0])
+                ahead.popleft()
+        finally:
+            for each in ahead:
+                if not each.answer.cancel():
+                    _leave_to_what_follows(each.answer)  # nobody is to hear of it any more
+
+    async def _asked(
+        self, segments: Sequence[CleanableSegment], walk: "_Walk"
+    ) -> "AsyncGenerator[_Asked, None]":
+        """Yield what is asked of a walk, in order. What cannot be read fails in its turn.
+
+        So the segments before it are swapped in first.
+        """
+        for segment in segments:
+            if walk.begin is not None:
+                begun = self._compute(walk.begin, self._means.now_ms())
+                begun.add_done_callback(_leave_to_what_follows)
+            source = self._log.read(segment.lssn, self._means.block_bytes)
+            try:
                 async with aclosing(one_ahead(source)) as parts:
                     async for part in parts:
                         await self._read(part)
-                        ahead.append((segment, part, self._begin(walk.step, Pieces(part.batches))))
-                        while len(ahead) > AHEAD:
-                            yield await self._told(*ahead[0])
-                            ahead.popleft()
-                ahead.append((segment, None, self._compute(walk.end, segment.next_offset)))
-            while ahead:
-                yield await self._told(*ahead[0])
-                ahead.popleft()
-        finally:
-            for _, _, result in ahead:
-                if not result.cancel():
-                    _leave_to_what_follows(result)  # nobody is to hear of it any more
+                        yield _Asked(part, self._begin(walk.step, Pieces(part.batches)))
+            except CoreError as error:
+                yield _Asked(None, _failed(error))
+                return
+            yield _Asked(None, self._compute(walk.end, segment.next_offset))
 
     def _begin(
         self, step: Callable[[Walks, Sequence[Buffer]], Any], batches: Sequence[Buffer]
@@ -229,11 +252,10 @@ class _Pass:
         answer.add_done_callback(lambda _: self._means.gave_way(loop.time() - began_s))
         return answer
 
-    async def _told(
-        self, segment: CleanableSegment, part: StoredBatches | None, result: "Future[Any]"
-    ) -> "_Computed":
+    async def _told(self, asked: "_Asked") -> "_Computed":
+        part = asked.part
         try:
-            return _Computed(segment, part, await result)
+            return _Computed(part, await asked.answer)
         except CorruptBatch as error:
             assert part is not None, "no batch is looked at when a segment ends"
             raise CorruptData(
@@ -246,3 +268,9 @@ def _leave_to_what_follows(result: "Future[Any]") -> None:
     """Have nobody told of an error: where a step fails that cannot, the next ones do as well."""
     if not result.cancelled():
         result.exception()
+
+
+def _failed(error: CoreError) -> "Future[Any]":
+    failed: Future[Any] = get_running_loop().create_future()
+    failed.set_exception(error)
+    return failed

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 
 import pytest
+from typing_extensions import override
 
 from compaction.cleaner.cleanable import (
     AbortedRange,
@@ -229,6 +231,44 @@ def test_a_swap_that_fails_deletes_what_was_written_and_keeps_earlier_ones() -> 
     clean(log)
     assert last_values(log.log.read())[b"twice"] == b"2"
     assert log.log.segments[2] == []
+
+
+class WatchedLog(MemoryLog):
+    """Tells which segments were swapped in when the second walk began to read each."""
+
+    def __init__(self, log: FakeLog, unreadable: int = 0) -> None:
+        super().__init__(log)
+        self.unreadable = unreadable
+        self.swapped_at: dict[int, list[int]] = {}
+        self._walked: set[int] = set()
+
+    @override
+    async def read(
+        self, lssn: int, block_bytes: Callable[[], int]
+    ) -> AsyncGenerator[StoredBatches, None]:
+        if lssn in self._walked:
+            self.swapped_at.setdefault(lssn, list(self.rewritten))
+            if lssn == self.unreadable:
+                raise Unavailable("no bookie has it now")
+        self._walked.add(lssn)
+        async with aclosing(super().read(lssn, block_bytes)) as parts:
+            async for part in parts:
+                yield part
+
+
+def test_a_segment_is_read_before_the_one_before_is_swapped_in() -> None:
+    log = WatchedLog(filled())
+    clean(log)
+    assert log.swapped_at[3] == []
+    assert log.rewritten == [2, 3]
+
+
+def test_what_cannot_be_read_costs_no_segment_before_it() -> None:
+    log = WatchedLog(filled(), unreadable=3)
+    with pytest.raises(Unavailable):
+        clean(log)
+    assert log.rewritten == [2]
+    assert (log.unfinished, log.reading) == (0, 0)
 
 
 def test_the_throttle_hears_of_every_byte() -> None:
