@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 async def segment_blocks(
     log: PartitionLog, lssn: int, block_bytes: Callable[[], int]
 ) -> AsyncGenerator[StoredBatches, None]:
-    """Yield whole entries, or batches, of `block_bytes()` or more; asked before each block.
+    """Yield batches of about `block_bytes()` at a time, which is asked before each block.
 
     Errors: CoreError; LogTruncated if the segment is gone. Memory: a block.
     """

@@ -150,7 +150,7 @@ class CleanableLog(Protocol):
     def read(
         self, lssn: int, block_bytes: Callable[[], int]
     ) -> AsyncGenerator[StoredBatches, None]:
-        """Yield what a completed segment holds, in blocks: whole entries, `block_bytes()` or more.
+        """Yield what a completed segment holds, in blocks: of about `block_bytes()`, or one batch.
 
         It is asked before each block. Errors: CoreError. Memory: a block.
         """
