@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compaction.cleaner.block import Block
 from compaction.cleaner.cleanable import AbortedRange
 from compaction.cleaner.columns import Columns, read_columns
 from compaction.cleaner.digests import digest_places
@@ -44,11 +45,12 @@ class SummaryBuilder:
 
         What it did not take any more lies behind `latest_offset`. Errors: CorruptBatch.
         """
-        headers = read_headers(batches)
-        self.bytes_read += sum(map(len, batches))
+        block = Block.of(batches)
+        headers = read_headers(block)
+        self.bytes_read += int(block.sizes.sum())
         self.records += int(headers.record_count.sum())
-        taken = np.flatnonzero(~self._skips(headers, batches))
-        if taken.size and not self._put(batches, headers, taken):
+        taken = np.flatnonzero(~self._skips(headers, block))
+        if taken.size and not self._put(block, headers, taken):
             return False
         if len(headers):
             self._reach(int(headers.last_offset[-1]))
@@ -61,20 +63,20 @@ class SummaryBuilder:
     def _reach(self, offset: Offset) -> None:
         self._summary.latest_offset = max(self._summary.latest_offset, offset)
 
-    def _skips(self, headers: Headers, batches: Sequence[Buffer]) -> Choice:
+    def _skips(self, headers: Headers, block: Block) -> Choice:
         """Say which batches have no key to note. Errors: CorruptBatch."""
         skips: Choice = (headers.record_count == 0) | (headers.last_offset < self._first)
         for at in np.flatnonzero(headers.is_of_transaction).tolist():
             header = headers[at]
             if header.is_control:
-                note_marker(self._transactions, at, header, batches[at])
+                note_marker(self._transactions, at, header, block.batch(at))
                 skips[at] = True
             elif self._transactions.on_batch(header):
                 skips[at] = True
         return skips
 
-    def _put(self, batches: Sequence[Buffer], headers: Headers, taken: Places) -> bool:
-        columns = columns_of(batches, headers, taken)
+    def _put(self, block: Block, headers: Headers, taken: Places) -> bool:
+        columns = columns_of(block, headers, taken)
         has_key = columns.key_size >= 0
         self._summary.has_keyless |= not has_key.all()
         keyed = has_key & (columns.offset >= self._first)
@@ -96,12 +98,12 @@ def note_marker(
         raise CorruptBatch(index, header.base_offset, str(error)) from None
 
 
-def columns_of(batches: Sequence[Buffer], headers: Headers, taken: Places) -> Columns:
+def columns_of(block: Block, headers: Headers, taken: Places) -> Columns:
     """Read the records of some batches of a block. Errors: CorruptBatch, of the whole block."""
-    if len(taken) == len(batches):
-        return read_columns(batches, headers)
+    if len(taken) == len(headers):
+        return read_columns(block, headers)
     try:
-        return read_columns([batches[at] for at in taken.tolist()], headers.take(taken))
+        return read_columns(block.take(taken), headers.take(taken))
     except CorruptBatch as error:
         raise CorruptBatch(int(taken[error.index]), error.offset, error.reason) from None
 

@@ -12,12 +12,12 @@ stays would be written anew.
 Source: reference Kafka 3.1; DefaultRecordBatch, DefaultRecord.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from compaction.cleaner.block import Block
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.headers import Choice, Headers, Ints
 from protocol.compression import decompress
@@ -32,15 +32,13 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _LENGTH_OF_ONE = 1 << 6
 """From here on a length takes two bytes, zigzag as it is, and from the next on three."""
 _LENGTH_OF_TWO = 1 << 13
-_PADDING = bytes(64)
-"""Behind the last record, so that a number that is cut is read as one that ends too late."""
 
 
 class Columns(NamedTuple):
     """The records of a block of batches; each array has one value per record, in offset order."""
 
-    data: bytes
-    """Decompressed payloads, one after the other; places are counted from its beginning."""
+    data: Buffer
+    """What holds the records, decompressed, in order; places are counted from its beginning."""
     at: Ints
     """First byte of each record, its length included."""
     end: Ints
@@ -61,33 +59,42 @@ class Columns(NamedTuple):
     """Per batch and one more: its first record's index; the next one's is its end."""
 
 
-def read_columns(batches: Sequence[Buffer], headers: Headers) -> Columns:
+def read_columns(block: Block, headers: Headers) -> Columns:
     """Read the records of whole batches.
 
     Shape: headers as `read_headers` gives them, base offsets rise. Errors: CorruptBatch. Memory:
-    the payloads once more, 100 bytes a record.
+    the payloads once more if a codec packed one of them, 100 bytes a record.
     """
-    payloads = [memoryview(batch)[HEADER_SIZE:] for batch in batches]
     counts = headers.record_count
-    packed = np.flatnonzero(headers.has_codec | (counts <= 0))
-    codecs = headers.codec[packed].tolist()
-    for index, codec, count in zip(packed.tolist(), codecs, counts[packed].tolist(), strict=True):
-        try:
-            payloads[index] = memoryview(_unpacked(payloads[index], codec, count))
-        except DecodeError as error:
-            raise CorruptBatch(index, headers[index].base_offset, str(error)) from None
-    data = b"".join([*payloads, _PADDING])
-    sizes = np.array([len(payload) for payload in payloads], np.int64)
+    payloads = _payloads(block, headers)
+    sizes = payloads.sizes
     too_many = np.flatnonzero(counts > sizes // RECORD_BYTES_MIN)
     if too_many.size:
         index = int(too_many[0])
         what = f"{counts[index]} records in {sizes[index]} bytes"
         raise CorruptBatch(index, headers[index].base_offset, what)
-    ends, first = np.cumsum(sizes), np.concatenate(([0], np.cumsum(counts)))
-    at = _equal_starts(np.frombuffer(data, np.uint8), ends - sizes, sizes, counts)
+    first = np.concatenate(([0], np.cumsum(counts)))
+    at = _equal_starts(payloads, counts)
     if at is None:
-        at = _followed(data, ends - sizes, ends, headers)
-    return _decode(data, at, first, headers)
+        at = _followed(payloads, headers)
+    return _decode(payloads.data, at, first, headers)
+
+
+def _payloads(block: Block, headers: Headers) -> Block:
+    """Return what follows the headers, as records. Errors: CorruptBatch."""
+    payloads = Block(block.data, block.starts + HEADER_SIZE, block.ends)
+    counts = headers.record_count
+    packed = np.flatnonzero(headers.has_codec | (counts <= 0))
+    if not packed.size:
+        return payloads
+    parts = [payloads.batch(at) for at in range(len(headers))]
+    codecs = headers.codec[packed].tolist()
+    for index, codec, count in zip(packed.tolist(), codecs, counts[packed].tolist(), strict=True):
+        try:
+            parts[index] = memoryview(_unpacked(parts[index], codec, count))
+        except DecodeError as error:
+            raise CorruptBatch(index, headers[index].base_offset, str(error)) from None
+    return Block.of(parts)
 
 
 def _unpacked(payload: Buffer, codec: int, count: int) -> Buffer:
@@ -98,11 +105,12 @@ def _unpacked(payload: Buffer, codec: int, count: int) -> Buffer:
     return unpacked if count else b""
 
 
-def _equal_starts(raw: Bytes, begins: Ints, sizes: Ints, counts: Ints) -> Ints | None:
+def _equal_starts(payloads: Block, counts: Ints) -> Ints | None:
     """Return where records begin if those of each batch have one length; None: they have not.
 
     Also None for lengths of more than two bytes, as large records are few.
     """
+    raw, sizes = np.frombuffer(payloads.data, np.uint8), payloads.sizes
     size: Ints = sizes // np.maximum(counts, 1)
     is_short, is_long = size - 1 < _LENGTH_OF_ONE, size - 2 >= _LENGTH_OF_ONE
     fits = (size * counts == sizes) & (is_short | (is_long & (size - 2 < _LENGTH_OF_TWO)))
@@ -110,18 +118,19 @@ def _equal_starts(raw: Bytes, begins: Ints, sizes: Ints, counts: Ints) -> Ints |
         return None
     batch = np.repeat(np.arange(len(counts)), counts)
     nth: Ints = np.arange(len(batch)) - (np.cumsum(counts) - counts)[batch]
-    at: Ints = begins[batch] + nth * size[batch]
+    at: Ints = payloads.starts[batch] + nth * size[batch]
     length: Ints = np.where(is_short, size - 1, size - 2) << 1
     low = np.where(is_short, length, length & 0x7F | 0x80)[batch]
-    is_same = raw[at] == low
-    is_same &= is_short[batch] | (raw[at + 1] == (length >> 7)[batch])
+    is_same = raw.take(at, mode="clip") == low
+    is_same &= is_short[batch] | (raw.take(at + 1, mode="clip") == (length >> 7)[batch])
     return at if is_same.all() else None
 
 
-def _followed(data: bytes, begins: Ints, ends: Ints, headers: Headers) -> Ints:
+def _followed(payloads: Block, headers: Headers) -> Ints:
     """Return where records begin, from each to the next. Errors: CorruptBatch."""
     starts: list[int] = []
-    rows = zip(begins.tolist(), ends.tolist(), headers.record_count.tolist(), strict=True)
+    data, begins, ends = payloads.data, payloads.starts.tolist(), payloads.ends.tolist()
+    rows = zip(begins, ends, headers.record_count.tolist(), strict=True)
     for index, (at, end, count) in enumerate(rows):
         before = len(starts)
         _follow(data, at, end, count, starts)
@@ -131,30 +140,30 @@ def _followed(data: bytes, begins: Ints, ends: Ints, headers: Headers) -> Ints:
     return np.array(starts, np.int64)
 
 
-def _follow(data: bytes, at: int, end: int, count: int, starts: list[int]) -> None:
+def _follow(data: Buffer, at: int, end: int, count: int, starts: list[int]) -> None:
     """Note where records begin; fewer than `count` if their lengths do not end at `end`."""
     note = starts.append
-    for _ in range(count):
-        begin = at
-        length = data[at]
-        if length < 0x80:
-            at += 1 + (length >> 1)
-        elif (more := data[at + 1]) < 0x80:
-            at += 2 + ((length & 0x7F | more << 7) >> 1)
-        else:
-            try:
+    try:
+        for _ in range(count):
+            begin = at
+            length = data[at]
+            if length < 0x80:
+                at += 1 + (length >> 1)
+            elif (more := data[at + 1]) < 0x80:
+                at += 2 + ((length & 0x7F | more << 7) >> 1)
+            else:
                 length, at = read_varint(data, at)
-            except DecodeError:
+                at += length
+            if at > end or at - begin < RECORD_BYTES_MIN:
                 return
-            at += length
-        if at > end or at - begin < RECORD_BYTES_MIN:
-            return
-        note(begin)
+            note(begin)
+    except (DecodeError, IndexError):  # behind the last batch nothing follows
+        return
     if at != end:
         starts.pop()
 
 
-def _decode(data: bytes, at: Ints, first: Ints, headers: Headers) -> Columns:
+def _decode(data: Buffer, at: Ints, first: Ints, headers: Headers) -> Columns:
     raw = np.frombuffer(data, np.uint8)
     batch = np.repeat(np.arange(len(headers)), np.diff(first))
     reader = _Reader(raw, batch, headers)
@@ -182,7 +191,10 @@ def _decode(data: bytes, at: Ints, first: Ints, headers: Headers) -> Columns:
 
 
 class _Reader(NamedTuple):
-    """Reads one number of every record at once."""
+    """Reads one number of every record at once.
+
+    One that is cut by the end of all goes on with the last byte: it ends too late, or never.
+    """
 
     raw: Bytes
     batch: Ints
@@ -190,14 +202,14 @@ class _Reader(NamedTuple):
 
     def read(self, at: Ints) -> tuple[Ints, Ints]:
         """Return zigzag numbers of up to ten bytes and the places after them."""
-        byte = self.raw[at]
+        byte = self.raw.take(at, mode="clip")
         value = (byte & 0x7F).astype(np.uint64)
         at = at + 1
         goes_on = np.flatnonzero(byte >= 0x80)
         shift = 7
         while goes_on.size:
             self.check_all(goes_on, shift < 70, "a number of more than ten bytes")
-            byte = self.raw[at[goes_on]]
+            byte = self.raw.take(at[goes_on], mode="clip")
             value[goes_on] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             at[goes_on] += 1
             goes_on = goes_on[byte >= 0x80]

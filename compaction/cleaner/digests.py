@@ -18,12 +18,12 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from compaction.cleaner.block import rows_of
 from compaction.cleaner.key_summary import Words
 from core.runtime.process_secret import PROCESS_SECRET
 from protocol.ids import Buffer
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 DIGEST_BYTES: Final = 16
 LONG_BYTES: Final = 256
@@ -45,16 +45,15 @@ def digest_keys(keys: Sequence[Buffer]) -> Words:
     return digest_places(b"".join(keys), np.cumsum(sizes) - sizes, sizes)
 
 
-def digest_places(data: bytes, at: Ints, size: Ints) -> Words:
+def digest_places(data: Buffer, at: Ints, size: Ints) -> Words:
     """Return the digests of keys that lie in `data`, shape (n, 2). Memory: 12 MiB besides."""
     digests = np.empty((len(at), 2), np.uint64)
-    raw = np.frombuffer(data, np.uint8)
     below = -1
     for width in _WIDTHS:
         rows = np.flatnonzero((size > below) & (size <= width))
         for first in range(0, len(rows), _KEYS_AT_ONCE):
             some = rows[first : first + _KEYS_AT_ONCE]
-            digests[some] = _digest(raw, at[some], size[some])
+            digests[some] = _digest(data, at[some], size[some])
         below = width
     for row in np.flatnonzero(size > LONG_BYTES).tolist():
         key = data[at[row] : at[row] + size[row]]
@@ -63,15 +62,11 @@ def digest_places(data: bytes, at: Ints, size: Ints) -> Words:
     return digests
 
 
-def _digest(raw: Bytes, at: Ints, size: Ints) -> Words:
+def _digest(data: Buffer, at: Ints, size: Ints) -> Words:
     words = max(1, -(-int(size.max()) // 4))
-    reach = np.arange(4 * words)
-    if int(size.min()) == len(reach):
-        chars = raw[at[:, None] + reach]
-    else:
-        is_key = reach < size[:, None]
-        chars = np.zeros(is_key.shape, np.uint8)
-        chars[is_key] = raw[(at[:, None] + reach)[is_key]]
+    chars = rows_of(data, at, 4 * words)
+    if int(size.min()) < 4 * words:
+        chars = np.where(np.arange(4 * words) < size[:, None], chars, np.uint8(0))
     numbers = chars.view("<u4").astype(np.uint64)
     sums = numbers @ _NUMBERS[2 : 2 + words] + _NUMBERS[0]
     sums += size.astype(np.uint64)[:, None] * _NUMBERS[1]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from compaction.cleaner.block import Block
 from compaction.cleaner.building import columns_of, keys_of, note_marker
 from compaction.cleaner.cleanable import AbortedRange, LastSequence
 from compaction.cleaner.columns import Columns
@@ -76,14 +77,15 @@ class SegmentFilter:
 
     def filter(self, batches: Sequence[Buffer]) -> list[Stays]:
         """Return what stays of a block of batches, in order. Errors: CorruptBatch."""
-        headers = read_headers(batches)
-        fates = self._fates(headers, batches)
+        block = Block.of(batches)
+        headers = read_headers(block)
+        fates = self._fates(headers, block)
         self._count_in(headers)
         stays: dict[int, Stays] = {}
         is_read = ~fates.drops_records & (headers.record_count != 0)
         read = np.flatnonzero(is_read & ~self._is_superseded(headers))
         if read.size:
-            self._filter_records(batches, headers, fates, read, stays)
+            self._filter_records(block, headers, fates, read, stays)
         for at in np.flatnonzero(fates.stays_empty).tolist():
             if at not in stays:
                 stays[at] = empty(headers[at]) if headers[at].record_count else at
@@ -92,12 +94,12 @@ class SegmentFilter:
         self._count_out([batches[each] if isinstance(each, int) else each for each in left])
         return left
 
-    def _fates(self, headers: Headers, batches: Sequence[Buffer]) -> _Fates:
+    def _fates(self, headers: Headers, block: Block) -> _Fates:
         drops, may_go = np.zeros((2, len(headers)), np.bool_)
         for at in np.flatnonzero(headers.is_of_transaction).tolist():
             header = headers[at]
             if header.is_control:
-                may_go[at] = note_marker(self._transactions, at, header, batches[at])
+                may_go[at] = note_marker(self._transactions, at, header, block.batch(at))
                 drops[at] = may_go[at] and self._is_past_horizon(header)
             else:
                 drops[at] = self._transactions.on_batch(header)
@@ -137,14 +139,14 @@ class SegmentFilter:
 
     def _filter_records(
         self,
-        batches: Sequence[Buffer],
+        block: Block,
         headers: Headers,
         fates: _Fates,
         read: Places,
         stays: dict[int, Stays],
     ) -> None:
         """Say what stays of the batches at `read`. Errors: CorruptBatch."""
-        columns = columns_of(batches, headers, read)
+        columns = columns_of(block, headers, read)
         headers = headers.take(read)
         keeps = self._keeps(columns, headers)
         is_tombstone = keeps & ~columns.has_value

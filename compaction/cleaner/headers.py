@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from compaction.cleaner.block import Block, rows_of
 from compaction.cleaner.errors import CorruptBatch
 from protocol.crc32c import crc32c
 from protocol.errors import DecodeError
@@ -163,22 +164,25 @@ class Headers:
         return is_magic
 
 
-def read_headers(batches: Sequence[Buffer]) -> Headers:
+def read_headers(block: Block) -> Headers:
     """Read and check whole batches with their CRCs. Errors: CorruptBatch, of the first bad one."""
-    views = [memoryview(batch) for batch in batches]
-    sizes = np.array([len(view) for view in views], np.int64)
+    sizes = block.sizes
     if (sizes < HEADER_SIZE).any():
-        raise _first_error(batches)
-    headers = Headers.of(views)
-    crcs = np.array([crc32c(view[CRC_FROM:]) for view in views], np.int64)
+        raise _first_error(block)
+    rows = rows_of(block.data, block.starts, HEADER_SIZE)
+    headers = Headers(rows.view(_STORED).reshape(-1).astype(_NATIVE))
+    data = memoryview(block.data)
+    spans = zip((block.starts + CRC_FROM).tolist(), block.ends.tolist(), strict=True)
+    crcs = np.array([crc32c(data[first:end]) for first, end in spans], np.int64)
     if (headers.is_magic & (headers.size_bytes == sizes) & (headers.crc == crcs)).all():
         return headers
-    raise _first_error(batches)
+    raise _first_error(block)
 
 
-def _first_error(batches: Sequence[Buffer]) -> CorruptBatch:
+def _first_error(block: Block) -> CorruptBatch:
     """Say what is wrong with the first batch that is not whole; there is one."""
-    for index, batch in enumerate(batches):
+    for index in range(len(block.starts)):
+        batch = block.batch(index)
         offset = int.from_bytes(bytes(batch[:8]), "big", signed=True)
         try:
             header = read_header(batch)

@@ -135,12 +135,12 @@ class KeySummary:
         for _ in range(self.slots):  # with every slot taken, no empty one would end it
             if not pending.size:
                 break
-            rows = self._table[at]
-            is_same = _same(rows, digests[pending])
+            rows = self._table.take(at, axis=0)
+            is_same = _same(rows, digests)
             found[pending[is_same]] = rows[is_same, _OFFSET].view(np.int64)
-            goes_on = ~is_same & ~_empty(rows)
-            pending = pending[goes_on]
-            at, step = self._next(at, step, goes_on)
+            others = np.flatnonzero(~is_same & ~_empty(rows))
+            pending, digests = pending[others], digests.take(others, axis=0)
+            at, step = self._next(at[others], step[others])
         return found
 
     def keep_offsets(self) -> None:
@@ -210,28 +210,30 @@ class KeySummary:
         table = self._table
         values = offsets.astype(np.int64, copy=False).view(np.uint64)
         at, step = self._probe(digests)
-        pending = np.arange(len(digests))
-        while pending.size:
-            mine = digests[pending]
-            self._claim(at, mine)
-            is_same = _same(table[at], mine)
+        while at.size:
+            rows = table.take(at, axis=0)
+            free = np.flatnonzero(_empty(rows))
+            if free.size:
+                rows[free] = self._claim(at[free], digests[free])
+            is_same = _same(rows, digests)
             # Of equal places numpy writes the last one, and offsets rise: the latest stays.
-            table[at[is_same], _OFFSET] = values[pending[is_same]]
-            pending = pending[~is_same]
-            at, step = self._next(at, step, ~is_same)
+            table[at[is_same], _OFFSET] = values[is_same]
+            others = np.flatnonzero(~is_same)
+            digests, values = digests.take(others, axis=0), values[others]
+            at, step = self._next(at[others], step[others])
 
-    def _claim(self, at: Places, digests: Words) -> None:
-        """Write digests into empty slots: of several that want the same one the last gets it."""
+    def _claim(self, places: Places, digests: Words) -> Words:
+        """Write digests into empty slots: of several that want the same one the last gets it.
+
+        Return the slots as they are then.
+        """
         table = self._table
-        free = np.flatnonzero(_empty(table[at]))
-        if not free.size:
-            return
-        places = at[free]
-        marks = np.arange(free.size, dtype=np.uint64)
+        marks = np.arange(places.size, dtype=np.uint64)
         table[places, _OFFSET] = marks
-        winners = table[places, _OFFSET] == marks
-        table[places[winners], :_OFFSET] = digests[free[winners]]
-        self._size += int(np.count_nonzero(winners))
+        winners = np.flatnonzero(table[places, _OFFSET] == marks)
+        table[places[winners], :_OFFSET] = digests[winners]
+        self._size += winners.size
+        return table.take(places, axis=0)
 
     def _probe(self, digests: Words) -> tuple[Places, Places]:
         """Return where each key is looked for first, and its distance to the next place."""
@@ -240,8 +242,7 @@ class KeySummary:
         step = (digests[:, 1] % (slots - np.uint64(1)) + np.uint64(1)).astype(np.intp)
         return at, step
 
-    def _next(self, at: Places, step: Places, rows: Choice) -> tuple[Places, Places]:
-        at, step = at[rows], step[rows]
+    def _next(self, at: Places, step: Places) -> tuple[Places, Places]:
         at = at + step
         at[at >= self.slots] -= self.slots
         return at, step

@@ -10,7 +10,7 @@ Source: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHea
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from protocol.records.batch import (
     pack_header,
 )
 from protocol.varint import write_varint
+
+if TYPE_CHECKING:
+    from protocol.ids import Buffer
 
 TIGHTEST: Mapping[int, int] = {Codec.GZIP: 9, Codec.LZ4: 12, Codec.ZSTD: 22}
 """Levels that pack best; snappy has none."""
@@ -86,14 +89,16 @@ def cut_out(headers: Headers, kept: Kept, places: Places) -> list[memoryview]:
     one buffer. Without a codec none becomes larger. Cost: 2 us a batch and 0.2 us a run of
     neighbours, and its codec.
     """
-    data, runs = kept.columns.data, kept.runs
+    data, runs = memoryview(kept.columns.data), kept.runs
     run_bytes = np.concatenate(([0], np.cumsum(kept.run_end - kept.run_first)))
     sizes = run_bytes[runs[places + 1]] - run_bytes[runs[places]]
     run_first, run_end = kept.run_first.tolist(), kept.run_end.tolist()
     spans = zip(runs[places].tolist(), runs[places + 1].tolist(), strict=True)
-    payloads: list[list[bytes]] = []
+    payloads: list[list[Buffer]] = []
     for (first_run, end_run), codec in zip(spans, headers.codec.tolist(), strict=True):
-        some = [data[run_first[run] : run_end[run]] for run in range(first_run, end_run)]
+        some: list[Buffer] = [
+            data[run_first[run] : run_end[run]] for run in range(first_run, end_run)
+        ]
         if codec != Codec.NONE:
             some = [compress(codec, b"".join(some))]
             sizes[len(payloads)] = len(some[0])
@@ -102,7 +107,7 @@ def cut_out(headers: Headers, kept: Kept, places: Places) -> list[memoryview]:
     headers.change("max_timestamp", kept.newest[places])
     headers.change("record_count", kept.counts[places])
     heads = headers.pack()
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     for at, payload in enumerate(payloads):
         parts.append(heads[at * HEADER_SIZE : (at + 1) * HEADER_SIZE])
         parts += payload
@@ -174,7 +179,7 @@ def _rebased(kept: Kept, place: int, base_ms: int) -> bytes:
     columns = kept.columns
     chosen = kept.chosen[kept.first[place] : kept.first[place + 1]]
     data = columns.data
-    out: list[bytes] = []
+    out: list[Buffer] = []
     rows = zip(
         columns.timestamp[chosen].tolist(), columns.body_at[chosen].tolist(),
         columns.delta_at[chosen].tolist(), columns.end[chosen].tolist(), strict=True,

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from compaction.cleaner.block import Block
 from compaction.cleaner.building import columns_of, keys_of
 from compaction.cleaner.cleanable import AbortedRange
 from compaction.cleaner.columns import Columns
@@ -42,14 +43,15 @@ def walk(
     `aborted`: the transactions that have records among them. Errors: CorruptBatch.
     """
     first = min(wanted.count_from, wanted.keys_from)
-    headers = read_headers(batches)
+    block = Block.of(batches)
+    headers = read_headers(block)
     counts = (headers.record_count != 0) & (headers.last_offset >= first) & ~headers.is_control
     for at in np.flatnonzero(counts & headers.is_of_transaction).tolist():
         counts[at] = not _is_aborted(headers[at], aborted)
     taken = np.flatnonzero(counts)
     if not taken.size:
         return None
-    return _count(columns_of(batches, headers, taken), wanted)
+    return _count(columns_of(block, headers, taken), wanted)
 
 
 def _count(columns: Columns, wanted: Wanted) -> Walked:

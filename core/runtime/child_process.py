@@ -58,12 +58,21 @@ class ChildFailed(Exception):
 
 
 class Pieces(tuple[Buffer, ...]):
-    """Contiguous buffers of bytes, of any size, that go together; they come as a list of views.
+    """Contiguous buffers of bytes, of any size, that go together; they come as `Joined`.
 
     Alone each would be pickled by a call into Python, and one below `LARGE_BYTES` copied.
     """
 
     __slots__ = ()
+
+
+class Joined(list[memoryview]):
+    """Views of one buffer, one behind the other, all of it."""
+
+    def __init__(self, whole: memoryview, sizes: Sequence[int]) -> None:
+        """Cut a buffer into views of these sizes, which fill it."""
+        super().__init__(_cut(whole, sizes))
+        self.whole: Final = whole
 
 
 class ChildProcess:
@@ -225,8 +234,8 @@ def _same(value: Buffer) -> Buffer:
     return value
 
 
-def _pieces(whole: memoryview, sizes: bytes) -> list[memoryview]:
-    return _cut(whole, memoryview(sizes).cast(_SIZES))
+def _pieces(whole: memoryview, sizes: bytes) -> Joined:
+    return Joined(whole, memoryview(sizes).cast(_SIZES))
 
 
 def _slots(memory: int) -> tuple[list[memoryview], list[memoryview]]:

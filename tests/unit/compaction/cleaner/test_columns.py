@@ -1,15 +1,18 @@
 """Records in bulk against the record reader, and bytes that lie."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.cleaner.columns import read_columns
+from compaction.cleaner.block import Block
+from compaction.cleaner.columns import Columns, read_columns
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.headers import read_headers
+from core.runtime.child_process import Joined
 from protocol.compression import Codec
+from protocol.ids import Buffer
 from protocol.records.batch import HEADER_SIZE, LOG_APPEND_TIME, stamp_crc
 from protocol.records.record import Record, build_batch, iter_records
 
@@ -44,10 +47,18 @@ def build(
     return batches
 
 
+def columns_of(batches: Sequence[Buffer]) -> Columns:
+    """Read them where they lie in a larger buffer, as the cleaner's process has them."""
+    room = memoryview(b"".join([*batches, bytes([0xFF])]))[:-1]
+    block = Block.of(Joined(room, [len(batch) for batch in batches]))
+    assert block.data is room
+    return read_columns(block, read_headers(block))
+
+
 @given(st.lists(BATCH, max_size=4))
 def test_columns_say_what_the_record_reader_says(block: list) -> None:  # type: ignore[type-arg]
     batches = build(block)
-    columns = read_columns(batches, read_headers(batches))
+    columns = columns_of(batches)
     expected = [(at, record) for at, batch in enumerate(batches) for record in iter_records(batch)]
     data = columns.data
     for index, (at, record) in enumerate(expected):
@@ -70,11 +81,11 @@ def test_records_of_one_length_and_of_three_that_only_add_up(
     sizes = [size + 4 * (5 + more) for more in others]
     records = [Record(at, 9, key=b"k", value=bytes([at]) * each) for at, each in enumerate(sizes)]
     batch = build_batch(records)
-    columns = read_columns([batch], read_headers([batch]))
+    columns = columns_of([batch])
     assert [
         columns.data[end - each - 1 : end - 1] for end, each in zip(columns.end, sizes, strict=True)
     ] == [record.value for record in records]
-    assert columns.at.tolist() == [0, *columns.end.tolist()[:-1]]
+    assert columns.at.tolist() == [HEADER_SIZE, *columns.end.tolist()[:-1]]
 
 
 def test_a_value_that_looks_like_the_next_records_length_is_none() -> None:
@@ -86,9 +97,9 @@ def test_a_value_that_looks_like_the_next_records_length_is_none() -> None:
         for at, size in enumerate((500, 564, 436))
     ]
     batch = build_batch(records)
-    columns = read_columns([batch], read_headers([batch]))
+    columns = columns_of([batch])
     assert [columns.data[at] for at in columns.at.tolist()] == [low] * 3
-    assert columns.at.tolist() == [0, *columns.end.tolist()[:-1]]
+    assert columns.at.tolist() == [HEADER_SIZE, *columns.end.tolist()[:-1]]
     assert columns.offset.tolist() == [0, 1, 2]
 
 
@@ -103,7 +114,7 @@ def test_bytes_that_lie_are_told_or_read(block: list, data: st.DataObject) -> No
     stamp_crc(broken)
     columns, blamed = None, broken
     try:
-        columns = read_columns(batches, read_headers(batches))
+        columns = columns_of(batches)
     except CorruptBatch as error:
         blamed = batches[error.index]
     assert blamed is broken
@@ -113,7 +124,7 @@ def test_bytes_that_lie_are_told_or_read(block: list, data: st.DataObject) -> No
 
 
 def test_an_empty_block_has_no_records() -> None:
-    assert len(read_columns([], read_headers([])).at) == 0
+    assert len(columns_of([]).at) == 0
 
 
 @pytest.mark.parametrize("size", [1 << 40, (1 << 62) - 1, -2])
@@ -131,7 +142,7 @@ def test_a_key_of_absurd_length_is_refused(size: int) -> None:
     plain[HEADER_SIZE + 1 :] = body
     stamp_crc(plain)
     with pytest.raises(CorruptBatch, match="a key that does not end inside its record"):
-        read_columns([plain], read_headers([plain]))
+        columns_of([plain])
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
@@ -144,7 +155,7 @@ def test_a_count_that_cannot_be_is_refused_before_anything_is_taken_by_it(
     bad[57:61] = count.to_bytes(4, "big", signed=True)
     stamp_crc(bad)
     with pytest.raises(CorruptBatch, match=f"{count} records in") as raised:
-        read_columns([good, bad], read_headers([good, bad]))
+        columns_of([good, bad])
     assert raised.value.index == 1
 
 
@@ -153,7 +164,7 @@ def test_bytes_behind_no_records_are_none() -> None:
     empty = bytearray(good)
     empty[57:61] = bytes(4)
     stamp_crc(empty)
-    columns = read_columns([empty, good, empty], read_headers([empty, good, empty]))
+    columns = columns_of([empty, good, empty])
     assert columns.offset.tolist() == [7]
     assert columns.first.tolist() == [0, 0, 1, 1]
 
@@ -173,7 +184,7 @@ def test_the_first_batch_that_is_not_whole_is_named(
 ) -> None:
     good = bytes(build_batch([Record(9, 5, key=b"key", value=b"value")], base_offset=9))
     with pytest.raises(CorruptBatch, match=reason) as raised:
-        read_headers([good, bad(good), bad(good)])
+        read_headers(Block.of([good, bad(good), bad(good)]))
     assert (raised.value.index, raised.value.offset) == (1, 9)
 
 
@@ -183,7 +194,7 @@ def test_lengths_at_the_ends_of_what_fits_a_byte_or_two(length: int, count: int)
     value_bytes = length - (6 + (2 if length > 100 else 1))
     records = [Record(at, 9, key=b"k", value=bytes(value_bytes)) for at in range(count)]
     batch = build_batch(records)
-    columns = read_columns([batch], read_headers([batch]))
+    columns = columns_of([batch])
     assert (columns.end - columns.body_at == length).all()
-    assert columns.at.tolist() == [0, *columns.end.tolist()[:-1]]
+    assert columns.at.tolist() == [HEADER_SIZE, *columns.end.tolist()[:-1]]
     assert columns.offset.tolist() == list(range(count))
