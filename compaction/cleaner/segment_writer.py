@@ -18,8 +18,8 @@ from core.errors import CorruptData, LogTruncated
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import read_header
 
-STEP_BYTES = 64 * 1024
-"""Written at once, between two looks at how fast that may be: as an entry of a rewrite."""
+STEPS = 8
+"""As many parts of a block are written, between two looks at how fast that may be."""
 
 
 class SegmentWriter:
@@ -84,19 +84,19 @@ class SegmentWriter:
         raise CorruptData(f"{what} first change, {count} now; it is read anew when the log is run")
 
     async def _append(self, rewrite: SegmentRewrite, batches: Sequence[Buffer]) -> None:
-        for step in _steps(batches):
+        for step in _steps(batches, self._means.block_bytes() // STEPS):
             size = sum(map(len, step))
             await self._means.throttle(size)
             await rewrite.append(self._lssn, step)
             self._progress.bytes_written += size
 
 
-def _steps(batches: Sequence[Buffer]) -> Iterator[Sequence[Buffer]]:
-    """Cut a block into pieces of about `STEP_BYTES`, at least a batch each."""
+def _steps(batches: Sequence[Buffer], size_bytes: int) -> Iterator[Sequence[Buffer]]:
+    """Cut a block into pieces of about `size_bytes`, at least a batch each."""
     first = size = 0
     for at, batch in enumerate(batches, 1):
         size += len(batch)
-        if size >= STEP_BYTES or at == len(batches):
+        if size >= size_bytes or at == len(batches):
             yield batches[first:at]
             first, size = at, 0
 

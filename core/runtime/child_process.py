@@ -4,7 +4,8 @@ A call is a function with its arguments, pickled. Its large buffers are copied i
 processes see, in turn into one of `SLOTS` slots: one call's are put there while another is
 computed, and the child reads them where they lie. Those of its answer go into another part of the
 slot, and the parent copies them: the child never waits for a parent that has not come to it yet.
-What fits no slot goes through the socket. Calls are answered one after the other.
+What fits no slot goes through the socket. Calls are answered one after the other. The kernel copies
+into slots and out of them: a copy of Python's own would keep its other threads from running.
 
 The child ends with its parent, however that ends: its socket is then at its end. It hears no Ctrl-C
 of its parent's terminal, as it has a process group of its own, and runs at a lower priority, so
@@ -26,7 +27,7 @@ import sys
 import threading
 import traceback
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, cycle, pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +35,8 @@ from typing import Any, Final
 from typing_extensions import override
 
 from core.errors import Unavailable
-from protocol.ids import Buffer
+from core.runtime.files import SystemFiles
+from protocol.ids import Buffer, Position
 
 NICE: Final = 5
 """Added to the parent's: about a third of a share where both want the same core."""
@@ -44,6 +46,7 @@ SLOTS: Final = 2
 """Calls that may be on their way."""
 SLOT_BYTES: Final = 5 * 1024 * 1024
 """Room for the buffers of a call, and as much for those of its answer."""
+_FILES: Final = SystemFiles()
 _BUFFERS_AT_ONCE: Final = 512  # a system call takes 1024
 _HEAD: Final = struct.Struct(">III")
 _SIZES: Final = "I"
@@ -91,21 +94,23 @@ class ChildProcess:
         """
         self._socket, theirs = socket.socketpair()
         house = str(Path(__file__).resolve().parents[2])
-        memory = os.memfd_create("child")
+        memory = open(os.memfd_create("child"), "r+b", buffering=0)  # noqa: SIM115 - until `wait`
         try:
-            os.ftruncate(memory, 2 * SLOTS * SLOT_BYTES)
-            self._slots, self._answers = _slots(memory)
-            command = [sys.executable, "-P", "-c", _START, house, str(memory)]
+            os.ftruncate(memory.fileno(), 2 * SLOTS * SLOT_BYTES)
+            command = [sys.executable, "-P", "-c", _START, house, str(memory.fileno())]
             with theirs:
                 self._child = subprocess.Popen(
                     command,
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
-                    pass_fds=(memory,),
+                    pass_fds=(memory.fileno(),),
                     process_group=0,
                 )
-        finally:
-            os.close(memory)
+        except BaseException:
+            memory.close()
+            raise
+        self._memory = memory
+        self._slots, self._answers = _both(memory.fileno())
         self._free_slots = threading.Semaphore(SLOTS)
         self._sent = 0
         _send(self._socket, (state, arguments))
@@ -144,7 +149,7 @@ class ChildProcess:
         process is gone.
         """
         try:
-            result, raised = _receive(self._socket, self._answers, copies=True)
+            result, raised = _receive(self._socket, self._answers)
         except OSError as error:
             raise Unavailable(f"process {self.pid} is gone: {error!r}") from error
         except EOFError:
@@ -164,13 +169,14 @@ class ChildProcess:
         """Return when it has ended and nothing of it is left. Idempotent. Blocks."""
         self._child.wait()
         self._socket.close()
+        self._memory.close()
 
 
 def serve(memory: int) -> None:
     """Be the child: answer calls until the parent is gone. `memory`: the slots, a descriptor."""
     os.nice(NICE)
     connection = socket.socket(fileno=os.dup(0))
-    slots, answers = _slots(memory)
+    slots, answers = _both(memory, reads_in_place=True)
     try:
         make, arguments = _receive(connection)
         state = make(*arguments)
@@ -238,40 +244,50 @@ def _pieces(whole: memoryview, sizes: bytes) -> Joined:
     return Joined(whole, memoryview(sizes).cast(_SIZES))
 
 
-def _slots(memory: int) -> tuple[list[memoryview], list[memoryview]]:
+class _Slots:
+    """The slots' parts for one direction, as one of the processes has them."""
+
+    def __init__(self, memory: int, first: Position, whole: memoryview | None) -> None:
+        """`memory`: a descriptor. `first`: where they begin in it. `whole`: read them there."""
+        self._memory, self._first, self._whole = memory, first, whole
+
+    def put(self, number: int, parts: Sequence[Buffer]) -> None:
+        """Copy buffers into one, which takes them, one behind the other."""
+        _FILES.write_at(self._memory, parts, self._first + number * SLOT_BYTES)
+
+    def get(self, number: int, size: int) -> memoryview:
+        """Return the first bytes of one: a copy, or as they lie until it is put there again."""
+        at = self._first + number * SLOT_BYTES
+        if self._whole is not None:
+            return self._whole[at : at + size]
+        return memoryview(_FILES.read_at(self._memory, size, at))
+
+
+def _both(memory: int, *, reads_in_place: bool = False) -> tuple[_Slots, _Slots]:
     """Return the slots' parts for calls and those for answers."""
-    whole = memoryview(mmap.mmap(memory, 2 * SLOTS * SLOT_BYTES))
-    parts = [whole[at : at + SLOT_BYTES] for at in range(0, len(whole), SLOT_BYTES)]
-    return parts[:SLOTS], parts[SLOTS:]
+    half = SLOTS * SLOT_BYTES
+    whole = memoryview(mmap.mmap(memory, 2 * half)) if reads_in_place else None
+    return _Slots(memory, 0, whole), _Slots(memory, half, whole)
 
 
 def _send(
-    connection: socket.socket, value: object, slots: Sequence[memoryview] = (), number: int = 0
+    connection: socket.socket, value: object, slots: _Slots | None = None, number: int = 0
 ) -> None:
     """Send a value; its large buffers go into the slot of that number, if they fit."""
     body = io.BytesIO()
     beside = _Beside()
     _Pickler(body, beside).dump(value)
-    buffers = beside.buffers
-    sizes = [sum(map(len, parts)) for parts in buffers]
-    is_shared = bool(slots) and 0 < sum(sizes) <= len(slots[number])
+    sizes = [sum(map(len, parts)) for parts in beside.buffers]
+    buffers = list(chain.from_iterable(beside.buffers))
+    is_shared = slots is not None and 0 < sum(sizes) <= SLOT_BYTES
     head = _HEAD.pack(body.tell(), len(sizes), number + 1 if is_shared else 0)
     parts = [memoryview(head + struct.pack(f">{len(sizes)}I", *sizes)), body.getbuffer()]
-    if is_shared:
-        _fill(slots[number], chain.from_iterable(buffers))
+    if slots is not None and is_shared:
+        slots.put(number, buffers)
     else:
-        parts += map(memoryview, chain.from_iterable(buffers))
+        parts += map(memoryview, buffers)
     for first in range(0, len(parts), _BUFFERS_AT_ONCE):
         _send_all(connection, parts[first : first + _BUFFERS_AT_ONCE])
-
-
-def _fill(room: memoryview, parts: Iterable[Buffer]) -> None:
-    """Put buffers into a room that takes them, one behind the other."""
-    at = 0
-    for part in parts:
-        end = at + len(part)
-        room[at:end] = part
-        at = end
 
 
 def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:
@@ -285,20 +301,13 @@ def _send_all(connection: socket.socket, parts: list[memoryview]) -> None:
             parts[at] = parts[at][sent:]
 
 
-def _receive(
-    connection: socket.socket, slots: Sequence[memoryview] = (), *, copies: bool = False
-) -> Any:
-    """Return a value; buffers of it that lie in a slot are valid until that is used again.
-
-    `copies`: these too are the caller's own.
-    """
+def _receive(connection: socket.socket, slots: _Slots | None = None) -> Any:
+    """Return a value; buffers of it that lie in a slot are as `_Slots.get` has them."""
     size, count, number = _HEAD.unpack(_filled(connection, bytearray(_HEAD.size)))
     body = memoryview(_filled(connection, bytearray(4 * count + size)))
     sizes = struct.unpack(f">{count}I", body[: 4 * count])
-    if number:
-        room = slots[number - 1]
-        if copies:
-            room = memoryview(bytes(room[: sum(sizes)]))
+    if number and slots is not None:
+        room = slots.get(number - 1, sum(sizes))
     else:
         room = memoryview(_filled(connection, bytearray(sum(sizes))))
     return pickle.loads(body[4 * count :], buffers=_cut(room, sizes))
