@@ -1,4 +1,8 @@
-"""A server that tests start, watch, pause and kill: what brokers and bookies have in common."""
+"""A server that tests start, watch, pause and kill: what brokers and bookies have in common.
+
+The first server of each kind that a test process starts is the executable; those behind it are
+forks of a process that has loaded what they consist of, unless it matters.
+"""
 
 import os
 import queue
@@ -6,9 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
+
+from tests.forks import Fork, may_be_fork
 
 TAILRACE = Path(sys.executable).with_name("tailrace")
 READY_WITHIN_S: Final = 60
@@ -17,28 +23,31 @@ _STOP_WITHIN_S: Final = 30
 Ready: TypeAlias = "queue.Queue[str | None]"
 """Gets what a ready line names, then None when the process has ended."""
 
+Child: TypeAlias = "subprocess.Popen[str] | Fork"
+
+_executed: Final[set[tuple[str, ...]]] = set()
+"""Scripts and sub-commands that were started as they are."""
+
 
 class ServerProcess:
     """One process at a time, what it printed, and what its ready line says."""
 
     ready_line: ClassVar[str]
     """How the line begins that says that it serves; what follows names it."""
+    may_fork: bool = True
+    """Whether it may be a fork. Not where its process as a whole is looked at: its memory, say."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._child: subprocess.Popen[str] | None = None
+        self._child: Child | None = None
         self._reader: threading.Thread | None = None
         self._printed = threading.Condition()
 
     def launch_command(self, command: Sequence[str]) -> Ready:
         """Start it."""
-        self._child = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        may_fork = self.may_fork and _may_fork(command, environment)
+        self._child = (fork if may_fork else execute)(command, environment)
         ready: Ready = queue.Queue()
         self._reader = threading.Thread(target=self._read, args=(self._child, ready), daemon=True)
         self._reader.start()
@@ -102,7 +111,7 @@ class ServerProcess:
         self._child.stdout.close()
         return code
 
-    def _read(self, child: subprocess.Popen[str], ready: Ready) -> None:
+    def _read(self, child: Child, ready: Ready) -> None:
         assert child.stdout is not None
         for line in child.stdout:
             with self._printed:
@@ -111,3 +120,28 @@ class ServerProcess:
             if line.startswith(self.ready_line):
                 ready.put(line.strip().removeprefix(self.ready_line))
         ready.put(None)
+
+
+def _may_fork(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    kind = tuple(command[:2])
+    if kind not in _executed:
+        _executed.add(kind)
+        return False
+    return command[0] == str(TAILRACE) and may_be_fork(environment)
+
+
+def fork(command: Sequence[str], environment: Mapping[str, str]) -> Child:
+    """Start a Python script, as `execute` would, by forking."""
+    read, write = os.pipe()
+    stdout = open(read)  # noqa: SIM115 - closed when it has ended
+    try:
+        return Fork(command, environment, (0, write, write), stdout)
+    finally:
+        os.close(write)
+
+
+def execute(command: Sequence[str], environment: Mapping[str, str]) -> Child:
+    """Start it; all that it prints comes from its stdout."""
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
