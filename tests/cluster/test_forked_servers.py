@@ -166,12 +166,13 @@ def test_ctrl_c_leaves_others_to_be_forked(script: Path) -> None:
 def test_it_ends_with_the_process_that_wanted_it(script: Path) -> None:
     code = (
         "import os, sys; from tests.server_process import fork; "
-        "child = fork(sys.argv[1:], os.environ); print(child.pid, flush=True); sys.stdin.read(); "
-        "os.kill(os.getpid(), 9)"
+        "child = fork(sys.argv[1:], os.environ); [child.stdout.readline() for _ in range(3)]; "
+        "print(child.pid, flush=True); sys.stdin.read(); os.kill(os.getpid(), 9)"
     )
     command = [sys.executable, "-c", code, str(script)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=_ROOT, stdin=pipe, stdout=pipe) as tests:
+    environment = _environment()
+    with subprocess.Popen(command, cwd=_ROOT, env=environment, stdin=pipe, stdout=pipe) as tests:
         assert tests.stdout is not None
         end = os.pidfd_open(int(tests.stdout.readline()))
     try:
