@@ -1,5 +1,6 @@
 """Processes of `tailrace` that cost little to start: forks of one that has its modules loaded."""
 
+import atexit
 import json
 import os
 import select
@@ -111,10 +112,19 @@ class _Server:
                 stdin=subprocess.PIPE,  # what Python finds out of its streams holds for forks
                 stdout=subprocess.PIPE,
             )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        atexit.register(self._close)
 
     def send(self, message: bytes, descriptors: Sequence[int]) -> None:
         """Ask it for a fork."""
         socket.send_fds(self._socket, [message], descriptors)
+
+    def _close(self) -> None:
+        self._socket.close()
+        self._process.wait()
 
 
 _starting: Final = Lock()
