@@ -8,7 +8,7 @@ import os
 import sys
 from array import array
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, compress, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,8 @@ class IndexFiles:
         self._files = files
         self._dirs = dirs
         self._synced_directories: set[Path] = set()
+        self._ledger_ids: set[LedgerId] | None = None
+        """What was listed once, and has changed since only here; at least what there is."""
 
     def load(self, ledger_id: LedgerId) -> LoadedIndex | None:
         """Return header and last entry of a ledger, None if it has no index file."""
@@ -103,8 +105,7 @@ class IndexFiles:
             first = 0
             while data := self._files.read_at(fd, _LIST_BYTES, slot_position(first)):
                 if data != _HOLE:
-                    slots = enumerate(unpack_slots(data), first)
-                    found += [entry_id for entry_id, location in slots if location]
+                    found += compress(count(first), unpack_slots(data))
                 first += _LIST_BYTES // SLOT_SIZE
         finally:
             self._files.close(fd)
@@ -120,17 +121,24 @@ class IndexFiles:
         """
         path, fd = self._open(ledger_id)
         try:
-            self._write(path, fd, header, tables)
+            self._write(ledger_id, path, fd, header, tables)
         except OSError as error:
             if is_no_room(error):
                 raise NoRoom(path, error, path.parents[3]) from error
             raise
 
     def _write(
-        self, path: Path, fd: int | None, header: IndexHeader, tables: Sequence[LocationTable]
+        self,
+        ledger_id: LedgerId,
+        path: Path,
+        fd: int | None,
+        header: IndexHeader,
+        tables: Sequence[LocationTable],
     ) -> None:
         is_new = fd is None
         if fd is None:
+            if self._ledger_ids is not None:
+                self._ledger_ids.add(ledger_id)
             self._files.make_directory(path.parent)
             fd = self._files.open(path, os.O_RDWR | os.O_CREAT)
         try:
@@ -151,9 +159,20 @@ class IndexFiles:
         """Remove the index file of a ledger."""
         for current in self._dirs.all:
             self._files.remove(current.joinpath(*file_path(ledger_id)))
+        if self._ledger_ids is not None:
+            self._ledger_ids.discard(ledger_id)
 
     def ledger_ids(self) -> set[LedgerId]:
-        """Return the ids of all ledgers that have an index file. Cost: walks all directories."""
+        """Return the ids of all ledgers that have an index file, also one that is being made.
+
+        Listed once: for the bookie itself. Thread: that of `write` and `remove`.
+        """
+        if self._ledger_ids is None:
+            self._ledger_ids = self.list_ledger_ids()
+        return self._ledger_ids.copy()
+
+    def list_ledger_ids(self) -> set[LedgerId]:
+        """Return what there is now, also another process' files. Cost: walks all directories."""
         found: set[LedgerId] = set()
         for current in self._dirs.all:
             for outer in _hex_directories(self._files.names(current)):

@@ -80,7 +80,7 @@ class BookieFiles:
 
     def ledgers(self) -> list[LedgerId]:
         """Return the ids of all ledgers, sorted."""
-        return sorted({*self._recent(), *self._indexes.ledger_ids()})
+        return sorted({*self._recent(), *self._indexes.list_ledger_ids()})
 
     def summary(self, ledger_id: LedgerId) -> LedgerSummary | None:
         """Return what is known of a ledger, None if it is not here."""

@@ -1,5 +1,8 @@
+import errno
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from typing_extensions import override
 
 from bookie.index_files import IndexFiles
@@ -7,12 +10,31 @@ from bookie.index_format import IndexHeader
 from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LocationTable
 from core.runtime.files import SystemFiles
-from protocol.ids import Position
+from protocol.ids import Buffer, LedgerId, Position
 from tests.unit.bookie.world import L1, L2
 
 
 class CountedReads(SystemFiles):
     reads = 0
+    listed = 0
+    is_broken = False
+
+    @override
+    def names(self, directory: Path) -> list[str]:
+        self.listed += 1
+        return super().names(directory)
+
+    @override
+    def write_at(self, fd: int, parts: Sequence[Buffer], position: Position) -> None:
+        if self.is_broken:
+            raise OSError(errno.EIO, "broken")
+        super().write_at(fd, parts, position)
+
+    @override
+    def remove(self, path: Path) -> None:
+        if self.is_broken:
+            raise OSError(errno.EIO, "broken")
+        super().remove(path)
 
     @override
     def read_at(self, fd: int, size: int, position: Position) -> bytes:
@@ -34,3 +56,41 @@ def test_holes_are_skipped_when_a_ledger_is_listed(tmp_path: Path) -> None:
     assert indexes.entry_ids(L1) == wanted
     assert files.reads < 100
     assert indexes.entry_ids(L2) == []
+
+
+def test_ledgers_are_listed_once_and_known_from_then_on(tmp_path: Path) -> None:
+    files = CountedReads()
+    dirs = LedgerDirs(files, [tmp_path / "a", tmp_path / "b"])
+    former, indexes = IndexFiles(files, dirs), IndexFiles(files, dirs)
+    ids = [LedgerId(number) for number in (*range(20), 2**40)]
+    for ledger_id in ids[:10]:
+        former.write(ledger_id, IndexHeader(b"key"), [])
+    indexes.write(ids[10], IndexHeader(b"key"), [])
+    assert indexes.ledger_ids() == set(ids[:11])
+    files.listed = 0
+    for ledger_id in ids:
+        indexes.write(ledger_id, IndexHeader(b"key"), [])
+    assert indexes.ledger_ids() == set(ids)
+    for ledger_id in ids[5:]:
+        indexes.remove(ledger_id)
+    assert indexes.ledger_ids() == set(ids[:5])
+    assert not files.listed
+    assert indexes.list_ledger_ids() == set(ids[:5])
+
+
+def test_what_may_be_there_is_known(tmp_path: Path) -> None:
+    """A log is removed for ledgers that are not here: one too many is no harm, one too few is."""
+    files = CountedReads()
+    indexes = IndexFiles(files, LedgerDirs(files, [tmp_path]))
+    assert indexes.ledger_ids() == set()
+    files.is_broken = True
+    with pytest.raises(OSError, match="broken"):
+        indexes.write(L1, IndexHeader(b"key"), [])
+    assert indexes.ledger_ids() == indexes.list_ledger_ids() == {L1}
+    with pytest.raises(OSError, match="broken"):
+        indexes.remove(L1)
+    assert indexes.ledger_ids() == {L1}
+    files.is_broken = False
+    indexes.ledger_ids().add(L2)  # a copy
+    indexes.remove(L1)
+    assert indexes.ledger_ids() == set()
