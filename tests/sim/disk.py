@@ -167,7 +167,8 @@ class SimDisk:
 
     def read_fault(self, path: str) -> None:
         self._spend(0.00002)
-        if self.faults.read_error_share and self.rng.random() < self.faults.read_error_share:
+        share = self.faults.read_error_share
+        if share and self.rng.random() < share:
             raise self._error(errno.EIO, "read", path)
 
     def _error(self, number: int, kind: str, path: str) -> OSError:

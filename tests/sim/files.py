@@ -7,8 +7,9 @@ from pathlib import Path
 from core.runtime.files import LockHeld, Space
 from protocol.ids import Buffer
 from tests.sim.disk import Inode, SimDisk
-from tests.sim.process import ProcessDied, SimProcess
+from tests.sim.process import ProcessDied, SimProcess, State
 
+_DEAD = State.DEAD
 TOTAL_BYTES = 1 << 34
 
 
@@ -158,8 +159,9 @@ class SimFiles:
         self._check()  # the machine may have stopped right here
 
     def _check(self) -> None:
-        if self._process is not None and not self._process.alive:
-            raise ProcessDied(self._process.name)
+        process = self._process
+        if process is not None and process.state is _DEAD:
+            raise ProcessDied(process.name)
 
     def _give_back_locks(self) -> None:
         for path in self._locked.values():

@@ -1,15 +1,15 @@
 """The event loop of the simulation: time jumps to the next timer, sockets and threads are its own.
 
-Everything else is asyncio's own loop, so the code under test runs as it does in production.
-`SimLoop` overrides where the world comes in: the clock, the selector, connections and servers,
-executors, and (`VirtualThreads`) the worker threads of core.runtime.threads.
+Tasks, futures and timeouts are asyncio's own, so the code under test runs as it does in production.
+`SimLoop` overrides where the world comes in: the clock, the turns (a process may be paused or
+dead), connections and servers, executors, and (`VirtualThreads`) the worker threads of
+core.runtime.threads.
 """
 
 import asyncio
-import selectors
 from collections.abc import Callable
-from contextvars import Context
-from heapq import heappush
+from contextvars import Context, copy_context
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from tests.sim.network import SimNetwork
 
+_RUNNING = State.RUNNING
+LEAP_S_MAX = 24 * 3600.0
+"""As far as asyncio waits at once."""
 TURNS_MAX = 20_000_000
 """Callbacks of one schedule: beyond it something runs in circles."""
 
@@ -35,62 +38,43 @@ class Livelock(Exception):
     """The schedule does not end."""
 
 
-class _InstantSelector(selectors.DefaultSelector):
-    """Waits for nothing: the next timer is now."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 0.0
-
-    @override
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise Deadlock("every task waits and no timer is set")
-        self.now_s += max(timeout, 0.0)
-        return []
-
-
-def _run_or_keep(turn: "_Turn | _Timer") -> None:
-    """Run a callback, unless its process is paused, or dead.
-
-    What the dead would do is kept as well: let go of, it would be finalised, and finalisers go on.
-    """
-    process = turn.process
-    if process is None or process.state is State.RUNNING:
-        asyncio.Handle._run(turn)  # type: ignore[attr-defined]
-    else:
-        process.kept.append(turn)
-
-
 class _Turn(asyncio.Handle):
-    """A callback, and the process that scheduled it."""
+    """A callback. Made once for each step of the schedule: without asyncio's chain of calls."""
 
-    __slots__ = ("process",)
+    __slots__ = ()
 
     def __init__(self, callback: Any, args: Any, loop: "SimLoop", context: Context | None) -> None:
-        super().__init__(callback, args, loop, context)
-        self.process = self._context.get(CURRENT)  # type: ignore[attr-defined]
-
-    _run = _run_or_keep
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
 
 
 class _Timer(asyncio.TimerHandle):
-    """The same, at a time. Timers are compared all the time, with nothing but timers."""
+    """The same, at a time. In the heap beside that time; timers of one moment have no order."""
 
-    __slots__ = ("process",)
+    __slots__ = ()
 
     def __init__(
         self, when: float, callback: Any, args: Any, loop: "SimLoop", context: Context | None
     ) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self.process = self._context.get(CURRENT)  # type: ignore[attr-defined]
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
 
-    _run = _run_or_keep
-    __hash__ = asyncio.TimerHandle.__hash__
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @override
-    def __lt__(self, other: "_Timer") -> bool:
-        return self._when < other._when  # type: ignore[attr-defined,no-any-return]
+    def __lt__(self, other: object) -> bool:
+        return False
 
 
 class SimTask(asyncio.Task[Any]):
@@ -119,7 +103,7 @@ class SimLoop(asyncio.SelectorEventLoop):
     network: "SimNetwork"
 
     def __init__(self, rng: Random) -> None:
-        self.instant = _InstantSelector()
+        self.now_s = 0.0
         self.rng = rng
         self.turns = 0
         self.failures: list[dict[str, Any]] = []
@@ -128,13 +112,66 @@ class SimLoop(asyncio.SelectorEventLoop):
         self.worker: VirtualRunner | None = None
         """Whose step runs now: what it schedules happens after the time that it spent."""
         SimTask._last_number = 0
-        super().__init__(self.instant)
+        super().__init__()
         self.set_task_factory(_new_task)  # type: ignore[arg-type]
         self.set_exception_handler(lambda _, context: self._note_failure(context))
 
     @override
+    def _run_once(self) -> None:
+        """Take turns until somebody stops the loop, in the order of asyncio's `_run_once`."""
+        ready = self._ready
+        while True:
+            self._forget_cancelled_timers()
+            timers = self._scheduled
+            if not ready and not self._stopping:
+                if not timers:
+                    raise Deadlock("every task waits and no timer is set")
+                self.now_s += min(max(0.0, timers[0][0] - self.now_s), LEAP_S_MAX)
+            end_s = self.now_s + self._clock_resolution
+            while timers and timers[0][0] < end_s:
+                timer = heappop(timers)[1]
+                timer._scheduled = False
+                ready.append(timer)
+            for _ in range(len(ready)):
+                turn = ready.popleft()
+                if not turn._cancelled:
+                    self._take(turn)
+            timer = turn = None  # what has run is let go of
+            if self._stopping:
+                return
+
+    def _forget_cancelled_timers(self) -> None:
+        timers = self._scheduled
+        if len(timers) > 100 and self._timer_cancelled_count / len(timers) > 0.5:
+            self._scheduled = [entry for entry in timers if not entry[1]._cancelled]
+            heapify(self._scheduled)
+            self._timer_cancelled_count = 0
+        else:
+            while timers and timers[0][1]._cancelled:
+                heappop(timers)
+                self._timer_cancelled_count -= 1
+
+    def _take(self, turn: asyncio.Handle) -> None:
+        """Run a callback, unless its process is paused, or dead.
+
+        What the dead would do is kept as well: let go of, it would be finalised, and finalisers go
+        on.
+        """
+        context = turn._context
+        process = context.get(CURRENT)
+        if process is not None and process.state is not _RUNNING:
+            process.kept.append(turn)
+            return
+        try:
+            context.run(turn._callback, *turn._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+            self.call_exception_handler({"message": f"in {turn!r}", "exception": error})
+
+    @override
     def time(self) -> float:
-        return self.instant.now_s
+        return self.now_s
 
     @override
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
@@ -152,15 +189,14 @@ class SimLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         self._check_closed()
         timer = _Timer(when, callback, args, self, context)
-        timer._scheduled = True
-        heappush(self._scheduled, timer)
+        heappush(self._scheduled, (when, timer))
         return timer
 
     @override
     def call_later(
         self, delay: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     @override
     def call_soon_threadsafe(
