@@ -207,8 +207,7 @@ def test_a_swap_that_arrives_in_the_middle_of_an_abort(tmp_path: Path) -> None:
                 await arrives.wait()
             elif len(calls) == 3:  # the abort claimed the note; now it deletes the ledger
                 arrives.set()
-                while not commit.done():
-                    await settle()
+                await asyncio.wait([commit])
 
         store.before = hold
         commit = asyncio.create_task(rewrite.commit())

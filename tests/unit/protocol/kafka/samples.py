@@ -4,6 +4,7 @@ A value has only what its version has; all else keeps its default, so it survive
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from random import Random
 from typing import Any, TypeAlias
@@ -80,6 +81,7 @@ def _any_leaf(_name: str, kind: Kind) -> st.SearchStrategy[Any]:
     return _STRATEGIES[kind.name]
 
 
+@functools.cache  # Hypothesis takes long to look at a strategy for the first time
 def values(message: type[Any], version: int, leaf: Leaf = _any_leaf) -> st.SearchStrategy[Any]:
     """Return values of one version; fields that travel as tags often keep their default."""
     fields = {}
