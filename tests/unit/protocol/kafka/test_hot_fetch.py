@@ -1,6 +1,7 @@
 """Fetch by hand equals Fetch by construct, on good bytes and on bad ones, in every version."""
 
 import dataclasses
+import functools
 from random import Random
 
 import pytest
@@ -34,6 +35,12 @@ def construct_encode(version: int, message: object) -> bytes:
     return wire.join(wire.encode(message, version, flexible=FETCH.flexible(version)))
 
 
+@functools.cache
+def bad_bytes(version: int) -> st.SearchStrategy[bytes]:
+    whole = values(FetchRequest, version).map(lambda v: construct_encode(version, v))
+    return st.binary(max_size=60) | damaged(whole)
+
+
 def one_partition(data: PartitionData) -> FetchResponse:
     topic = FetchableTopicResponse(topic="t", topic_id=bytes(range(16)), partitions=(data,))
     return FetchResponse(responses=(topic,))
@@ -52,8 +59,7 @@ def test_requests_decode_as_by_construct(version: int, data: st.DataObject) -> N
 @settings(max_examples=50)
 @given(data=st.data())
 def test_what_construct_refuses_is_declined(version: int, data: st.DataObject) -> None:
-    whole = values(FetchRequest, version).map(lambda v: construct_encode(version, v))
-    bad = data.draw(st.binary(max_size=60) | damaged(whole))
+    bad = data.draw(bad_bytes(version))
     ours = hot_fetch.decode_request(version, memoryview(bad))
     assert ours is None or ours == by_construct(version, bad)
 

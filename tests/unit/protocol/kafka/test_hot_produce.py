@@ -1,5 +1,6 @@
 """Produce by hand equals Produce by construct, on good bytes and on bad ones, in every version."""
 
+import functools
 from random import Random
 from typing import Any
 
@@ -41,6 +42,12 @@ def construct_encode(version: int, message: object) -> bytes:
     return wire.join(wire.encode(message, version, flexible=PRODUCE.flexible(version)))
 
 
+@functools.cache
+def bad_bytes(version: int) -> st.SearchStrategy[bytes]:
+    whole = values(ProduceRequest, version).map(lambda v: construct_encode(version, v))
+    return st.binary(max_size=60) | damaged(whole)
+
+
 @every_version
 @settings(max_examples=50)
 @given(data=st.data())
@@ -54,8 +61,7 @@ def test_requests_decode_as_by_construct(version: int, data: st.DataObject) -> N
 @settings(max_examples=50)
 @given(data=st.data())
 def test_what_construct_refuses_is_declined(version: int, data: st.DataObject) -> None:
-    whole = values(ProduceRequest, version).map(lambda v: construct_encode(version, v))
-    bad = data.draw(st.binary(max_size=60) | damaged(whole))
+    bad = data.draw(bad_bytes(version))
     ours = hot_produce.decode_request(version, memoryview(bad))
     assert ours is None or ours == by_construct(version, bad)
 
