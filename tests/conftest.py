@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from core.runtime.collector import loading_modules
+from tests import bytecode
 from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer
 
@@ -56,9 +57,10 @@ def _nearest_frames(f: FrameType | None) -> Iterator[tuple[FrameType, int]]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Look for no garbage meanwhile, nor ever in what the collected tests consist of."""
     with loading_modules():
+        bytecode.make_share(session.config)
         return (yield)
 
 
