@@ -5,6 +5,7 @@ Rewriting assertions takes most of a first collection, and each worker would do 
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -21,8 +22,9 @@ def make_share(config: pytest.Config) -> None:
     if worker is None or sys.dont_write_bytecode:
         return
     number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-    for file in list(_by_size(config))[number::count]:
-        _make(file, config)
+    for file in _by_size(config)[number::count]:
+        with suppress(SyntaxError):  # which collection tells, with its place
+            _make(file, config)
 
 
 def _by_size(config: pytest.Config) -> list[Path]:
