@@ -55,8 +55,9 @@ def test_waiting_operations_share_one_commit(tmp_path: Path) -> None:
         statements: list[str] = []
         await store.create("/p")
         store._connection.set_trace_callback(statements.append)
-        hold = threading.Event()
-        first = store._enqueue(lambda tree: hold.wait(10))
+        begun, hold = threading.Event(), threading.Event()
+        first = store._enqueue(lambda tree: begun.set() or hold.wait(10))
+        assert await asyncio.to_thread(begun.wait, 10)  # else its commit may take the others too
         async with asyncio.TaskGroup() as group:
             for i in range(100):
                 group.create_task(store.create(f"/p/{i}"))
