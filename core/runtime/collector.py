@@ -39,4 +39,9 @@ def settle_collector() -> None:
     """
     gc.collect()
     gc.freeze()
+    look_seldom()
+
+
+def look_seldom() -> None:
+    """Look at new objects once there are `YOUNG_OBJECTS_MAX` of them."""
     gc.set_threshold(YOUNG_OBJECTS_MAX, *gc.get_threshold()[1:])

@@ -24,6 +24,9 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(600)]
 _WITHIN_S = 120
 _CUTS = int(os.environ.get("KILLS", "2"))
 """`KILLS=20` by hand; the suite cannot wait so long."""
+REST_S = 0.01
+"""After each transaction: a client waits for seconds for an answer that was lost, and the other one
+would make thousands meanwhile."""
 FEW_PARTITIONS = (
     "--set", "offsets.topic.num.partitions=4", "--set", "transaction.state.log.num.partitions=4",
     "--test-faults", "127.0.0.1:0",
@@ -49,7 +52,7 @@ def broker() -> Iterator[Broker]:
 def test_money_stays_whole_whichever_answer_is_lost(broker: Broker) -> None:
     seed = SystemRandom().randrange(1 << 32)
     open_bank(broker.bootstrap)
-    tellers = [Teller(broker.bootstrap, number, seed) for number in range(TELLERS)]
+    tellers = [Teller(broker.bootstrap, number, seed, rest_s=REST_S) for number in range(TELLERS)]
     for teller in tellers:
         teller.start()
     for api in OF_TRANSACTIONS:
