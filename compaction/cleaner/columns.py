@@ -20,6 +20,7 @@ import numpy.typing as npt
 from compaction.cleaner.block import Block
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.headers import Choice, Headers, Ints
+from compaction.cleaner.unpacked import Unpacked
 from protocol.compression import decompress
 from protocol.errors import BadValue, DecodeError
 from protocol.ids import Buffer
@@ -83,26 +84,30 @@ def read_columns(block: Block, headers: Headers) -> Columns:
 def _payloads(block: Block, headers: Headers) -> Block:
     """Return what follows the headers, as records. Errors: CorruptBatch."""
     payloads = Block(block.data, block.starts + HEADER_SIZE, block.ends)
-    counts = headers.record_count
-    packed = np.flatnonzero(headers.has_codec | (counts <= 0))
-    if not packed.size:
+    counts, sizes = headers.record_count, payloads.sizes
+    if not (headers.has_codec | (counts <= 0)).any():
         return payloads
-    parts = [payloads.batch(at) for at in range(len(headers))]
-    codecs = headers.codec[packed].tolist()
-    for index, codec, count in zip(packed.tolist(), codecs, counts[packed].tolist(), strict=True):
+    data, unpacked, ends = memoryview(block.data), Unpacked(int(sizes.sum())), [0]
+    starts, codecs = payloads.starts.tolist(), headers.codec.tolist()
+    rows = zip(starts, payloads.ends.tolist(), codecs, counts.tolist(), strict=True)
+    for index, (at, end, codec, count) in enumerate(rows):
         try:
-            parts[index] = memoryview(_unpacked(parts[index], codec, count))
+            _unpack(data[at:end], codec, count, unpacked)
         except DecodeError as error:
             raise CorruptBatch(index, headers[index].base_offset, str(error)) from None
-    return Block.of(parts)
+        ends.append(unpacked.size_bytes)
+    bounds = np.array(ends, np.int64)
+    return Block(unpacked.data, bounds[:-1], bounds[1:])
 
 
-def _unpacked(payload: Buffer, codec: int, count: int) -> Buffer:
-    """Return a batch's records. Errors: DecodeError."""
-    if count < 0:
+def _unpack(payload: Buffer, codec: int, count: int, unpacked: Unpacked) -> None:
+    """Add a batch's records. Errors: DecodeError."""
+    if count > 0:
+        unpacked.add(codec, payload)
+    elif count:
         raise BadValue(f"{count} records in {len(payload)} bytes")
-    unpacked = decompress(codec, payload)
-    return unpacked if count else b""
+    else:
+        decompress(codec, payload)
 
 
 def _equal_starts(payloads: Block, counts: Ints) -> Ints | None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import STREAMS_MAX, Codec, compress, decompress
+from protocol.compression import STREAMS_MAX, Codec, compress, decompress, decompress_into
 from protocol.errors import BadLength, BadValue, DecodeError
 from tests.strategies import hostile
 
@@ -41,6 +41,45 @@ def test_a_bomb_is_refused_without_being_unpacked(codec: Codec) -> None:
     packed = compress(codec, bytes(BOMB_BYTES))
     with pytest.raises(BadLength):
         decompress(codec, packed, 100_000)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@given(data=st.data())
+def test_into_a_buffer_comes_what_comes_without_one(codec: Codec, data: st.DataObject) -> None:
+    packed = st.binary(max_size=300).map(lambda plain: compress(codec, plain))
+    some = data.draw(hostile(packed))
+    size = data.draw(st.integers(0, 400))
+    try:
+        expected = bytes(decompress(codec, some, size))
+    except DecodeError as error:
+        with pytest.raises(type(error)):
+            decompress_into(codec, some, memoryview(bytearray(size)))
+        return
+    room = bytearray(size)
+    assert decompress_into(codec, some, memoryview(room)) == len(expected)
+    assert room[: len(expected)] == expected
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("size", [1000, 60_000, 65_536, 65_537, 150_000])
+def test_into_a_buffer_of_exactly_its_size(codec: Codec, size: int) -> None:
+    plain = os.urandom(size // 2) + bytes(size - size // 2)
+    packed, room = compress(codec, plain), bytearray(size)
+    assert decompress_into(codec, packed, memoryview(room)) == size
+    assert room == plain
+    with pytest.raises(BadLength):
+        decompress_into(codec, packed, memoryview(room)[1:])
+
+
+def test_an_lz4_block_with_its_length_before_it_is_none_of_a_frame() -> None:
+    """A library takes it for one where it has room; Java's readers refuse it."""
+    plain = bytes(range(256)) * 4
+    block = lz4.block.compress(plain, store_size=True)
+    head = compress(Codec.LZ4, plain)[:7]
+    frame = head + len(block).to_bytes(4, "little") + block + bytes(4)
+    for room in (bytearray(len(plain)), bytearray(100_000)):
+        with pytest.raises(BadValue):
+            decompress_into(Codec.LZ4, frame, memoryview(room))
 
 
 def test_codec_none_hands_back_the_same_bytes_within_the_limit() -> None:
