@@ -64,6 +64,9 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_LZ4 = int(Codec.LZ4)  # two enums take longer to compare
+
+
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """Return `data` in the form that every Kafka client reads.
 
@@ -84,17 +87,25 @@ def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX
     return function(data, bytes_max)
 
 
-def decompress_into(codec: int, data: Buffer, room: memoryview) -> int:
+def decompress_into(codec: int, data: memoryview, room: memoryview) -> int:
     """Put what `data` holds at the beginning of `room`, which is writable; return its size.
 
     What lies behind that in `room` may change as well. Errors: as `decompress`; BadLength also if
     `room` is too small. Cost: for what clients make of up to 64 KiB with lz4 a third of
     `decompress` and a copy; for the rest as much.
     """
-    if codec == Codec.LZ4:
-        size = _lz4_block_into(memoryview(data), room)
-        if size is not None:
-            return size
+    if codec == _LZ4 and len(data) >= _LZ4_HEAD_AND_FOUR.size:
+        head, size, four = _LZ4_HEAD_AND_FOUR.unpack_from(data)
+        is_one_block = head == _LZ4_PLAIN_HEAD and size == len(data) - _LZ4_AROUND_BLOCK
+        # The library looks whether a block that it cannot read has its length before it, one that
+        # fits: other readers of frames do not, so it gets none that begins with such a number.
+        if is_one_block and four > _LZ4_BLOCK_BYTES_MAX and data[-4:] == _LZ4_END:
+            try:
+                return cramjam.lz4.decompress_block_into(
+                    data[_LZ4_HEAD.size : -4], room[:_LZ4_BLOCK_BYTES_MAX], _LZ4_BLOCK_BYTES_MAX
+                )
+            except cramjam.DecompressionError:
+                pass  # it is wrong or there is no room for all that may come: told below
     plain = decompress(codec, data, min(len(room), DECOMPRESSED_BYTES_MAX))
     room[: len(plain)] = plain
     return len(plain)
@@ -210,28 +221,6 @@ def _only_lz4_block(data: memoryview) -> memoryview | None:
     if _LZ4_HEAD.unpack_from(data) != (_LZ4_PLAIN_HEAD, size):
         return None
     return data[_LZ4_HEAD.size : -4] if data[-4:] == _LZ4_END else None
-
-
-def _lz4_block_into(data: memoryview, room: memoryview) -> int | None:
-    """Put the block of a frame that holds nothing else into `room`; None: left to the others.
-
-    Those are also the frames whose block is wrong, or has too little room, and those whose block
-    might be taken for one with its length before it: where the library cannot read a block it looks
-    whether its first four bytes are a length that `room` has, and other readers do not.
-    """
-    size = len(data) - _LZ4_AROUND_BLOCK
-    if not 4 <= size <= _LZ4_BLOCK_BYTES_MAX:
-        return None
-    head, told, length = _LZ4_HEAD_AND_FOUR.unpack_from(data)
-    if (head, told) != (_LZ4_PLAIN_HEAD, size) or length <= _LZ4_BLOCK_BYTES_MAX:
-        return None
-    if data[-4:] != _LZ4_END:
-        return None
-    room = room[:_LZ4_BLOCK_BYTES_MAX]
-    try:
-        return cramjam.lz4.decompress_block_into(data[_LZ4_HEAD.size : -4], room, len(room))
-    except cramjam.DecompressionError:
-        return None
 
 
 def _read_lz4_frame(data: memoryview, parts: list[bytes], size: int, bytes_max: int) -> memoryview:

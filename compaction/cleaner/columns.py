@@ -20,9 +20,8 @@ import numpy.typing as npt
 from compaction.cleaner.block import Block
 from compaction.cleaner.errors import CorruptBatch
 from compaction.cleaner.headers import Choice, Headers, Ints
-from compaction.cleaner.unpacked import Unpacked
-from protocol.compression import decompress
-from protocol.errors import BadValue, DecodeError
+from compaction.cleaner.unpacking import unpack
+from protocol.errors import DecodeError
 from protocol.ids import Buffer
 from protocol.records.batch import HEADER_SIZE
 from protocol.records.record import RECORD_BYTES_MIN
@@ -84,30 +83,8 @@ def read_columns(block: Block, headers: Headers) -> Columns:
 def _payloads(block: Block, headers: Headers) -> Block:
     """Return what follows the headers, as records. Errors: CorruptBatch."""
     payloads = Block(block.data, block.starts + HEADER_SIZE, block.ends)
-    counts, sizes = headers.record_count, payloads.sizes
-    if not (headers.has_codec | (counts <= 0)).any():
-        return payloads
-    data, unpacked, ends = memoryview(block.data), Unpacked(int(sizes.sum())), [0]
-    starts, codecs = payloads.starts.tolist(), headers.codec.tolist()
-    rows = zip(starts, payloads.ends.tolist(), codecs, counts.tolist(), strict=True)
-    for index, (at, end, codec, count) in enumerate(rows):
-        try:
-            _unpack(data[at:end], codec, count, unpacked)
-        except DecodeError as error:
-            raise CorruptBatch(index, headers[index].base_offset, str(error)) from None
-        ends.append(unpacked.size_bytes)
-    bounds = np.array(ends, np.int64)
-    return Block(unpacked.data, bounds[:-1], bounds[1:])
-
-
-def _unpack(payload: Buffer, codec: int, count: int, unpacked: Unpacked) -> None:
-    """Add a batch's records. Errors: DecodeError."""
-    if count > 0:
-        unpacked.add(codec, payload)
-    elif count:
-        raise BadValue(f"{count} records in {len(payload)} bytes")
-    else:
-        decompress(codec, payload)
+    is_plain = ~headers.has_codec & (headers.record_count > 0)
+    return payloads if is_plain.all() else unpack(payloads, headers)
 
 
 def _equal_starts(payloads: Block, counts: Ints) -> Ints | None:

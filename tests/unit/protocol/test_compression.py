@@ -53,10 +53,10 @@ def test_into_a_buffer_comes_what_comes_without_one(codec: Codec, data: st.DataO
         expected = bytes(decompress(codec, some, size))
     except DecodeError as error:
         with pytest.raises(type(error)):
-            decompress_into(codec, some, memoryview(bytearray(size)))
+            decompress_into(codec, memoryview(some), memoryview(bytearray(size)))
         return
     room = bytearray(size)
-    assert decompress_into(codec, some, memoryview(room)) == len(expected)
+    assert decompress_into(codec, memoryview(some), memoryview(room)) == len(expected)
     assert room[: len(expected)] == expected
 
 
@@ -64,7 +64,7 @@ def test_into_a_buffer_comes_what_comes_without_one(codec: Codec, data: st.DataO
 @pytest.mark.parametrize("size", [1000, 60_000, 65_536, 65_537, 150_000])
 def test_into_a_buffer_of_exactly_its_size(codec: Codec, size: int) -> None:
     plain = os.urandom(size // 2) + bytes(size - size // 2)
-    packed, room = compress(codec, plain), bytearray(size)
+    packed, room = memoryview(compress(codec, plain)), bytearray(size)
     assert decompress_into(codec, packed, memoryview(room)) == size
     assert room == plain
     with pytest.raises(BadLength):
@@ -76,7 +76,7 @@ def test_an_lz4_block_with_its_length_before_it_is_none_of_a_frame() -> None:
     plain = bytes(range(256)) * 4
     block = lz4.block.compress(plain, store_size=True)
     head = compress(Codec.LZ4, plain)[:7]
-    frame = head + len(block).to_bytes(4, "little") + block + bytes(4)
+    frame = memoryview(head + len(block).to_bytes(4, "little") + block + bytes(4))
     for room in (bytearray(len(plain)), bytearray(100_000)):
         with pytest.raises(BadValue):
             decompress_into(Codec.LZ4, frame, memoryview(room))
