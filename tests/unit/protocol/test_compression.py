@@ -82,6 +82,18 @@ def test_an_lz4_block_with_its_length_before_it_is_none_of_a_frame() -> None:
             decompress_into(Codec.LZ4, frame, memoryview(room))
 
 
+@pytest.mark.parametrize("second", [0, 1, 2, 3, 255])
+@pytest.mark.parametrize("size", [4, 14, 15, 300, 1024])
+def test_lz4_blocks_that_begin_like_a_length_are_read_as_they_are(second: int, size: int) -> None:
+    """Their first four bytes, as a number, lie at both sides of what a block may hold."""
+    for first in (0, 5, 255):
+        plain = bytes([first, 0, second, 0]) + os.urandom(size - 4)
+        room = bytearray(100_000)
+        packed = memoryview(compress(Codec.LZ4, plain))
+        assert decompress_into(Codec.LZ4, packed, memoryview(room)) == size
+        assert room[:size] == plain
+
+
 def test_codec_none_hands_back_the_same_bytes_within_the_limit() -> None:
     data = memoryview(b"abc")
     assert decompress(0, data) is data
