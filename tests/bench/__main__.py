@@ -162,17 +162,16 @@ def _restore(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, di
 
 
 def _cleaner(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
-    """Measure one round of the cleaner of each kind of broker."""
-    for name in options.brokers.split(","):
-        if _KINDS[name].fsync_per_message_set:
-            continue  # its cleaner is the same
-        with _folder(options.out) as folder:
-            # Each load warms up what it measures; it is the compiler that a JVM has to meet first.
-            warm_s = options.warm_up / 2
-            figures = cleaners.measure(
-                _KINDS[name], folder, seconds=options.seconds, warm_s=warm_s, steps=step
-            )
-        yield name, figures
+    """Measure one round of the cleaner of each kind of broker, whose syncs are no matter to it."""
+    kinds = [_KINDS[name] for name in options.brokers.split(",")]
+    kinds = [kind for kind in kinds if not kind.fsync_per_message_set]
+    with _folder(options.out) as folder:
+        # Each load warms up what it measures; it is the compiler that a JVM has to meet first.
+        warm_s = options.warm_up / 2
+        measured = cleaners.measure(
+            kinds, folder, seconds=options.seconds, warm_s=warm_s, steps=step
+        )
+    yield from measured.items()
 
 
 @contextmanager

@@ -9,17 +9,19 @@ that costs it.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from itertools import count
 from pathlib import Path
 from statistics import fmean, median
 from typing import Final, NamedTuple
 
-from tests.bench.brokers import Kind, Running, started
+from tests.bench.brokers import TAILRACE, Kind, Running, started
 from tests.bench.workloads import client
 
 KEYS: Final = 100_000
@@ -56,26 +58,53 @@ class Cleaned(NamedTuple):
 
 
 def measure(
-    kind: Kind, folder: Path, *, seconds: float, warm_s: float, steps: Callable[[str], None]
-) -> dict[str, float]:
-    """Run everything once against one kind of broker."""
-    figures: dict[str, float] = {}
+    kinds: Sequence[Kind],
+    folder: Path,
+    *,
+    seconds: float,
+    warm_s: float,
+    steps: Callable[[str], None],
+) -> dict[str, dict[str, float]]:
+    """Run everything once, pass by pass against one kind of broker after the other.
+
+    A virtual machine changes its speed from minute to minute: passes a minute apart tell nothing.
+    """
+    figures: dict[str, dict[str, float]] = {kind.name: {} for kind in kinds}
+    with ExitStack() as running:
+        brokers = {kind.name: running.enter_context(_started(kind, folder)) for kind in kinds}
+        for name, broker in brokers.items():
+            warm_until = time.monotonic() + warm_s
+            while time.monotonic() < warm_until:
+                _clean(broker, "lz4")
+            steps(f"{name}: warm")
+        for codec in ("none", "lz4"):
+            for name, found in _clean_in_turn(brokers, codec).items():
+                figures[name] |= found
+                steps(f"{name}: {codec}: {found[f'clean {codec} MB/s']:.0f} MB/s")
+        for name, broker in brokers.items():
+            os.sync()  # what one has not synced would be written while another one is timed
+            figures[name] |= _produce_meanwhile(broker, seconds)
+            steps(f"{name}: produced meanwhile")
+    if TAILRACE in kinds:
+        figures[TAILRACE.name] |= _summary_memory()
+    return figures
+
+
+def _started(kind: Kind, folder: Path) -> AbstractContextManager[Running]:
     # Kafka's passes are in its log as `brokers` sets it up.
     settings = _SETTINGS if kind.is_kafka else _SETTINGS | {"log.level": "info"}
-    with started(kind, folder, settings=settings) as broker:
-        warm_until = time.monotonic() + warm_s
-        while time.monotonic() < warm_until:
-            _clean(broker, "lz4")
-        steps(f"{kind.name}: warm")
-        for codec in ("none", "lz4"):
-            passes = [_clean(broker, codec) for _ in range(PASSES)]
-            figures |= {name: median(each[name] for each in passes) for name in passes[0]}
-            steps(f"{kind.name}: {codec}: {figures[f'clean {codec} MB/s']:.0f} MB/s")
-        figures |= _produce_meanwhile(broker, seconds)
-        steps(f"{kind.name}: produced meanwhile")
-    if not kind.is_kafka:
-        figures |= _summary_memory()
-    return figures
+    return started(kind, folder, settings=settings)
+
+
+def _clean_in_turn(brokers: Mapping[str, Running], codec: str) -> dict[str, dict[str, float]]:
+    passes: dict[str, list[dict[str, float]]] = {name: [] for name in brokers}
+    for _ in range(PASSES):
+        for name, broker in brokers.items():
+            passes[name].append(_clean(broker, codec))
+    return {
+        name: {figure: median(each[figure] for each in found) for figure in found[0]}
+        for name, found in passes.items()
+    }
 
 
 def _clean(broker: Running, codec: str) -> dict[str, float]:
