@@ -91,7 +91,7 @@ def decompress_into(codec: int, data: memoryview, room: memoryview) -> int:
     """Put what `data` holds at the beginning of `room`, which is writable; return its size.
 
     What lies behind that in `room` may change as well. Errors: as `decompress`; BadLength also if
-    `room` is too small. Cost: for what clients make of up to 64 KiB with lz4 a third of
+    `room` is too small. Cost: for what clients make of up to 64 KiB with lz4 half of
     `decompress` and a copy; for the rest as much.
     """
     if codec == _LZ4 and len(data) >= _LZ4_HEAD_AND_FOUR.size:
