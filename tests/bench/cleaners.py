@@ -4,8 +4,9 @@ One worker, 1 KiB values, 100,000 keys at random, batches of 16 KB, segments of 
 but the segment in progress is head, so each record is read twice and most of them go. How fast a
 pass was, is what each broker's log says of it: bytes of the segments that it went over, by the time
 of the whole pass. A pass takes less than a second and two of one broker differ by half, so each
-figure is the median of several. While produces are timed, ours leaves room to them, and says what
-that costs it.
+figure is the median of several. Produces are timed in short windows, in which nothing is cleaned
+and in which small logs are, in turn: a disk that stands still for half a second is one window's
+p99, and not the median of them.
 """
 
 import json
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
+from operator import truediv
 from pathlib import Path
 from statistics import fmean, median
 from typing import Final, NamedTuple
@@ -30,23 +32,26 @@ RECORDS: Final = 300_000
 """Of one partition."""
 PASSES: Final = 7
 """Timed for each codec."""
-BUSY_PARTITIONS: Final = 4
-"""Cleaned one after the other, while produces are timed."""
+WINDOWS: Final = 8
+"""In which produces are timed while logs are cleaned, and as many in which none is."""
 RECORDS_S: Final = 500
 """Produced, each alone, while their answers are timed: far below what anybody can do."""
 CLEANED_S: Final = 300.0
 """Longest time for the passes over a topic."""
-BUSY_S: Final = 60.0
-"""Longest time for which produces are timed while a topic is cleaned."""
 
 _JOBS: Final = "tests.bench.cleaner_client"
 _SEGMENT_BYTES: Final = 64 * 1024 * 1024
+_SMALL_SEGMENT_BYTES: Final = _SEGMENT_BYTES // 16
+_SMALL_LOG: Final = {"records": 16_000, "keys": 5000, "segment_bytes": _SMALL_SEGMENT_BYTES}
+_SMALL_LOGS: Final = {False: 1, True: 32}
+"""Cleaned in a window by ours, which leaves room to clients that write, and by Kafka."""
 _SETTINGS: Final = {"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1"}
 _OURS: Final = re.compile(r"log cleaned log=(\S+) .* filtered=(\d+) .* seconds=([\d.]+)")
 _KAFKAS: Final = re.compile(
     r"cleaned log (\S+) \(dirty section.*\n\s*([\d,.]+) MB of log processed in [\d,.]+ seconds"
     r" \(([\d,.]+) MB/sec"
 )
+_P99_RATIO: Final = "produce p99, while cleaning / nothing cleaned"
 _topic_numbers = count()
 
 
@@ -81,10 +86,10 @@ def measure(
             for name, found in _clean_in_turn(brokers, codec).items():
                 figures[name] |= found
                 steps(f"{name}: {codec}: {found[f'clean {codec} MB/s']:.0f} MB/s")
-        for name, broker in brokers.items():
-            os.sync()  # what one has not synced would be written while another one is timed
-            figures[name] |= _produce_meanwhile(broker, seconds)
-            steps(f"{name}: produced meanwhile")
+        for kind in kinds:
+            found = _produce_meanwhile(kind, brokers[kind.name], seconds)
+            figures[kind.name] |= found
+            steps(f"{kind.name}: produced meanwhile: {found[_P99_RATIO]:.2f} times the p99")
     if TAILRACE in kinds:
         figures[TAILRACE.name] |= _summary_memory()
     return figures
@@ -121,9 +126,11 @@ def _clean(broker: Running, codec: str) -> dict[str, float]:
     }
 
 
-def _produce_meanwhile(broker: Running, seconds: float) -> dict[str, float]:
-    """Time produces while several partitions are cleaned, and before and after it: disks vary."""
-    topic = _fill(broker, "none", BUSY_PARTITIONS)
+def _produce_meanwhile(kind: Kind, broker: Running, seconds: float) -> dict[str, float]:
+    """Time produces while nothing is cleaned and while logs are, in turn."""
+    logs = _SMALL_LOGS[kind.is_kafka]
+    topics = [_fill(broker, "none", logs, **_SMALL_LOG) for _ in range(WINDOWS)]
+    os.sync()  # what was not synced would be written while answers are timed
     arguments = {
         "bootstrap": broker.bootstrap,
         "topic": f"meanwhile-{next(_topic_numbers)}",
@@ -137,26 +144,29 @@ def _produce_meanwhile(broker: Running, seconds: float) -> dict[str, float]:
         text=True,
     )
     assert producer.stdout is not None
+    windows: list[tuple[float, float, float]] = []
+    cleaned: list[Cleaned] = []
     try:
         if producer.stdout.readline().strip() != "ready":
             raise RuntimeError("the producer did not start")
-        time.sleep(seconds)
-        began_s = _make_due(broker, topic)
-        cleaned = _await_cleaned(broker, topic, BUSY_PARTITIONS, at_most_s=BUSY_S)
-        ended_s = time.time()
-        time.sleep(seconds)
+        for topic in topics:
+            quiet_s = time.time()
+            time.sleep(seconds)
+            busy_s = _make_due(broker, topic)
+            cleaned += _await_cleaned(broker, topic, logs)
+            windows.append((quiet_s, busy_s, time.time()))
         out, _ = producer.communicate("end\n", CLEANED_S)
     except BaseException:
         producer.kill()
         producer.wait()
         raise
     took = json.loads(out.splitlines()[-1])["took"]
-    busy = [each for sent_s, each in took if began_s <= sent_s <= ended_s]
-    quiet = [each for sent_s, each in took if not began_s <= sent_s <= ended_s]
+    quiet = [_p99_ms(took, quiet_s, busy_s) for quiet_s, busy_s, _ in windows]
+    busy = [_p99_ms(took, busy_s, ended_s) for _, busy_s, ended_s in windows]
     return {
-        "produce p99 ms, nothing cleaned": _p99_ms(quiet),
-        "produce p99 ms, while cleaning": _p99_ms(busy),
-        "produce p99, while cleaning / nothing cleaned": _p99_ms(busy) / _p99_ms(quiet),
+        "produce p99 ms, nothing cleaned": median(quiet),
+        "produce p99 ms, while cleaning": median(busy),
+        _P99_RATIO: median(map(truediv, busy, quiet)),
         "clean none MB/s, while produces are timed": fmean(each.mb_s for each in cleaned),
     }
 
@@ -173,7 +183,15 @@ def _summary_memory() -> dict[str, float]:
     }
 
 
-def _fill(broker: Running, codec: str, partitions: int) -> str:
+def _fill(
+    broker: Running,
+    codec: str,
+    partitions: int,
+    *,
+    records: int = RECORDS,
+    keys: int = KEYS,
+    segment_bytes: int = _SEGMENT_BYTES,
+) -> str:
     topic = f"table-{next(_topic_numbers)}"
     client(
         "fill",
@@ -181,11 +199,11 @@ def _fill(broker: Running, codec: str, partitions: int) -> str:
         bootstrap=broker.bootstrap,
         topic=topic,
         partitions=partitions,
-        records=RECORDS,
+        records=records,
         record_bytes=RECORD_BYTES,
         codec=codec,
-        keys=KEYS,
-        segment_bytes=_SEGMENT_BYTES,
+        keys=keys,
+        segment_bytes=segment_bytes,
     )
     return topic
 
@@ -196,25 +214,18 @@ def _make_due(broker: Running, topic: str) -> float:
 
 
 def _await_cleaned(
-    broker: Running,
-    topic: str,
-    partitions: int,
-    look: Callable[[], object] = lambda: None,
-    at_most_s: float = CLEANED_S,
+    broker: Running, topic: str, partitions: int, look: Callable[[], object] = lambda: None
 ) -> list[Cleaned]:
-    """Wait for a pass over each partition; after `at_most_s` one of them is enough.
-
-    `look`: called 20 times a second meanwhile.
-    """
+    """Wait for a pass over each partition. `look`: called 20 times a second meanwhile."""
     assert broker.out is not None
     said = ""
     began = time.monotonic()
-    while (passed_s := time.monotonic() - began) < CLEANED_S:
+    while time.monotonic() - began < CLEANED_S:
         look()
         time.sleep(0.05)
         said = broker.out.read_text()
         done = [each for each in _passes(said) if each.log.rpartition("-")[0] == topic]
-        if len(done) == partitions or (done and passed_s > at_most_s):
+        if len(done) == partitions:
             return done
     raise TimeoutError(f"{topic} was not cleaned in {CLEANED_S} s:\n{said[-3000:]}")
 
@@ -231,5 +242,7 @@ def _passes(said: str) -> list[Cleaned]:
     ]
 
 
-def _p99_ms(took_s: list[float]) -> float:
-    return sorted(took_s)[int(len(took_s) * 0.99)] * 1e3
+def _p99_ms(took: Sequence[tuple[float, float]], from_s: float, to_s: float) -> float:
+    """Return the p99 of what was sent in a window, of (when it was sent, how long it took)."""
+    found = sorted(took_s for sent_s, took_s in took if from_s <= sent_s < to_s)
+    return found[int(len(found) * 0.99)] * 1e3
