@@ -151,18 +151,18 @@ def _produce_meanwhile(kind: Kind, broker: Running, seconds: float) -> dict[str,
             raise RuntimeError("the producer did not start")
         for topic in topics:
             time.sleep(seconds)
-            quiet_s = time.time()  # before `_make_due` starts a process, which takes a core
-            busy_s = _make_due(broker, topic)
+            quiet_until_s = time.time()  # `_make_due` starts a process, which takes a core
+            busy_from_s = _make_due(broker, topic)
             cleaned += _await_cleaned(broker, topic, logs)
-            windows.append((quiet_s, busy_s, time.time()))
+            windows.append((quiet_until_s, busy_from_s, time.time()))
         out, _ = producer.communicate("end\n", CLEANED_S)
     except BaseException:
         producer.kill()
         producer.wait()
         raise
     took = json.loads(out.splitlines()[-1])["took"]
-    quiet = [_p99_ms(took, quiet_s - seconds, quiet_s) for quiet_s, _, _ in windows]
-    busy = [_p99_ms(took, busy_s, ended_s) for _, busy_s, ended_s in windows]
+    quiet = [_p99_ms(took, until_s - seconds, until_s) for until_s, _, _ in windows]
+    busy = [_p99_ms(took, from_s, until_s) for _, from_s, until_s in windows]
     return {
         "produce p99 ms, nothing cleaned": median(quiet),
         "produce p99 ms, while cleaning": median(busy),
