@@ -233,6 +233,14 @@ def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int) -> d
     return _percentiles_ms(took)
 
 
+def first_of_each(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -> None:
+    """Write a record to each partition: making a topic and opening it is not its produces' cost."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    for partition in range(partitions):
+        producer.produce(topic, os.urandom(record_bytes), partition=partition)
+    _flush(producer)
+
+
 def acknowledgements(
     *,
     bootstrap: str,
@@ -314,6 +322,7 @@ _JOBS = {
     "consume": consume,
     "follow": follow,
     "latency": latency,
+    "first_of_each": first_of_each,
     "acknowledgements": acknowledgements,
     "first_record": first_record,
 }
