@@ -7,12 +7,13 @@ Metadata, and where it refuses what another leads (KIP-951).
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.peers.errors import PeerError
+from protocol.errors import ErrorCode
 from protocol.kafka.apis import LIST_OFFSETS
 from protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -23,6 +24,8 @@ from protocol.kafka.messages.list_offsets import (
 LATEST: Final = -1
 EPOCH_SINCE: Final = 4
 """Version of ListOffsets that tells the epoch."""
+NOT_LEADING: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""What a broker answers that is not the owner, or does not know yet that it is."""
 CLIENT: Final = -1
 WAIT_S: Final = 1.0
 """A broker that does not answer for so long leaves its epochs unknown."""
@@ -33,34 +36,33 @@ Wanted = dict[str, list[int]]
 """Partitions of one broker, by topic."""
 
 
-async def epochs_of_others(
-    ctx: RequestContext, topics: Sequence[Topic], partitions_max: int
-) -> Mapping[tuple[str, int], int]:
-    """Return the epochs of other brokers' partitions of topics, as far as they tell. Errors: none.
-
-    Nobody is asked about more than `partitions_max`. Cost: a request to each owner, side by side.
-    """
-    if sum(topic.partition_count for topic in topics) > partitions_max:
-        return {}
-    told = await _ask_all(ctx, _by_owner(ctx, _partitions(topics)), WAIT_S)
-    return {partition: leader.leader_epoch for partition, leader in told.items()}
-
-
 class Leader(NamedTuple):
     """Who leads a partition, for clients to go to."""
 
     leader_id: int
     leader_epoch: int
+    """-1 where it is not known."""
 
 
-async def leaders_elsewhere(
-    ctx: RequestContext, partitions: Iterable[tuple[str, int]]
-) -> Mapping[tuple[str, int], Leader]:
+Leaders = Mapping[tuple[str, int], Leader]
+
+
+async def leaders_of(ctx: RequestContext, topics: Iterable[Topic]) -> Leaders:
+    """Return who leads other brokers' partitions of topics. Errors: none.
+
+    Without an epoch where nobody answers. Nobody is there of a partition whose owner says that it
+    does not lead. Cost: a request to each owner, side by side.
+    """
+    return await _ask_all(ctx, _by_owner(ctx, _partitions(topics)), WAIT_S)
+
+
+async def leaders_elsewhere(ctx: RequestContext, partitions: Iterable[tuple[str, int]]) -> Leaders:
     """Return who leads partitions that this broker does not, as far as they tell. Errors: none.
 
     Cost: as above; whoever is refused waits for it.
     """
-    return await _ask_all(ctx, _by_owner(ctx, partitions), REFUSED_WAIT_S)
+    told = await _ask_all(ctx, _by_owner(ctx, partitions), REFUSED_WAIT_S)
+    return {partition: leader for partition, leader in told.items() if leader.leader_epoch >= 0}
 
 
 def _partitions(topics: Iterable[Topic]) -> Iterator[tuple[str, int]]:
@@ -76,17 +78,13 @@ def _by_owner(ctx: RequestContext, partitions: Iterable[tuple[str, int]]) -> Map
     return wanted
 
 
-async def _ask_all(
-    ctx: RequestContext, wanted: Mapping[int, Wanted], wait_s: float
-) -> Mapping[tuple[str, int], Leader]:
+async def _ask_all(ctx: RequestContext, wanted: Mapping[int, Wanted], wait_s: float) -> Leaders:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_ask(ctx, *each, wait_s)) for each in wanted.items()]
-    return dict(each for task in tasks for each in task.result())
+    return {at: leader for task in tasks for at, leader in task.result().items()}
 
 
-async def _ask(
-    ctx: RequestContext, owner: int, wanted: Wanted, wait_s: float
-) -> list[tuple[tuple[str, int], Leader]]:
+async def _ask(ctx: RequestContext, owner: int, wanted: Wanted, wait_s: float) -> Leaders:
     request = ListOffsetsRequest(
         replica_id=CLIENT,
         topics=[
@@ -101,13 +99,20 @@ async def _ask(
         ],
         timeout_ms=int(wait_s * 1000),
     )
+    unknown = {
+        (name, index): Leader(owner, -1) for name, indexes in wanted.items() for index in indexes
+    }
     try:
         answer = await ctx.broker.peers.send(owner, LIST_OFFSETS, request, wait_s, EPOCH_SINCE)
-    except PeerError:
-        return []  # counted by `Peers`, and told once for all that ask until it answers again
-    return [
-        ((topic.name, each.partition_index), Leader(owner, each.leader_epoch))
+    except PeerError:  # counted by `Peers`, and told once for all that ask until it answers again
+        return unknown
+    told = {
+        (topic.name, each.partition_index): each
         for topic in answer.topics
         for each in topic.partitions
-        if not each.error_code
-    ]
+    }
+    refused = {at for at, each in told.items() if each.error_code in NOT_LEADING}
+    epochs = {
+        at: Leader(owner, each.leader_epoch) for at, each in told.items() if not each.error_code
+    }
+    return {at: epochs.get(at, leader) for at, leader in unknown.items() if at not in refused}

@@ -4,16 +4,18 @@ Kept: v0's "empty is all", null and empty from v1, topic ids (v10, v12), invalid
 creation before the answer, so that the first answer already names a leader. Partitions of topics
 that are asked for by name are opened first, because only an open one has a leader epoch, and
 librdkafka takes an epoch that shows up later for a change of leader: after a topic was deleted and
-made anew it then skips to the end instead of resetting. One that its former owner has not let go
-yet cannot be opened: it is shown without a leader, and clients ask again.
+made anew it then skips to the end instead of resetting. Who leads the others is asked (`_epochs`).
+A partition that is moving is shown without a leader, and clients ask again: its former owner has
+not let it go yet, or its owner does not know of it, or it moved while this asked. A leader that is
+named without an epoch is believed, whatever newer a client knows; and librdkafka, told of another
+and of the former again before it has changed over, sends to the wrong one until the next change.
 Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
 
 from broker.cluster.admin import UNSET, Asked, Nodes, Shape, check_ensemble, shape_of
 from broker.cluster.names import INTERNAL_TOPICS, name_fault
@@ -24,7 +26,7 @@ from broker.context import RequestContext
 from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles
-from broker.handlers._epochs import epochs_of_others
+from broker.handlers._epochs import Leader, Leaders, leaders_of
 from broker.handlers._places import NO_LEADER, broker_places, partition_places
 from broker.transactions.coordinator import TRANSACTIONS_TOPIC
 from core.errors import CoreError
@@ -42,9 +44,10 @@ from protocol.kafka.messages.metadata import (
 logger = logging.getLogger(__name__)
 
 NO_ID = bytes(16)
-Elsewhere: TypeAlias = frozenset[tuple[str, int]]
-"""Partitions of ours that another broker has not let go yet."""
+Found: TypeAlias = Topic | MetadataResponseTopic
+"""A topic, or the answer that there is none."""
 
+NOBODY: Final = Leader(NO_LEADER, -1)
 LEFT_TO_US = Asked(UNSET, UNSET, {})
 LEADER_EPOCH_SINCE = 7
 OPENED_MAX = 1000
@@ -65,31 +68,30 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         return _refuse_all(request)
     everything = request.topics is None or (not request.topics and version == 0)
     if everything:
-        topics = [_describe(ctx, topic) for topic in broker.topics.all()]
+        topics = [_describe(ctx, topic, None) for topic in broker.topics.all()]
     else:
         create = request.allow_auto_topic_creation and broker.config.auto_create_topics
-        found = [await _find(ctx, wanted, create=create) for wanted in _distinct(request.topics)]
-        elsewhere: Elsewhere = frozenset()
-        epochs: Mapping[tuple[str, int], int] = {}
-        if ctx.header.api_version >= LEADER_EPOCH_SINCE:
-            there = [each for each in found if isinstance(each, Topic)]
-            elsewhere = await _open(ctx, there)
-            epochs = await epochs_of_others(ctx, there, OPENED_MAX)
+        asked = list(_distinct(request.topics))
+        found = [await _find(ctx, wanted, create=create) for wanted in asked]
+        leaders = await _find_leaders(ctx, found)
         topics = [
-            _describe(ctx, each, elsewhere, epochs) if isinstance(each, Topic) else each
-            for each in found
+            _describe(ctx, now, leaders) if isinstance(now, Topic) else now
+            for now in (
+                _look_up(ctx, wanted) if isinstance(each, Topic) else each  # it may have changed
+                for wanted, each in zip(asked, found, strict=True)
+            )
         ]
     if request.include_topic_authorized_operations:
         for topic in topics:
             if not topic.error_code:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
-    asked = request.include_cluster_authorized_operations
+    is_asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[MetadataResponseBroker(**each._asdict()) for each in broker_places(ctx)],
         cluster_id=broker.cluster_id,
         controller_id=broker.routes.live.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else NOT_ASKED,
     )
 
 
@@ -105,25 +107,27 @@ def _refuse_all(request: MetadataRequest) -> MetadataResponse:
     )
 
 
-async def _find(
-    ctx: RequestContext, wanted: MetadataRequestTopic, *, create: bool
-) -> Topic | MetadataResponseTopic:
+def _look_up(ctx: RequestContext, wanted: MetadataRequestTopic) -> Found:
     name = wanted.name
     if name is None or wanted.topic_id != NO_ID:
         topic = ctx.broker.topics.by_id(wanted.topic_id)
-        code = ErrorCode.UNKNOWN_TOPIC_ID
-        return topic or _missing(None, code, wanted.topic_id)
-    topic = ctx.broker.topics.get(name)
-    if topic is not None:
-        return topic
-    if create and name_fault(name) is None:
-        if name not in INTERNAL_TOPICS:
-            return await _create(ctx, name)
-        made = await _create_internal(ctx, name)
-        if made is not None:
-            return made
+        return topic or _missing(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted.topic_id)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION if name_fault(name) else code)
+    if name_fault(name):
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ctx.broker.topics.get(name) or _missing(name, code)
+
+
+async def _find(ctx: RequestContext, wanted: MetadataRequestTopic, *, create: bool) -> Found:
+    """Look it up, and make it if it is not there and may be."""
+    found, name = _look_up(ctx, wanted), wanted.name
+    if isinstance(found, Topic) or name is None or found.name is None or not create:
+        return found
+    if name_fault(name):
+        return found
+    if name not in INTERNAL_TOPICS:
+        return await _create(ctx, name)
+    return await _create_internal(ctx, name) or found
 
 
 async def _create_internal(ctx: RequestContext, name: str) -> Topic | None:
@@ -135,7 +139,7 @@ async def _create_internal(ctx: RequestContext, name: str) -> Topic | None:
     return ctx.broker.topics.get(name)
 
 
-async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTopic:
+async def _create(ctx: RequestContext, name: str) -> Found:
     topics, config = ctx.broker.topics, ctx.broker.config
     try:
         bookies = len(await ctx.broker.bookies.available())
@@ -161,10 +165,24 @@ async def _create(ctx: RequestContext, name: str) -> Topic | MetadataResponseTop
         return _missing(name, code)
 
 
-async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> Elsewhere:
-    """Open this broker's partitions of topics, side by side, and wait a while. Errors: none.
+async def _find_leaders(ctx: RequestContext, found: Iterable[Found]) -> Leaders | None:
+    """Open this broker's partitions of topics, and ask the owners of the others. Errors: none.
 
-    Returns those that another broker still has: claiming them failed.
+    None: nothing is found out for this request.
+    """
+    topics = [each for each in found if isinstance(each, Topic)]
+    if ctx.header.api_version < LEADER_EPOCH_SINCE:
+        return None
+    if sum(topic.partition_count for topic in topics) > OPENED_MAX:
+        return None
+    unopened = await _open(ctx, topics)
+    return {**unopened, **await leaders_of(ctx, topics)}
+
+
+async def _open(ctx: RequestContext, topics: Iterable[Topic]) -> Leaders:
+    """Open this broker's partitions, side by side, and wait a while. Errors: none.
+
+    Returns those that are not open then and nobody else's: this broker, without an epoch.
     """
     partitions = ctx.broker.partitions
     closed = [
@@ -173,34 +191,35 @@ async def _open(ctx: RequestContext, topics: Sequence[Topic]) -> Elsewhere:
         for index in range(topic.partition_count)
         if partitions.get((topic.name, index)) is None and partitions.is_mine(topic.name, index)
     ]
-    if not closed or len(closed) > OPENED_MAX:
-        return frozenset()
+    if not closed:
+        return {}
     opening = {each: partitions.opening(*each) for each in closed}
     done, _ = await asyncio.wait(opening.values(), timeout=OPEN_WAIT_S)
-    return frozenset(
-        each
+    return {
+        each: Leader(ctx.broker.node_id, -1)
         for each, future in opening.items()
-        if future in done and future.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    )
+        if future not in done or future.result() is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+    }
 
 
-def _describe(
-    ctx: RequestContext,
-    topic: Topic,
-    elsewhere: Elsewhere = frozenset(),
-    epochs: Mapping[tuple[str, int], int] = MappingProxyType({}),
-) -> MetadataResponseTopic:
+def _describe(ctx: RequestContext, topic: Topic, leaders: Leaders | None) -> MetadataResponseTopic:
+    """`leaders`: what was found out about who leads; None if nobody tried."""
     partitions = []
     for index, place in enumerate(partition_places(ctx, topic, range(topic.partition_count))):
-        code, leader_id = ErrorCode.NONE, place.leader_id
-        if leader_id == NO_LEADER or (topic.name, index) in elsewhere:
-            code, leader_id = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+        code, leader_id, leader_epoch = ErrorCode.NONE, place.leader_id, place.leader_epoch
+        if leaders is not None and leader_epoch < 0:
+            found = leaders.get((topic.name, index), NOBODY)
+            leader_epoch = found.leader_epoch
+            if found.leader_id != leader_id:
+                leader_id, leader_epoch = NO_LEADER, -1
+        if leader_id == NO_LEADER:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
         partitions.append(
             MetadataResponsePartition(
                 error_code=code,
                 partition_index=index,
                 leader_id=leader_id,
-                leader_epoch=epochs.get((topic.name, index), place.leader_epoch),
+                leader_epoch=leader_epoch,
                 replica_nodes=place.replicas,
                 isr_nodes=place.isr,
                 offline_replicas=place.offline,

@@ -1,6 +1,7 @@
 """Metadata and its like in a cluster of several brokers, as one of them answers."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,10 +56,13 @@ class Others:
     def __init__(self, epochs: dict[int, int] | None) -> None:
         """`epochs`: by partition; None: nobody answers."""
         self.epochs = epochs
+        self.refuses_with = NOT_LEADER
         self.asked: list[tuple[int, int]] = []
+        self.meanwhile: Any = partial(asyncio.sleep, 0)
+        """What happens while they are being asked."""
 
     async def send(self, broker_id: int, _api: Any, request: Any, *_: object) -> Any:
-        await asyncio.sleep(0)
+        await self.meanwhile()
         if self.epochs is None:
             raise PeerUnavailable(f"broker {broker_id} is not alive")
         answers = []
@@ -74,7 +78,7 @@ class Others:
 
     def _tell(self, index: int) -> ListOffsetsPartitionResponse:
         assert self.epochs is not None
-        code = ErrorCode.NONE if index in self.epochs else NOT_LEADER
+        code = ErrorCode.NONE if index in self.epochs else self.refuses_with
         return ListOffsetsPartitionResponse(
             partition_index=index, error_code=code, leader_epoch=self.epochs.get(index, -1)
         )
@@ -141,13 +145,13 @@ async def test_a_broker_that_the_client_cannot_reach_is_left_out() -> None:
 
 @in_loop
 async def test_epochs_are_those_that_owners_tell() -> None:
-    epochs = {at: 10 + at for at in range(1, COUNT)}
+    epochs = {at: 10 + at for at in range(COUNT)}
     world = world_of(1, 2, epochs=epochs)
     partitions = await shown(world)
     for each in partitions:
         at = each.partition_index
         assert each.error_code == 0
-        expected = epochs.get(at, -1)
+        expected = epochs[at]
         if at not in theirs(world):
             log = world.broker.partitions.get(("t", at))
             assert log is not None
@@ -155,6 +159,52 @@ async def test_epochs_are_those_that_owners_tell() -> None:
         assert each.leader_epoch == expected
     others: Any = world.broker.peers
     assert sorted(others.asked) == [(2, at) for at in theirs(world)]
+
+
+@in_loop
+async def test_whoever_says_that_it_does_not_lead_is_not_named() -> None:
+    """Without an epoch clients would believe it, whatever newer they know."""
+    world = world_of(1, 2, epochs={})
+    others: Any = world.broker.peers
+    for code in (NOT_LEADER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR):
+        others.refuses_with = code
+        for each in await shown(world):
+            expected = (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+            if each.partition_index not in theirs(world):
+                expected = (ErrorCode.NONE, 1)
+            elif code is ErrorCode.KAFKA_STORAGE_ERROR:  # which it tells clients itself
+                expected = (ErrorCode.NONE, 2)
+            assert (each.error_code, each.leader_id) == expected
+
+
+@pytest.mark.parametrize("told", [{}, {0: 10}, None])
+@in_loop
+async def test_who_leads_is_said_as_it_is_when_the_answer_goes(told: dict[int, int] | None) -> None:
+    """A partition that moves while its owner is asked is not shown where it was."""
+    world = world_of(1, 2, epochs=told)
+    world.topics.assign("t", {0: (2,)})
+
+    async def move() -> None:
+        world.topics.assign("t", {0: (1,)})
+
+    others: Any = world.broker.peers
+    others.meanwhile = move
+    (moving, *_) = await shown(world)
+    assert (moving.error_code, moving.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    (moved, *_) = await shown(world)
+    log = world.broker.partitions.get(("t", 0))
+    assert log is not None
+    assert (moved.leader_id, moved.leader_epoch) == (1, log.leader_epoch)
+
+
+@in_loop
+async def test_a_topic_that_goes_meanwhile_is_not_there() -> None:
+    world = world_of(1, 2, epochs={})
+    others: Any = world.broker.peers
+    others.meanwhile = partial(world.topics.delete, "t")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    (topic,) = (await ask(world, METADATA, 12, request)).topics
+    assert (topic.error_code, topic.name) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t")
 
 
 @in_loop
