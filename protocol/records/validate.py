@@ -11,7 +11,7 @@ UnifiedLog.analyzeAndValidateRecords, LogValidator.
 
 from typing import NamedTuple, NoReturn
 
-from protocol.compression import Codec, decompress
+from protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 from protocol.crc32c import crc32c
 from protocol.errors import BadLength, DecodeError, ErrorCode, ProtocolError
 from protocol.ids import Buffer
@@ -67,12 +67,24 @@ class InvalidBatch(ProtocolError):
         self.record_errors = record_errors
 
 
+class TooMuchToUnpack(Exception):
+    """More comes out of a batch than the caller would have unpacked here; nothing is wrong yet."""
+
+
 def check_batch(buf: Buffer, rules: ProduceRules, now_ms: int) -> BatchHeader:
     """Return the header of the one batch in `buf`, which then may be stamped and stored as it is.
 
     Shape: `buf` holds exactly one batch, nothing after it.
     Errors: InvalidBatch with the code of the first check that fails.
     Cost: about 2 us and one pass of CRC; see the module for what costs more.
+    """
+    return check_records(buf, check_header(buf, rules), rules, now_ms)
+
+
+def check_header(buf: Buffer, rules: ProduceRules) -> BatchHeader:
+    """Check all that needs no record, and that the bytes can hold as many as the header claims.
+
+    Shape, Errors: as `check_batch`. Cost: 2 us and one pass of CRC, whatever the batch claims.
     """
     if len(buf) < HEADER_SIZE:
         _refuse_short(buf)
@@ -93,26 +105,44 @@ def check_batch(buf: Buffer, rules: ProduceRules, now_ms: int) -> BatchHeader:
     crc = crc32c(memoryview(buf)[CRC_FROM:])
     if crc != header.crc:
         _refuse(ErrorCode.CORRUPT_MESSAGE, f"stored crc {header.crc:#x}, computed {crc:#x}")
-    if not _is_plain(header, rules, now_ms):
-        _check_header(header)
-        _check_contents(buf, header, rules, now_ms)
-    elif header.record_count * RECORD_BYTES_MIN > len(buf) - HEADER_SIZE:
-        _refuse_room(header, len(buf) - HEADER_SIZE)
+    if not _is_plain(header):
+        _check_fields(header)
+    if not header.attributes & CODEC_MASK:
+        _check_room(header, len(buf) - HEADER_SIZE)
     return header
 
 
-def _is_plain(header: BatchHeader, rules: ProduceRules, now_ms: int) -> bool:
-    """Whether only the room is left to check: uncompressed, sound, and no record to look at.
+def check_records(
+    buf: Buffer,
+    header: BatchHeader,
+    rules: ProduceRules,
+    now_ms: int,
+    unpacked_max: int = DECOMPRESSED_BYTES_MAX,
+) -> BatchHeader:
+    """Check what is inside a batch whose header was checked, and return the header to store.
 
-    It says yes to nothing that the checks behind it would refuse, and spares most batches them.
+    At most `unpacked_max` bytes are unpacked. Errors: InvalidBatch; TooMuchToUnpack if more come
+    out, unless `unpacked_max` is the format's own bound: then the batch is refused. Records are
+    walked in bounded steps: any thread may call it, and no other waits for more than one of them.
     """
-    _, _, _, _, _, attributes, delta, _, newest, producer_id, _, sequence, count = header
+    if _needs_walk(header.max_timestamp, rules, now_ms):
+        _walk(_payload(buf, header, unpacked_max), header, rules, now_ms)
+    elif header.attributes & CODEC_MASK and rules.check_payload:
+        _check_room(header, len(_payload(buf, header, unpacked_max)))
+    return header
+
+
+def _is_plain(header: BatchHeader) -> bool:
+    """Whether no field is wrong, of an uncompressed batch; no says nothing.
+
+    It spares most batches the checks that name what is wrong.
+    """
+    _, _, _, _, _, attributes, delta, _, _, producer_id, _, sequence, count = header
     return (
         not attributes & ~TRANSACTIONAL
         and delta >= 0
         and count == delta + 1
         and (producer_id < 0 or sequence >= 0)
-        and not _needs_walk(newest, rules, now_ms)
     )
 
 
@@ -147,7 +177,7 @@ def _check_shape(buf: Buffer, header: BatchHeader, rules: ProduceRules) -> None:
         _refuse(ErrorCode.INVALID_RECORD, "there must be exactly one batch per partition")
 
 
-def _check_header(header: BatchHeader) -> None:
+def _check_fields(header: BatchHeader) -> None:
     """Check offsets, count and producer fields, which the CRC already vouches for."""
     if header.last_offset_delta < 0:
         _refuse(ErrorCode.INVALID_RECORD, f"last offset delta {header.last_offset_delta}")
@@ -167,27 +197,14 @@ def _check_header(header: BatchHeader) -> None:
             ErrorCode.INVALID_RECORD,
             f"sequence {header.base_sequence} with producer id {header.producer_id}",
         )
-
-
-def _check_contents(buf: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int) -> None:
     if header.attributes & LOG_APPEND_TIME:
         _refuse(ErrorCode.INVALID_TIMESTAMP, "a producer may not set LogAppendTime")
-    if _needs_walk(header.max_timestamp, rules, now_ms):
-        _check_records(_payload(buf, header), header, rules, now_ms)
-    elif not header.attributes & CODEC_MASK:
-        _check_room(header, len(buf) - HEADER_SIZE)
-    elif rules.check_payload:
-        _check_room(header, len(_payload(buf, header)))
 
 
 def _check_room(header: BatchHeader, size: int) -> None:
     """Refuse a count that the bytes cannot hold: 100 bytes could take two billion offsets."""
     if header.record_count * RECORD_BYTES_MIN > size:
-        _refuse_room(header, size)
-
-
-def _refuse_room(header: BatchHeader, size: int) -> NoReturn:
-    _refuse(ErrorCode.INVALID_RECORD, f"{header.record_count} records in {size} bytes")
+        _refuse(ErrorCode.INVALID_RECORD, f"{header.record_count} records in {size} bytes")
 
 
 def _needs_walk(max_timestamp: int, rules: ProduceRules, now_ms: int) -> bool:
@@ -199,15 +216,17 @@ def _needs_walk(max_timestamp: int, rules: ProduceRules, now_ms: int) -> bool:
     return before_max_ms != UNBOUNDED_MS or max_timestamp - now_ms > after_max_ms
 
 
-def _payload(buf: Buffer, header: BatchHeader) -> Buffer:
+def _payload(buf: Buffer, header: BatchHeader, unpacked_max: int) -> Buffer:
     """Decompress. What is too much gets the error on which producers split a batch.
 
     The decompressor's error ends here: its frames hold all that had come out, 64 MiB at most.
     """
     packed = memoryview(buf)[HEADER_SIZE:]
     try:
-        payload = decompress(header.codec, packed)
+        payload = decompress(header.codec, packed, unpacked_max)
     except BadLength as error:
+        if unpacked_max < DECOMPRESSED_BYTES_MAX:
+            raise TooMuchToUnpack(str(error)) from None
         code, reason = ErrorCode.MESSAGE_TOO_LARGE, str(error)
     except DecodeError as error:
         code, reason = ErrorCode.CORRUPT_MESSAGE, str(error)
@@ -219,7 +238,7 @@ def _payload(buf: Buffer, header: BatchHeader) -> Buffer:
     raise InvalidBatch(code, reason)
 
 
-def _check_records(payload: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int) -> None:
+def _walk(payload: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int) -> None:
     """Walk the records: deltas 0, 1, 2..., keys where the topic is compacted, times in bounds."""
     oldest, newest = _time_bounds(rules, now_ms)
     keyless: list[tuple[int, str]] = []

@@ -25,7 +25,10 @@ from protocol.records.validate import (
     UNBOUNDED_MS,
     InvalidBatch,
     ProduceRules,
+    TooMuchToUnpack,
     check_batch,
+    check_header,
+    check_records,
 )
 from tests.strategies import hostile, record_batches
 
@@ -87,6 +90,29 @@ def test_lz4_that_java_would_not_read_whole() -> None:
     for data in (linked, two):
         for rules in (ORDINARY, COMPACTED):
             assert refusal(data, rules).code == ErrorCode.INVALID_RECORD
+
+
+# ---- header and records, each by itself
+
+
+@pytest.mark.parametrize("codec", list(Codec)[1:])
+@pytest.mark.parametrize("rules", [ORDINARY, COMPACTED])
+def test_no_more_is_unpacked_than_the_caller_allows(codec: Codec, rules: ProduceRules) -> None:
+    data = memoryview(batch(count=2000, codec=codec))
+    size = len(batch(count=2000)) - HEADER_SIZE
+    header = check_header(data, rules)
+    with pytest.raises(TooMuchToUnpack):
+        check_records(data, header, rules, NOW_MS, size - 1)
+    assert check_records(data, header, rules, NOW_MS, size) == header
+
+
+def test_the_header_alone_bounds_what_an_uncompressed_batch_claims() -> None:
+    with pytest.raises(InvalidBatch):
+        check_header(batch(count=2)[: HEADER_SIZE - 1], ORDINARY)
+    claims = batch(count=2)
+    struct.pack_into(">i", claims, 23, 1_000_000 - 1)
+    with pytest.raises(InvalidBatch, match="1000000 records in"):
+        check_header(change(">i", 57, 1_000_000, claims), ORDINARY)
 
 
 # ---- row 5: shape of the request
