@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
 S3_VENV := .venv-s3
 S3_STAMP := $(S3_VENV)/.installed
 # Two for each core of CI's machine: tests wait for disks, clocks and other processes.
@@ -28,9 +29,13 @@ $(S3_STAMP): requirements/s3.lock
 	$(S3_VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/s3.lock
 	touch $(S3_STAMP)
 
-install: $(STAMP)   ## a virtual environment in .venv with every locked dependency and `tailrace`
+$(COMPILED): $(STAMP) hatch_build.py protocol/records/record_loops.py
+	-$(BIN)/python hatch_build.py
+	touch $(COMPILED)
 
-environments: $(STAMP) $(S3_STAMP)  ## what `make test` needs; `make -j2 environments` makes both side by side
+install: $(COMPILED)   ## a virtual environment in .venv with every locked dependency and `tailrace`
+
+environments: $(COMPILED) $(S3_STAMP)  ## what `make test` needs; `make -j2 environments` makes both side by side
 
 run: install    ## a broker on 127.0.0.1:9092 over ./tailrace-data
 	$(BIN)/tailrace start $(ARGS)
@@ -68,3 +73,4 @@ lock:           ## resolve the files of requirements/ anew
 clean:          ## everything that install and tests leave behind
 	rm -rf $(VENV) $(S3_VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -f protocol/records/_record_loops.*

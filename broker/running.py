@@ -5,6 +5,7 @@ topics -> groups and transactions, and with them partitions -> listening. The en
 way, and every step survives kill -9: what the next start finds is what was acknowledged.
 """
 
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -49,6 +50,9 @@ from core.runtime.host import host_name
 from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
+from protocol.records.loops import WHY_PLAIN
+
+logger = logging.getLogger(__name__)
 
 
 class Storage(NamedTuple):
@@ -78,6 +82,13 @@ async def running_broker(
         broker = await _make_broker(config, storage, clock)
         server = BrokerServer(broker, metrics)
         await server.bind()
+        if WHY_PLAIN is not None:
+            logger.warning(
+                "record loops are not compiled: batches are checked at a hundredth of the speed "
+                "reason=%r remedy=%r",
+                WHY_PLAIN,
+                "`make install` in a checkout, else a wheel built where gcc and Python.h are",
+            )
         stack.push_async_callback(server.close)
         await _register(broker, storage, metrics, stack)
         stack.push_async_callback(broker.partitions.close)

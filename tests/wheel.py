@@ -1,5 +1,7 @@
 """The wheel, and a virtual environment of a user who has installed it."""
 
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -8,12 +10,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def build_wheel(folder: Path) -> Path:
+def build_wheel(folder: Path, source: Path = ROOT, **environment: str) -> Path:
     """Build the wheel into an empty folder."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [*build, str(source)],
+        check=True,
+        capture_output=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
     (found,) = folder.glob("*.whl")
     return found
+
+
+def unpacked_sdist(folder: Path) -> Path:
+    """Make the source distribution and unpack it."""
+    build = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, timeout=120)
+    (packed,) = folder.glob("*.tar.gz")
+    shutil.unpack_archive(packed, folder, filter="data")
+    return folder / packed.name.removesuffix(".tar.gz")
 
 
 def site_packages(venv: Path) -> Path:
