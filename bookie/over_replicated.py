@@ -18,10 +18,11 @@ from core.errors import CoreError, CorruptData, NoNode, Unavailable
 from core.metadata.layout import LedgerPaths, UnderreplicationPaths
 from core.metadata.ledger_locks import LedgerLocks
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
-from core.metadata.node_reads import read_nodes, together
+from core.metadata.node_reads import read_nodes
 from core.metadata.store import MetadataStore, Node
 from core.metadata.underreplication import check_underreplication_layout
 from core.runtime.clock import Clock
+from core.runtime.tasks import together
 from protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)

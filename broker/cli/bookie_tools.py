@@ -1,6 +1,5 @@
 """`tailrace bookie list|info|cookie|format`: looking after the bookies of a cluster."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from core.ledger.bookie_client import ask
 from core.metadata.bookie_service_info import decode_service_info
 from core.metadata.cluster import find_cluster
 from core.runtime.config import Assignment
+from core.runtime.tasks import together
 from protocol.bookkeeper.messages import BookieInfo, BookieInfoRequest, BookieInfoResponse
 from protocol.ids import BookieId
 
@@ -48,9 +48,7 @@ def info(
         rows = await _registrations(cluster)
         names = [row["bookie"] for row in rows if row["mode"] != "not running"]
         wanted = names if bookie is None else [bookie]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_room(cluster, BookieId(name))) for name in wanted]
-        return [task.result() for task in tasks]
+        return await together([_room(cluster, BookieId(name)) for name in wanted])
 
     rows = on_cluster(metadata, work)
     show_rows(rows, _INFO_COLUMNS, as_json=as_json)

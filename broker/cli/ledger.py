@@ -1,6 +1,5 @@
 """`tailrace ledger`: the ledgers of a cluster."""
 
-import asyncio
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from broker.cli.output import Column, note, progress, show_json, show_rows
 from core.errors import LedgerNotFound
 from core.metadata.ledger_metadata import LedgerMetadata
 from core.metadata.ledger_tree import ledger_ranges
+from core.runtime.tasks import together
 from protocol.ids import LedgerId
 
 if TYPE_CHECKING:
@@ -170,10 +170,8 @@ _COLUMNS = [
 async def _metadata_of(
     cluster: Cluster, ids: list[LedgerId]
 ) -> list[tuple[LedgerId, LedgerMetadata]]:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_read(cluster, ledger_id)) for ledger_id in ids]
-    found = [(ledger_id, task.result()) for ledger_id, task in zip(ids, tasks, strict=True)]
-    return [(ledger_id, ledger) for ledger_id, ledger in found if ledger is not None]
+    found = await together([_read(cluster, ledger_id) for ledger_id in ids])
+    return [(at, ledger) for at, ledger in zip(ids, found, strict=True) if ledger is not None]
 
 
 async def _read(cluster: Cluster, ledger_id: LedgerId) -> LedgerMetadata | None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from broker.cluster.names import stream_name
 from core.errors import LogExists, LogNotFound, OwnershipAcquireFailed
 from core.log.log import CheckMay
+from core.runtime.tasks import together
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +57,11 @@ async def delete_streams(
     await _for_each(topic, partitions, partial(_delete, streams, check_may))
 
 
-async def _for_each(topic: str, partitions: range, act: Callable[[str], Awaitable[None]]) -> None:
+async def _for_each(
+    topic: str, partitions: range, act: Callable[[str], Coroutine[Any, Any, None]]
+) -> None:
     for chunk in _chunks(partitions, STREAMS_AT_ONCE):
-        try:
-            async with asyncio.TaskGroup() as group:
-                for partition in chunk:
-                    group.create_task(_run(act, stream_name(topic, partition)))
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
+        await together([act(stream_name(topic, partition)) for partition in chunk])
 
 
 async def _create(streams: TopicStreams, settings: Mapping[str, str], stream: str) -> None:
@@ -85,10 +83,6 @@ async def _delete(streams: TopicStreams, check_may: CheckMay, stream: str) -> No
             await asyncio.sleep(pause_s)
             continue
         return
-
-
-async def _run(act: Callable[[str], Awaitable[None]], stream: str) -> None:
-    await act(stream)
 
 
 def _chunks(partitions: range, size: int) -> Iterator[range]:

@@ -5,7 +5,6 @@ then stays with the former leader). So a broker that names another as the leader
 Metadata, and where it refuses what another leads (KIP-951).
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.peers.errors import PeerError
+from core.runtime.tasks import together
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import LIST_OFFSETS
 from protocol.kafka.messages.list_offsets import (
@@ -79,9 +79,8 @@ def _by_owner(ctx: RequestContext, partitions: Iterable[tuple[str, int]]) -> Map
 
 
 async def _ask_all(ctx: RequestContext, wanted: Mapping[int, Wanted], wait_s: float) -> Leaders:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_ask(ctx, *each, wait_s)) for each in wanted.items()]
-    return {at: leader for task in tasks for at, leader in task.result().items()}
+    answers = await together([_ask(ctx, *each, wait_s) for each in wanted.items()])
+    return {at: leader for answer in answers for at, leader in answer.items()}
 
 
 async def _ask(ctx: RequestContext, owner: int, wanted: Wanted, wait_s: float) -> Leaders:

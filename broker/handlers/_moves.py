@@ -1,6 +1,5 @@
 """Which partitions are on their way from one broker to another."""
 
-import asyncio
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from broker.cluster.assignments import Move, move_of
 from broker.context import RequestContext
 from core.errors import LogNotFound
+from core.runtime.tasks import together
 from protocol.ids import TopicPartition
 
 AT_ONCE: Final = 64
@@ -25,15 +25,8 @@ async def moves(
     assigned = (each for each in partitions if _is_assigned(ctx, each))
     found: dict[TopicPartition, Move] = {}
     while some := list(islice(assigned, AT_ONCE)):
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_move(ctx, each)) for each in some]
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
-        for partition, task in zip(some, tasks, strict=True):
-            move = task.result()
-            if move is not None:
-                found[partition] = move
+        read = await together([_move(ctx, each) for each in some])
+        found.update((at, move) for at, move in zip(some, read, strict=True) if move is not None)
     return found
 
 

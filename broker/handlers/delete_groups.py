@@ -1,9 +1,8 @@
 """DeleteGroups: groups without members go, and their offsets with them."""
 
-import asyncio
-
 from broker.context import RequestContext
 from broker.handlers import handles
+from core.runtime.tasks import together
 from protocol.kafka.apis import DELETE_GROUPS
 from protocol.kafka.messages.delete_groups import (
     DeletableGroupResult,
@@ -21,11 +20,10 @@ async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> De
     Source: KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.deleteGroups.
     """
     group_ids = list(dict.fromkeys(request.groups_names))
-    async with asyncio.TaskGroup() as tasks:
-        answers = [tasks.create_task(ctx.broker.groups.delete(name)) for name in group_ids]
+    codes = await together([ctx.broker.groups.delete(name) for name in group_ids])
     return DeleteGroupsResponse(
         results=[
-            DeletableGroupResult(group_id=name, error_code=answer.result())
-            for name, answer in zip(group_ids, answers, strict=True)
+            DeletableGroupResult(group_id=name, error_code=code)
+            for name, code in zip(group_ids, codes, strict=True)
         ]
     )

@@ -7,7 +7,6 @@ owner knows. Nothing is opened for this. Offset lag is 0 and nothing is ever mov
 directories. Source: ReplicaManager.describeLogDirs.
 """
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
@@ -18,6 +17,7 @@ from broker.errors import error_code
 from broker.handlers import handles
 from broker.partition.trimming import segments_for_retention
 from core.errors import CoreError, LogNotFound, LogTruncated
+from core.runtime.tasks import together
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import DESCRIBE_LOG_DIRS
@@ -72,12 +72,7 @@ async def _sizes(
     found: list[tuple[TopicPartition, int]] = []
     for at in range(0, len(partitions), AT_ONCE):
         some = partitions[at : at + AT_ONCE]
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_size(ctx, partition)) for partition in some]
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
-        sizes = [task.result() for task in tasks]
+        sizes = await together([_size(ctx, partition) for partition in some])
         found += [(p, size) for p, size in zip(some, sizes, strict=True) if size is not None]
     return found
 

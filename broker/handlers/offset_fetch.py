@@ -1,11 +1,11 @@
 """OffsetFetch: how far groups have read."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 
 from broker.context import RequestContext
 from broker.coordinator.reading import NOT_COMMITTED, FoundOffset, FoundOffsets, WantedOffsets
 from broker.handlers import handles
+from core.runtime.tasks import together
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import OFFSET_FETCH
 from protocol.kafka.messages.offset_fetch import (
@@ -38,12 +38,9 @@ async def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Offs
     """
     if ctx.header.api_version < BATCHED_SINCE:
         return await _single(ctx, request)
-    async with asyncio.TaskGroup() as tasks:
-        answers = [
-            tasks.create_task(_group(ctx, group, is_stable=request.require_stable))
-            for group in request.groups
-        ]
-    return OffsetFetchResponse(groups=[answer.result() for answer in answers])
+    is_stable = request.require_stable
+    groups = await together([_group(ctx, each, is_stable=is_stable) for each in request.groups])
+    return OffsetFetchResponse(groups=groups)
 
 
 async def _single(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:

@@ -29,7 +29,7 @@ from core.errors import CoreError, OwnershipLost
 from core.log.namespace import LogNamespace
 from core.runtime.clock import Clock
 from core.runtime.memory import memory_bytes
-from core.runtime.tasks import Tasks
+from core.runtime.tasks import Tasks, together
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
@@ -215,10 +215,9 @@ class PartitionLogs:
         """
         self._closed = True
         await self.verifying.close()
-        async with asyncio.TaskGroup() as group:
-            open_here = self._open.keys() | self._dying.keys()
-            for key in sorted(self._opening.keys() | open_here | self._leaving.keys()):
-                group.create_task(self.close_partition(TopicPartition(*key)))
+        open_here = self._open.keys() | self._dying.keys()
+        keys = sorted(self._opening.keys() | open_here | self._leaving.keys())
+        await together([self.close_partition(TopicPartition(*key)) for key in keys])
         await self.shared.readers.close()
         await self._tasks.close()
 
@@ -233,9 +232,8 @@ class PartitionLogs:
 
     async def on_topic_deleting(self, topic: Topic) -> None:
         """Close the topic's partitions, side by side, before their streams go."""
-        async with asyncio.TaskGroup() as group:
-            for partition in range(topic.partition_count):
-                group.create_task(self._give_up(TopicPartition(topic.name, partition)))
+        partitions = [TopicPartition(topic.name, at) for at in range(topic.partition_count)]
+        await together([self._give_up(partition) for partition in partitions])
 
     async def _give_up(self, partition: TopicPartition) -> None:
         """Close a partition and its log, which may be deleted and made anew by another broker."""

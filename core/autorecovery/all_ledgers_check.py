@@ -13,8 +13,8 @@ from core.autorecovery.audit import Audit
 from core.autorecovery.metrics import AuditorMetrics
 from core.errors import CoreError, LedgerNotFound, Unavailable
 from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore
+from core.runtime.tasks import together
 from protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)

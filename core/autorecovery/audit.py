@@ -14,8 +14,9 @@ from core.errors import CorruptData, MetadataConflict
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import decode_ledger
 from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.node_reads import READS_AT_ONCE, together
+from core.metadata.node_reads import READS_AT_ONCE
 from core.metadata.store import MetadataStore
+from core.runtime.tasks import together
 from protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 from core.autorecovery.metrics import AuditorMetrics
 from core.errors import CoreError, CorruptData, NoNode
 from core.metadata.layout import UnderreplicationPaths
-from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore, WatchEvent
 from core.metadata.underreplication import decode_vote, encode_vote
+from core.runtime.tasks import together
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from core.autorecovery.audit_rules import Registrations
 from core.errors import NoNode
 from core.metadata.bookie_lists import read_bookie_lists
 from core.metadata.layout import LedgerPaths
-from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.tasks import together
 from protocol.ids import BookieId
 
 

@@ -20,9 +20,9 @@ from core.autorecovery.registrations import RegistrationWatch
 from core.autorecovery.shared_state import ALL_LEDGERS
 from core.autorecovery.underreplicated import UnderreplicatedLedgers
 from core.errors import CoreError, CorruptData
-from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore, WatchEvent
 from core.runtime.clock import Clock
+from core.runtime.tasks import together
 from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)

@@ -33,6 +33,7 @@ from core.ledger.recover import recover_ledger
 from core.ledger.schedule import Schedule
 from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from core.runtime.clock import Clock
+from core.runtime.tasks import together
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +82,7 @@ class ReplicationWorker:
         Cancel: at any point; metadata is the old or the new, and locks are let go if that takes no
         longer than `UNLOCK_S`.
         """
-        async with asyncio.TaskGroup() as group:
-            for number in range(self._config.replication_concurrency):
-                _ = group.create_task(self._work(), name=f"replication-{number}")
+        await together([self._work() for _ in range(self._config.replication_concurrency)])
 
     async def _work(self) -> None:
         while True:

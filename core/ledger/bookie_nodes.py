@@ -5,7 +5,6 @@ registration: the members of an ensemble that are gone still stood in some regio
 well be where it was while the metadata cannot be reached.
 """
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection
@@ -17,6 +16,7 @@ from core.metadata.bookie_service_info import decode_service_info
 from core.metadata.layout import LedgerPaths
 from core.metadata.network_location import NetworkLocation
 from core.metadata.store import MetadataStore, Node, WatchEvent
+from core.runtime.tasks import together
 from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
@@ -77,20 +77,19 @@ class BookieNodes:
         """
         unknown = iter([bookie for bookie in bookies if bookie not in self._current])
         while some := list(islice(unknown, _READS_AT_ONCE)):
-            errors: list[CoreError] = []
-            async with asyncio.TaskGroup() as group:
-                for bookie in some:
-                    group.create_task(self._try_read(bookie, errors))
-            if errors:
-                raise errors[0]
+            tried = await together([self._try_read(bookie) for bookie in some])
+            for error in filter(None, tried):
+                raise error
 
-    async def _try_read(self, bookie_id: BookieId, errors: list[CoreError]) -> None:
+    async def _try_read(self, bookie_id: BookieId) -> CoreError | None:
+        """Return why it could not be read; all are tried, so that the next call has less to do."""
         try:
             await self._read(bookie_id)
         except BookieUnavailable:
-            return
+            return None
         except CoreError as error:
-            errors.append(error)
+            return error
+        return None
 
     async def _read(self, bookie_id: BookieId) -> None:
         changes = self._changes.get(bookie_id, 0)

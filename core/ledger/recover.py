@@ -14,7 +14,6 @@ Why add again: an entry seen on one bookie may be in its memory only, or on fewe
 before the closed ledger exposes it, it must be safe. Source: BookKeeper LedgerRecoveryOp.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
@@ -31,6 +30,7 @@ from core.ledger.metadata_update import StoredLedger
 from core.ledger.reader import LedgerReader
 from core.ledger.recovery_reads import RecoveryReads
 from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
+from core.runtime.tasks import both
 from protocol.bookkeeper.entry import Entry
 from protocol.ids import NO_ENTRY, BookieId, EntryId
 
@@ -65,6 +65,14 @@ class Recovered(NamedTuple):
 
 class _EnsembleMoved(MetadataConflict):
     """The last fragment is not any more what the entries were added to."""
+
+
+class _IsClosed(Exception):
+    """Another recovery was faster, and its end counts."""
+
+    def __init__(self, stored: StoredLedger) -> None:
+        super().__init__(f"ledger {stored.ledger_id} is closed")
+        self.stored = stored
 
 
 async def recover_ledger(
@@ -144,22 +152,23 @@ class _Recovery:
         If somebody else has closed it, `stored` says so, and the LAC says nothing.
         """
         try:
-            async with asyncio.TaskGroup() as group:
-                fencing = group.create_task(self.reads.try_fence())
-                begun = await self._nodes.update(self.stored, _decide_begin)
-                if begun.metadata.is_closed:
-                    fencing.cancel()
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        self.stored = begun
-        if begun.metadata.is_closed:
+            fenced, self.stored = await both(self.reads.try_fence(), self._begin_metadata())
+        except _IsClosed as closed:
+            self.stored = closed.stored
             return NO_ENTRY
-        if begun.metadata.fragments != self._fragments:  # others were fenced than those that count
-            raise _EnsembleMoved(f"{self._fragments[-1]} became {begun.metadata.fragments[-1]}")
-        fenced = fencing.result()
+        fragments = self.stored.metadata.fragments
+        if fragments != self._fragments:  # others were fenced than those that count
+            raise _EnsembleMoved(f"{self._fragments[-1]} became {fragments[-1]}")
         if isinstance(fenced, CoreError):
             raise fenced
         return fenced
+
+    async def _begin_metadata(self) -> StoredLedger:
+        """Have the ledger IN_RECOVERY. Errors: _IsClosed, which ends the fencing beside it."""
+        begun = await self._nodes.update(self.stored, _decide_begin)
+        if begun.metadata.is_closed:
+            raise _IsClosed(begun)
+        return begun
 
     async def run(self, lac: EntryId, read_batch: int) -> Recovered:
         """Find the end and close the ledger, which has begun."""

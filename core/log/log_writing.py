@@ -7,7 +7,6 @@ whoever wrote before meets the fence of recovery.
     open: claim -> lock -> segments listed -> recovered -> state restored -> writer
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -28,6 +27,7 @@ from core.log.segments import SegmentList
 from core.log.writer import LogWriter
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata
+from core.runtime.tasks import both
 from protocol.distributedlog.record import END_OF_STREAM_TXID
 
 
@@ -195,20 +195,21 @@ class LogWriting:
         """
         if not any(segment.in_progress for segment in known):
             return known
-        recovered: SegmentList | CoreError
-        try:
-            async with asyncio.TaskGroup() as group:
-                if self._context.pool is None:  # whose allocators are few, for those who write
-                    group.create_task(allocator.prepare())
-                try:
-                    recovered = await recover_segments(known, nodes, self._context)
-                except CoreError as error:
-                    recovered = error  # once the ledger is made, or it could not be given back
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        if self._context.pool is not None:  # whose allocators are few, for those who write
+            return await recover_segments(known, nodes, self._context)
+        recovered, _ = await both(self._try_recover(known, nodes), allocator.prepare())
         if isinstance(recovered, CoreError):
             raise recovered
         return recovered
+
+    async def _try_recover(
+        self, known: SegmentList, nodes: SegmentNodes
+    ) -> SegmentList | CoreError:
+        """Return an error: raised at once, it would leave a ledger that could not be given back."""
+        try:
+            return await recover_segments(known, nodes, self._context)
+        except CoreError as error:
+            return error
 
     async def _become_owner(self, recovered: Listing, state: SegmentState | None) -> None:
         segments, is_whole, guard = recovered

@@ -28,9 +28,8 @@ from core.errors import (
     OwnershipLost,
     Unavailable,
 )
-from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.tasks import Tasks
+from core.runtime.tasks import Tasks, together
 
 logger = logging.getLogger(__name__)
 

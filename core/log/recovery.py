@@ -6,7 +6,6 @@ harmless: the loser's multi fails.
 Source: reference DistributedLog 5.8; ARCHITECTURE D6.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -31,6 +30,7 @@ from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import SegmentNodes
 from core.log.segments import SegmentEnd, SegmentList
 from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata
+from core.runtime.tasks import together
 from protocol.bookkeeper.entry import Entry
 from protocol.distributedlog.record_set import count_records
 from protocol.errors import DecodeError
@@ -102,15 +102,8 @@ async def _recover_all(
 ) -> list[_Recovered]:
     recovered: list[_Recovered] = []
     for at in range(0, len(segments), _RECOVERIES_AT_ONCE):
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(_recover(segment, ledgers))
-                    for segment in segments[at : at + _RECOVERIES_AT_ONCE]
-                ]
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        recovered += [task.result() for task in tasks]
+        some = segments[at : at + _RECOVERIES_AT_ONCE]
+        recovered += await together([_recover(segment, ledgers) for segment in some])
     return recovered
 
 

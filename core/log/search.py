@@ -6,12 +6,12 @@ once, because a round trip costs more than a read.
 Source: reference DistributedLog 7.2 step B.
 """
 
-import asyncio
 from bisect import bisect_left
 from typing import Final
 
 from core.log.entries import read_slots, visible_records
 from core.log.segment_view import SegmentView
+from core.runtime.tasks import together
 from protocol.bookkeeper.entry import Entry
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import EntryId, TxId
@@ -61,9 +61,4 @@ def _reaches(view: SegmentView, entry: Entry, txid: TxId) -> bool:
 
 
 async def _read_all(view: SegmentView, entry_ids: list[EntryId]) -> list[Entry]:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(view.read(at, at)) for at in entry_ids]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result()[0] for task in tasks]
+    return [found[0] for found in await together([view.read(at, at) for at in entry_ids])]

@@ -26,7 +26,7 @@ from core.log.allocation_node import AllocationNode
 from core.log.cold.nodes import read_cold
 from core.log.segments import SegmentList
 from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
-from core.metadata.node_reads import read_nodes, together
+from core.metadata.node_reads import read_nodes
 from core.metadata.segment_metadata import (
     INVALID_TXID,
     SegmentMetadata,
@@ -39,6 +39,7 @@ from core.metadata.segment_metadata import (
     segment_name,
 )
 from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
+from core.runtime.tasks import together
 from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
 

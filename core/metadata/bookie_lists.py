@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 from core.errors import NoNode
 from core.metadata.layout import LedgerPaths
-from core.metadata.node_reads import together
 from core.metadata.store import MetadataStore, Watch
+from core.runtime.tasks import together
 from protocol.ids import BookieId
 
 _READ_ONLY_NAME: Final = "readonly"

@@ -1,15 +1,13 @@
 """Reading several nodes in one round trip."""
 
-import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 from core.metadata.store import MetadataStore, Node
+from core.runtime.tasks import together
 
 READS_AT_ONCE: Final = 128
 """Nodes that are read at the same time: enough to hide the way to the metadata and back."""
-
-T = TypeVar("T")
 
 
 async def read_nodes(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
@@ -39,32 +37,3 @@ async def read_below(store: MetadataStore, path: str) -> list[str]:
                 found += [f"{at}/{name}" for name in names]
         levels.append(found)
     return [at for level in levels[:0:-1] for at in level]
-
-
-async def together(reads: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Do reads at once, sent in their order; return what they return.
-
-    Errors: the first one's, once all have ended. Cancel: ends the reads, and is never lost.
-    """
-    failed: list[Exception] = []
-
-    async def guard(read: Coroutine[Any, Any, T]) -> T:
-        # A group whose task fails forgets that its caller was cancelled in the same moment; one
-        # who tries again would go on, and who cancelled it would wait for ever.
-        try:
-            return await read
-        except Exception as error:
-            failed.append(error)
-            for task in tasks:
-                task.cancel()
-            raise asyncio.CancelledError from error
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(guard(read)) for read in reads]
-    finally:
-        for read in reads:
-            read.close()  # one that was cancelled before it began
-    if failed:
-        raise failed[0]
-    return [task.result() for task in tasks]

@@ -1,16 +1,59 @@
-"""Owners for tasks that outlive the call that starts them, where a TaskGroup does not fit.
+"""Who owns a task: the call that waits for it (`together`, `both`), or an object (`Tasks`).
 
-Invariant: every task has an owner with a name; a task that fails is logged once, and its owner is
-told; when the owner closes, all its tasks have ended. Prefer an `asyncio.TaskGroup`: this is for
-objects that start work from a plain `def` (a connection that reconnects, a timer that fires).
+Invariant: every task has an owner; when the owner's call returns, or the owner closes, all its
+tasks have ended; a cancel of the owner is never lost. `Tasks` is for objects that start work from a
+plain `def` (a connection that reconnects, a timer that fires): a task of theirs that fails is
+logged once, and its owner is told.
+
+Not `asyncio.TaskGroup`: one whose task fails in the moment that its caller is cancelled raises the
+failure and forgets the cancel (until Python 3.13). A caller that tries again after an error would
+go on, and who cancelled it would wait for ever. Outside of this package ruff forbids it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar, cast
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do several things at once, begun in their order; return what they return, in that order.
+
+    Errors: the first one's; the others are cancelled, and all have ended. Cancel: ends all, and is
+    never lost. Cost: a task for each; who is given many by a peer cuts them into chunks.
+    """
+    failed: list[Exception] = []
+
+    async def guard(one: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await one
+        except Exception as error:
+            failed.append(error)
+            for task in tasks:
+                task.cancel()
+            raise asyncio.CancelledError from error
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(guard(one)) for one in work]
+    finally:
+        for one in work:
+            one.close()  # one that was cancelled before it began
+    if failed:
+        raise failed[0]
+    return [task.result() for task in tasks]
+
+
+async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Do two things of two types at once, as `together`."""
+    mixed: Sequence[Coroutine[Any, Any, Any]] = (first, second)
+    one, other = await together(mixed)
+    return cast("T", one), cast("U", other)
 
 
 class Tasks:

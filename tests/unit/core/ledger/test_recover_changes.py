@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import BookieUnavailable, CoreError, LedgerFenced
+from core.errors import BookieUnavailable, CoreError, LedgerFenced, Unavailable
 from core.ledger.config import LedgerConfig
 from core.ledger.recover import recover_ledger
 from core.ledger.writer import LedgerWriter
 from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
 from protocol.ids import LedgerId
+from tests.unit.core.cancels import cancelled_at_every_turn
 from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie, FakeLedger, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
 from tests.unit.core.ledger.memory_store import no_outage
@@ -465,3 +466,20 @@ def disturb(world: FastWorld, rng: Random, probability: float) -> None:
         if probability
         else no_outage
     )
+
+
+def test_a_cancel_is_kept_when_the_metadata_fails_beside_the_fencing() -> None:
+    async def story(world: FastWorld) -> None:
+        writer, _ = await crashed(world)
+        world.store.outage = lambda: "lost request"
+        client = world.new_client()
+        for bookie in world.bookies:
+            bookie.hold()
+        error = await cancelled_at_every_turn(lambda: client.recover_ledger(writer.ledger_id))
+        assert isinstance(error, Unavailable)
+        world.store.outage = no_outage
+        for bookie in world.bookies:
+            bookie.release()
+            bookie._held = None
+
+    run_fast(story)

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from core.errors import NoNode, Unavailable
-from core.metadata.node_reads import together
+from core.runtime.tasks import both, together
 
 
 async def linger() -> str:
@@ -16,7 +16,12 @@ async def linger() -> str:
     return "never"
 
 
-def test_what_reads_return_and_the_first_error() -> None:
+async def linger_once() -> str:
+    await asyncio.sleep(0)
+    return "at last"
+
+
+def test_what_they_return_and_the_first_error() -> None:
     async def story() -> None:
         async def one(value: int) -> int:
             return value
@@ -26,6 +31,7 @@ def test_what_reads_return_and_the_first_error() -> None:
 
         assert await together([one(1), one(2)]) == [1, 2]
         assert await together([]) == []
+        assert await both(one(1), linger_once()) == (1, "at last")
         with pytest.raises(NoNode):
             await together([one(1), fail_with(NoNode("/a")), fail_with(Unavailable("away"))])
 
