@@ -71,7 +71,7 @@ class BookieConnection:
         self._resolve = resolve
         self._encode, self._decode = wire
         self._config = config
-        self._tasks = Tasks(f"bookie_client.{bookie_id}")
+        self._tasks = Tasks("bookie_client")
         self._budget = Budget("bookie_client_frames", _NO_WRITE_HOLD)
         self._outstanding: dict[int, _Outstanding] = {}
         self._unsent: list[int] = []  # numbers of requests that wait for the connection
@@ -181,7 +181,7 @@ class BookieConnection:
     def _start_connecting(self) -> None:
         if not self._connecting:
             self._connecting = True
-            self._tasks.start(self._connect(), "connect")
+            self._tasks.start(self._connect(), f"connect {self.bookie_id}")
 
     async def _connect(self) -> None:
         try:

@@ -82,7 +82,7 @@ class EnsembleChanger:
         self._metrics = metrics
         self._failed = FailedBookies(adder.ensemble, delay=policy.delay)
         self._cause: CoreError | None = None  # why the ledger fails if nobody can be replaced
-        self._tasks = Tasks(f"ledger-{adder.ledger_id}", self._on_broken)
+        self._tasks = Tasks("ledger", self._on_broken)
         self._task: asyncio.Task[None] | None = None
         self._pause_s = PAUSE_S
         self._timer: asyncio.TimerHandle | None = None
@@ -127,7 +127,9 @@ class EnsembleChanger:
         if self._failed.is_due and self._adder.error is None and not self._is_over():
             places = self._failed.begin()
             self._adder.freeze()
-            self._task = self._tasks.spawn(self._run(places), "ensemble_change")
+            self._task = self._tasks.spawn(
+                self._run(places), f"ensemble_change {self._adder.ledger_id}"
+            )
 
     def _is_over(self) -> bool:
         """Tell whether nothing depends on a change any more: closing, and all is confirmed."""

@@ -15,6 +15,8 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
+from core.runtime.task_health import task_health
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -57,10 +59,16 @@ async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) ->
 
 
 class Tasks:
-    """The tasks of one owner. All calls come from the loop."""
+    """The tasks of one owner. All calls come from the loop.
+
+    Each comes to an end by itself; what is to go on for ever is a `Forever` (core.runtime.forever).
+    """
 
     def __init__(self, owner: str, on_failure: Callable[[Exception], None] | None = None) -> None:
-        """`on_failure` hears of each failed task, after the log did: to fail what it served."""
+        """`on_failure` hears of each failed task, after the log did: to fail what it served.
+
+        `owner`: of a closed set, without ids: `task_health` counts by it.
+        """
         self._owner = owner
         self._on_failure = on_failure
         self._running: set[asyncio.Task[None]] = set()
@@ -106,5 +114,7 @@ class Tasks:
             await work
         except Exception as error:
             logger.exception("task_failed owner=%s task=%s", self._owner, name)
+            health = task_health()
+            health.note(health.record(self._owner), error, name)
             if self._on_failure is not None:
                 self._on_failure(error)
