@@ -53,6 +53,12 @@ class TopicDefaultsConfig:
     )
     roll_ms: int | None = setting("log.roll.ms", None, "Default of segment.ms; wins over hours.")
     roll_hours: int | None = setting("log.roll.hours", None, "Default of segment.ms in hours.")
+    roll_jitter_ms: int | None = setting(
+        "log.roll.jitter.ms", None, "Default of segment.jitter.ms; wins over hours."
+    )
+    roll_jitter_hours: int | None = setting(
+        "log.roll.jitter.hours", None, "Default of segment.jitter.ms in hours."
+    )
     timestamp_type: str | None = setting(
         "log.message.timestamp.type",
         None,

@@ -68,6 +68,7 @@ class TopicSettings(NamedTuple):
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
+    segment_jitter_ms: int
     segment_ms: int
     tailrace_ensemble_size: int
     """-1: as the replication factor."""
@@ -81,7 +82,7 @@ class TopicSettings(NamedTuple):
 
     @property
     def roll_ms(self) -> int:
-        """Age at which a segment ends; what is to be cleaned soon must be in one that ended."""
+        """Time that a segment spans; what is to be cleaned soon must be in one that ended."""
         return min(self.segment_ms, self.max_compaction_lag_ms if self.compacted else LONG_MAX)
 
     @property

@@ -263,13 +263,14 @@ _TABLE = (
     ),
     TopicConfig(
         "segment.jitter.ms", _L, 0, at_least(0),
-        _names("log.roll.jitter.ms", Synonym("log.roll.jitter.hours", HOUR_MS)), _NOTHING,
-        "Largest random time taken off segment.ms; rolls are spread without it.",
+        _names("log.roll.jitter.ms", Synonym("log.roll.jitter.hours", HOUR_MS)), _ACTS,
+        "Largest random time taken off segment.ms, for each segment another.",
     ),
     TopicConfig(
         "segment.ms", _L, 7 * 24 * HOUR_MS, at_least(1),
         _names("log.roll.ms", Synonym("log.roll.hours", HOUR_MS)), _ACTS,
-        "Age at which a log segment is completed and the next begun.",
+        "Time between the first record of a log segment and one that begins the next, by their "
+        "timestamps; by the clock where records have none.",
     ),
     TopicConfig(
         "tailrace.ensemble.size", _I, -1,

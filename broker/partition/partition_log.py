@@ -93,7 +93,9 @@ class PartitionLog(ReadablePartition):
         self._rules = rules
         self._stored_as = settings.stored_as
         if self._writer is not None:
-            self._writer.rolling = RollingPolicy(settings.segment_bytes, settings.roll_ms)
+            self._writer.rolling = RollingPolicy(
+                settings.segment_bytes, settings.roll_ms, settings.segment_jitter_ms
+            )
         self._rules_before_zstd = rules._replace(zstd_allowed=False)
 
     def start(self, writer: LogWriter, notes: LogNotes) -> None:
@@ -149,7 +151,8 @@ class PartitionLog(ReadablePartition):
             if len(changed) > self.settings.max_message_bytes:
                 return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
             batch = changed
-        append = self._enqueue(batch, self.log_end_offset + header.last_offset_delta)
+        last = self.log_end_offset + header.last_offset_delta
+        append = self._enqueue(batch, last, header.max_timestamp)
         if header.producer_id >= 0 and append.base_offset >= 0:  # else the log refused it
             base = append.base_offset
             self._producers.record(header, base, self.state.now_ms, append.log_append_time)
@@ -200,7 +203,7 @@ class PartitionLog(ReadablePartition):
         timestamp = self._clock.now_ms()
         batch = memoryview(build_marker(producer_id, producer_epoch, marker, timestamp))
         offset = self.log_end_offset
-        append = self._enqueue(batch, offset)
+        append = self._enqueue(batch, offset, timestamp)
         if append.base_offset < 0:
             return append  # the log refused it
         now_ms = self.state.now_ms  # as the log's own table has it: the next life reads that one
@@ -216,8 +219,11 @@ class PartitionLog(ReadablePartition):
         if append.base_offset in self._producers.open:
             self._unstable.begin(append.base_offset, len(append.batch))
 
-    def _enqueue(self, batch: memoryview, last: Offset) -> Append:
-        """Stamp a batch that takes offsets up to `last`, and give it to the log."""
+    def _enqueue(self, batch: memoryview, last: Offset, made_ms: int) -> Append:
+        """Stamp a batch that takes offsets up to `last`, and give it to the log.
+
+        `made_ms`: the largest timestamp of its records; segments roll by it.
+        """
         base = self.log_end_offset
         stamp(batch, base, self.leader_epoch)
         now_ms = self.state.now_ms = self._clock.now_ms()  # also for the log's table of producers
@@ -227,7 +233,7 @@ class PartitionLog(ReadablePartition):
             stamp_log_append_time(batch, time_ms)
         assert self._writer is not None
         try:
-            self._writer.append(last, (batch,), len(batch))
+            self._writer.append(last, (batch,), len(batch), time_ms=max(made_ms, time_ms))
         except CoreError as error:
             logger.warning("append failed partition=%s error=%r", self.partition, error)
             return Append.answered(error_code(error))

@@ -1,6 +1,7 @@
 """What all logs of a namespace share: the stores below them, their settings and their numbers."""
 
 from dataclasses import dataclass
+from random import Random
 from typing import NamedTuple
 
 from core.ledger.client import LedgerClient
@@ -75,6 +76,7 @@ class LogContext(NamedTuple):
     """Where completed segments may be besides on bookies."""
     pool: AllocatorPool | None = None
     """Where all logs get their ledgers; None: each makes its own."""
+    rng: Random = Random()
 
     def allocator(self, node: AllocationNode) -> Allocator:
         """Return who makes a log's ledgers; `node`: the log's own."""

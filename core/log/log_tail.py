@@ -1,10 +1,18 @@
 """Waiting at the end of a log until its owner in this process, bookies or the metadata tell."""
 
 import asyncio
+from typing import Protocol
 
 from core.log.segment_view import SegmentView
 from core.log.shared_entries import SharedEntries
 from core.log.tail_follower import TailFollower
+
+
+class TailWatcher(Protocol):
+    """What lets readers of this process know."""
+
+    def on_tail_moved(self) -> None:
+        """Wake up whoever waits for records: some were confirmed."""
 
 
 class LogTail:

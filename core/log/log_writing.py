@@ -14,10 +14,10 @@ from typing import Protocol
 from core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
 from core.log.context import LogContext
 from core.log.known_segments import KnownSegments
+from core.log.log_tail import TailWatcher
 from core.log.owner import LogListener, NoState, SegmentState
 from core.log.ownership import Ownership
 from core.log.prepared import PreparedAllocator
-from core.log.record_sender import TailWatcher
 from core.log.recovery import find_state, recover_segments, restore_state
 from core.log.segment_chain import SegmentChain
 from core.log.segment_ledger import SegmentLedger

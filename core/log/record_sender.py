@@ -11,9 +11,7 @@ What only some callers want (positions, limits, the end of the stream) costs the
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from core.errors import (
     CoreError,
@@ -22,33 +20,23 @@ from core.errors import (
     TransactionIdOutOfOrder,
     Unavailable,
 )
-from core.log.config import ENTRY_RECORDS_BYTES_MAX
 from core.log.context import LogContext
 from core.log.control_records import ControlRecords
+from core.log.log_tail import TailWatcher
 from core.log.owner import LogListener
 from core.log.receipts import Receipts, refuse
 from core.log.rolling import SEGMENT_RECORDS_MAX, RollingPolicy, RollPhase
 from core.log.segment_chain import SegmentChain
 from core.log.segment_writer import SegmentWriter
+from core.log.timed_roll import TimedRoll
 from core.log.transmit import ControlPolicy, TransmitPolicy
+from core.log.waiting_records import NEVER_MS, WaitingRecords
 from core.log.write_limits import WriteLimits
 from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import (
-    END_OF_STREAM_TXID,
-    HEADER_SIZE,
-    INVALID_TXID,
-    RecordParts,
-)
+from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE, INVALID_TXID
 from protocol.ids import Buffer, TxId
 
 logger = logging.getLogger(__name__)
-
-
-class TailWatcher(Protocol):
-    """Who lets readers of this process know."""
-
-    def on_tail_moved(self) -> None:
-        """Wake up whoever waits for records: some were confirmed."""
 
 
 class RecordSender:
@@ -58,7 +46,7 @@ class RecordSender:
         "_appended", "_chain", "_clock", "_confirmed", "_control", "_end", "_error",
         "_is_blocked", "_is_bulk", "_is_closing", "_limits", "_listener", "_loop",
         "_metrics", "_permits", "_policy", "_receipts", "_record_bytes_max", "_refusal",
-        "_transmit_handle", "_waiting", "_waiting_bytes", "_waiting_bytes_max", "_watcher",
+        "_timed_roll", "_transmit_handle", "_waiting", "_waiting_bytes_max", "_watcher",
         "confirmed_txid", "last_txid", "on_refused", "rolling",
     )  # fmt: skip
 
@@ -105,8 +93,8 @@ class RecordSender:
         self._permits = context.limits.rolls
         self._loop = asyncio.get_running_loop()
         self._policy = TransmitPolicy.of(config)
-        self._waiting: deque[RecordParts] = deque()
-        self._waiting_bytes = 0
+        self._waiting = WaitingRecords()
+        self._timed_roll = TimedRoll(context.rng, self._transmit)
         self._is_blocked = self._is_bulk = self._is_closing = False
         self._error = self._refusal = None
         self._end = self._transmit_handle = self._receipts = self._limits = None
@@ -123,18 +111,26 @@ class RecordSender:
     @property
     def waiting_bytes(self) -> int:
         """Bytes of records that were appended and not yet sent."""
-        return self._waiting_bytes
+        return self._waiting.payload_bytes
 
     @property
     def error(self) -> CoreError | None:
         """Why the writer is dead."""
         return self._error
 
-    def append(self, txid: TxId, payload: Sequence[Buffer], length: int, values: int = 0) -> None:
+    def append(
+        self,
+        txid: TxId,
+        payload: Sequence[Buffer],
+        length: int,
+        values: int = 0,
+        time_ms: int = -1,
+    ) -> None:
         """Take a record of `length` bytes in parts; the listener hears when it is confirmed.
 
         The parts must not change until then. `values`: of the record set in the payload, if it is
-        one. Errors: TransactionIdOutOfOrder, LogRecordTooLong, OverCapacity: nothing was taken, the
+        one. `time_ms`: when it was made, which decides where a segment ends; -1: the clock does.
+        Errors: TransactionIdOutOfOrder, LogRecordTooLong, OverCapacity: nothing was taken, the
         writer lives. EndOfStream: the log was sealed. Any other CoreError: the writer is dead or
         closed; it may have died of this very record, whose fate recovery decides then.
         """
@@ -144,20 +140,22 @@ class RecordSender:
             raise TransactionIdOutOfOrder(f"txid {txid} after {self.last_txid}")
         if length > self._record_bytes_max:
             raise LogRecordTooLong(f"{length} bytes, {self._record_bytes_max} fit")
-        waiting_bytes = self._waiting_bytes + length
+        waiting = self._waiting
+        waiting_bytes = waiting.payload_bytes + length
         if waiting_bytes > self._waiting_bytes_max:
             self._metrics.refused_appends_total += 1
-            raise OverCapacity(f"{self._waiting_bytes} bytes wait for the bookies already")
+            raise OverCapacity(f"{waiting.payload_bytes} bytes wait for the bookies already")
         if self._limits is not None:
             self._limits.check()
             self._limits.add(values or 1)
-        self._waiting_bytes = waiting_bytes
-        self._waiting.append((txid, payload, length, values))
+        waiting.payload_bytes = waiting_bytes
+        waiting.records.append((txid, payload, length, values))
+        waiting.times.append(time_ms)
         self._appended += values or 1
         self.last_txid = txid
         buffer_bytes = self._policy.buffer_bytes
         if self._transmit_handle is None or (
-            buffer_bytes and waiting_bytes + HEADER_SIZE * len(self._waiting) > buffer_bytes
+            buffer_bytes and waiting_bytes + HEADER_SIZE * len(waiting.records) > buffer_bytes
         ):
             self._plan_transmission()
             if self._error is not None:
@@ -173,7 +171,7 @@ class RecordSender:
             return
         if self._is_bulk:
             return
-        if self._waiting_bytes + HEADER_SIZE * len(self._waiting) > policy.buffer_bytes:
+        if self._waiting.size_bytes > policy.buffer_bytes:
             self._transmit()
         elif self._transmit_handle is None and policy.interval_ms:
             delay_s = policy.interval_ms / 1000
@@ -189,14 +187,14 @@ class RecordSender:
             self._transmit_handle = None
         if self._error is not None:
             return
-        waiting = self._waiting
+        waiting = self._waiting.records
         segment = self._chain.writable
         if segment is None:
             self._start_first_segment()
             return
         try:
-            while waiting and segment.has_room:
-                self._send_entry(segment)
+            while waiting and segment.has_room and self._send_entry(segment):
+                pass
             if self._end is not None and not waiting:
                 self._send_end(segment)
         except CoreError as error:
@@ -208,38 +206,35 @@ class RecordSender:
         self._is_blocked = bool(waiting)
         self._roll_if_due(segment)
 
-    def _send_entry(self, segment: SegmentWriter) -> None:
-        """Send as many waiting records as fit into one entry, at least one."""
-        records, size = self._take_waiting()
-        if self._receipts is None:
-            segment.add_records(records, size)
-            return
-        before = segment.records
-        segment.add_records(records, size)
-        already = self._chain.records_before
-        entry = DLSN(segment.metadata.lssn, segment.last_sent, 0)
-        self._receipts.on_sent(already + before, already + segment.records, entry)
+    def _send_entry(self, segment: SegmentWriter) -> bool:
+        """Send as many waiting records as fit into one entry, at least one.
 
-    def _take_waiting(self) -> tuple[list[RecordParts], int]:
-        """Remove what goes into the next entry; return it with its bytes, headers counted."""
-        waiting = self._waiting
-        size = self._waiting_bytes + HEADER_SIZE * len(waiting)
-        if size <= ENTRY_RECORDS_BYTES_MAX:
-            records = list(waiting)
-            waiting.clear()
-            self._waiting_bytes = 0
-            return records, size
-        records, size = [], 0
-        for record in waiting:
-            _, _, length, _ = record
-            if records and size + HEADER_SIZE + length > ENTRY_RECORDS_BYTES_MAX:
-                break
-            records.append(record)
-            size += HEADER_SIZE + length
-        for _ in records:
-            waiting.popleft()
-        self._waiting_bytes -= size - HEADER_SIZE * len(records)
-        return records, size
+        False: nothing was sent, the first one waits for the next segment.
+        """
+        first_ms = self._waiting.times[0]
+        before = segment.records
+        if not before:
+            self._timed_roll.begin(first_ms)
+        latest_ms = self._timed_roll.latest_ms(self.rolling)
+        if first_ms > latest_ms:
+            latest_ms = self._begin_timed_roll(segment)
+            if first_ms > latest_ms:
+                return False
+        records, size = self._waiting.take(latest_ms)
+        segment.add_records(records, size)
+        if self._receipts is not None:
+            already = self._chain.records_before
+            entry = DLSN(segment.metadata.lssn, segment.last_sent, 0)
+            self._receipts.on_sent(already + before, already + segment.records, entry)
+        return True
+
+    def _begin_timed_roll(self, segment: SegmentWriter) -> int:
+        """Begin the next segment if that may be; return which records go on into this one."""
+        if self._end is None and self._may_roll(self._clock.now_ms()):
+            self._chain.advance(segment.last_txid)
+        if self._chain.roll.phase is RollPhase.STEADY or self._is_closing:
+            return NEVER_MS
+        return self._timed_roll.latest_meanwhile_ms(self.rolling)
 
     def _send_end(self, segment: SegmentWriter) -> None:
         """Seal the segment, unless it was, or the next one is being made: that one is the last."""
@@ -256,19 +251,23 @@ class RecordSender:
         chain = self._chain
         if chain.current is not None or chain.roll.phase is not RollPhase.STEADY:
             return
-        if self._waiting and self.can_refuse() and chain.refusal is not None:
+        waiting = self._waiting.records
+        if waiting and self.can_refuse() and chain.refusal is not None:
             self._transmit_handle = self._loop.call_soon(self._refuse_waiting, chain.refusal)
-        elif self._waiting or (self._end is not None and not self._end.done()):
+        elif waiting or (self._end is not None and not self._end.done()):
             first_txid = self.confirmed_txid
             if first_txid == INVALID_TXID:
-                first_txid = self._waiting[0][0] if self._waiting else END_OF_STREAM_TXID
+                first_txid = waiting[0][0] if waiting else END_OF_STREAM_TXID
             chain.advance(first_txid)
 
     def _roll_if_due(self, segment: SegmentWriter) -> None:
         policy = self.rolling
         if policy.segment_bytes or policy.segment_ms or segment.records >= SEGMENT_RECORDS_MAX:
             now_ms = self._clock.now_ms()
-            is_due = policy.is_due(segment.size_bytes, now_ms - segment.started_ms, segment.records)
+            age_ms = 0
+            if not self._timed_roll.is_by_records:
+                age_ms = now_ms - segment.started_ms + self._timed_roll.taken_off_ms(policy)
+            is_due = policy.is_due(segment.size_bytes, age_ms, segment.records)
             if is_due and segment.records and self._end is None and self._may_roll(now_ms):
                 self._chain.advance(segment.last_txid)
 
@@ -280,7 +279,13 @@ class RecordSender:
     def on_switched(self, *, is_first_entry_free: bool) -> None:
         """Go on in the new segment (ChainUser)."""
         segment = self._chain.writable
-        if is_first_entry_free and not self._waiting and self._end is None and segment is not None:
+        self._timed_roll.release()
+        if (
+            is_first_entry_free
+            and not self._waiting.records
+            and self._end is None
+            and segment is not None
+        ):
             segment.add_control()  # so that the bookies know the ledger
         self._control.on_segment()
         self._transmit()
@@ -291,15 +296,15 @@ class RecordSender:
 
     def on_roll_ended(self) -> None:
         """Do what waited for the end of a roll, however that ended (ChainUser)."""
-        if self._end is not None or self._chain.current is None:
+        self._timed_roll.release()
+        if self._is_blocked or self._end is not None or self._chain.current is None:
             self._transmit()
 
     def _refuse_waiting(self, error: CoreError) -> None:
-        """Give back every record: no segment took one yet."""
+        """Give back every record."""
         self._transmit_handle = None
         refused, self._appended = self._appended - self._confirmed, self._confirmed
         self._waiting.clear()
-        self._waiting_bytes = 0
         self.last_txid = self.confirmed_txid
         self._metrics.refused_appends_total += refused
         if self._limits is not None:
@@ -345,7 +350,7 @@ class RecordSender:
 
     def send_waiting(self) -> bool:
         """Send what waits, if anything does (ControlUser)."""
-        if not self._waiting:
+        if not self._waiting.records:
             return False
         self._transmit()
         return True
@@ -379,8 +384,8 @@ class RecordSender:
             self._transmit_handle.cancel()
             self._transmit_handle = None
         self._control.close()
+        self._timed_roll.release()
         self._waiting.clear()
-        self._waiting_bytes = 0
         self._chain.fail()
         self._release_waiters(reason)
 

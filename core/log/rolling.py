@@ -66,6 +66,8 @@ class RollingPolicy(NamedTuple):
 
     segment_bytes: int
     segment_ms: int
+    jitter_ms: int = 0
+    """The most that is taken off `segment_ms`, another random part for each segment."""
 
     def is_due(self, size_bytes: int, age_ms: int, records: int = 0) -> bool:
         """Tell whether a segment with records in it should be followed by a new one."""

@@ -19,9 +19,10 @@ from typing import Protocol
 from core.errors import CoreError, EndOfStream, LogRecordTooLong, Unavailable, WriteCancelled
 from core.log.config import CompressionType
 from core.log.context import LogContext
+from core.log.log_tail import TailWatcher
 from core.log.owner import LogListener
 from core.log.receipts import Receipts, refuse
-from core.log.record_sender import RecordSender, TailWatcher
+from core.log.record_sender import RecordSender
 from core.log.segment_chain import SegmentChain
 from core.log.transmit import ControlPolicy, TransmitPolicy
 from core.log.write_limits import WriteLimits
@@ -282,13 +283,13 @@ class LogWriter(RecordSender):
         self._metrics.write_limit_exceeded_total += 1
 
     def _ask_policy(self) -> None:
-        if self._waiting and self._error is None and self._transmit_handle is None:
+        if self._waiting.records and self._error is None and self._transmit_handle is None:
             self._plan_transmission()
 
     def _has_room(self, length: int) -> bool:
         if self._limits is not None and not self._limits.has_room:
             return False
-        return self._waiting_bytes + length <= self._waiting_bytes_max
+        return self.waiting_bytes + length <= self._waiting_bytes_max
 
     async def _finish(self) -> None:
         self._is_closing = True

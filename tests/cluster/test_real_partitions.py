@@ -15,6 +15,7 @@ from broker.partition.trimming import delete_records, segments_for_retention
 from compaction.retention import judge
 from core.log.namespace import DEFAULT_ROOT
 from core.metadata.layout import LogPaths
+from core.runtime.clock import SystemClock
 from core.runtime.files import SystemFiles
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -69,6 +70,25 @@ async def test_rolls_and_restarts_lose_nothing_and_repeat_nothing(tmp_path: Path
             latest = await newest(log)
             assert latest is not None
             assert latest.offset == log.log_end_offset - 2
+
+
+@in_loop
+async def test_history_that_is_written_now_lies_in_segments_of_its_own_ages(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path / "data", CONFIG) as broker:
+        configs = {"segment.ms": "60000", "retention.ms": "3600000"}
+        await broker.topics.create("t", 1, configs=configs)
+        log = await broker.partitions.open(T0)
+        now_ms = SystemClock().now_ms()
+        for hours in (5, 4, 0):
+            data = batch(1, timestamp=now_ms - hours * 3_600_000)
+            await log.append(data, log.check(data))
+        facts = await segments_for_retention(log)
+        assert [each.first_offset for each in facts] == [0, 1, 2]
+        seen = RetainedPartition(log, CONFIG.partitions)
+        verdict = judge(await seen.segments_for_retention(), seen.limits, 0, now_ms)
+        assert verdict.log_start == 2
 
 
 @in_loop

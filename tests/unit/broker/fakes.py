@@ -304,7 +304,9 @@ class FakeWriter:
     def lssn(self) -> int:
         return self.segment.lssn if self.segment else self.log.next_lssn
 
-    def append(self, txid: int, payload: Sequence[Buffer], length: int) -> None:
+    def append(
+        self, txid: int, payload: Sequence[Buffer], length: int, *, time_ms: int = -1
+    ) -> None:
         if self.error is not None or self.is_closed:
             raise self.error or Unavailable("closed")
         if length > self.log.record_bytes_max:
