@@ -209,10 +209,7 @@ class KafkaConnection:
             self._end(item, str(reason))
             return
         if type(answer) is Deferred:
-            item.build = answer.build
-            if answer.timeout_s is not None:
-                item.deadline_s = self._owner.now_s() + answer.timeout_s
-            answer.future.add_done_callback(item.on_done)
+            item.wait_for(answer, self._owner.now_s())
         elif asyncio.iscoroutine(answer):
             item.task = self._owner.spawn(self._wait(item, handler, answer))
         else:

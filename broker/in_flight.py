@@ -10,7 +10,7 @@ from protocol.kafka.header import RequestHeader
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.handlers import Handler
+    from broker.handlers import Deferred, Handler
     from broker.quotas.request_quota import RequestQuota
     from protocol.ids import Buffer
 
@@ -20,6 +20,16 @@ class Answering(Protocol):
 
     def answer(self, item: "InFlight", build: Callable[[], Any]) -> None:
         """Build and send an answer."""
+
+
+class Unsettled(Protocol):
+    """What still holds the bytes of a request, and when it lets go of them."""
+
+    def done(self) -> bool:
+        """Whether it has let go."""
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
+        """Have `callback` called once it lets go, at once or later."""
 
 
 class InFlight(msgspec.Struct, eq=False):
@@ -36,14 +46,31 @@ class InFlight(msgspec.Struct, eq=False):
     build: Callable[[], Any] | None = None
     deadline_s: float = float("inf")
     task: "asyncio.Task[None] | None" = None
+    appends: Unsettled | None = None
+    """Of a produce: the log has its bytes until they are done, whenever it is answered."""
     quota: "RequestQuota | None" = None
     """What it is charged to; None for a client without quotas."""
+
+    def wait_for(self, answer: "Deferred[Any]", now_s: float) -> None:
+        """Make the answer when what it waits for is done, or at its timeout."""
+        self.build = answer.build
+        if answer.timeout_s is not None:
+            self.deadline_s = now_s + answer.timeout_s
+        if self.handler is not None and self.handler.pipelined:
+            self.appends = answer.future
+        answer.future.add_done_callback(self.on_done)
 
     def on_done(self, _done: object) -> None:
         """Make the answer: what a `Deferred` waits for is done."""
         build = self.build
         if build is not None:
             self.connection.answer(self, build)
+
+    @property
+    def holder(self) -> Unsettled | None:
+        """What goes on with the request's bytes though its connection may be gone."""
+        holder = self.appends if self.appends is not None else self.task
+        return None if holder is None or holder.done() else holder
 
     def abandon(self) -> None:
         """Stop what only the client waited for: nobody reads its answer."""

@@ -3,9 +3,12 @@
 Answers leave in request order; all that one step of the loop completed leave in one write. Bounds:
 requests and bytes in flight of the connection (beyond them it is not read), and its unsent bytes,
 which count in the broker's budget.
+Invariant: the bytes of a request are in flight as long as anything here has them: a produce that is
+answered at its timeout, or whose connection is gone, is given back when its appends are settled.
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.config import NetworkConfig
@@ -67,18 +70,16 @@ class Outbox:
         channel = self._channel
         if channel is None:
             return
-        size = 0
+        ready = self.turns.take_ready()
+        if not ready:
+            return
         parts: list[Buffer] = []
-        for item in self.turns.take_ready():
-            size += item.size
+        for item in ready:
             if item.parts:
                 parts += item.parts
-        if not size:
-            return
         if parts:
             channel.send(parts)
-        self._bytes -= size
-        self._requests.give(size)
+        self._count_out(ready)
         if self._full:
             self._read_again(channel)
         if channel.write_blocked:
@@ -90,13 +91,35 @@ class Outbox:
         self._unsent = 0
 
     def drop(self) -> None:
-        """Forget everything: the connection is gone."""
+        """Forget everything: the connection is gone. What goes on is counted until it ends."""
         self._channel = None
         for item in self.turns.clear():
-            self._requests.give(item.size)
             item.parts = []
             item.abandon()
+            holder = item.holder
+            if holder is None:
+                self._requests.give(item.size)
+            else:
+                holder.add_done_callback(partial(self._on_settled, item.size))
         self.drained()
+
+    def _count_out(self, answered: "list[InFlight]") -> None:
+        size = 0
+        for item in answered:
+            appends = item.appends
+            if appends is None or appends.done():
+                size += item.size
+            else:  # it was answered at its timeout, and the log has it still
+                appends.add_done_callback(partial(self._on_settled, item.size))
+        self._bytes -= size
+        self._requests.give(size)
+
+    def _on_settled(self, size: int, _: object) -> None:
+        """Let go of a request that outlived its answer or its connection."""
+        self._bytes -= size
+        self._requests.give(size)
+        if self._full and self._channel is not None:
+            self._read_again(self._channel)
 
     def _over_limits(self) -> bool:
         limits = self._limits

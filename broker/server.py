@@ -57,6 +57,12 @@ class BrokerServer:
         """The port of the first listener; the real one when 0 was asked for."""
         return _port_of(next(iter(self._servers.values())))
 
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """All that clients share here; nothing is in use once they are gone and all is settled."""
+        receive = self._receive
+        return self._requests, self._broker.unsent, receive.unfinished, receive.held
+
     async def bind(self) -> None:
         """Take the addresses, and say which they are; nobody can connect yet.
 

@@ -24,6 +24,9 @@ R = TypeVar("R")
 class Completion(Protocol):
     """What an answer waits for: a future, or what stands for one. Never cancelled from here."""
 
+    def done(self) -> bool:
+        """Whether it is done: then only the tail cache has the bytes of a produce."""
+
     def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
         """Have `callback` called once it is done, at once or later."""
 

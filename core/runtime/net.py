@@ -3,7 +3,8 @@
 A frame is a big-endian 32-bit size and that many bytes. The sizes come from a peer, so:
   - a negative size, or one above the limit, ends the connection with one log line;
   - memory follows the bytes that arrived, not the size that was announced (`unfinished.py`);
-  - a frame is received only when the shared `Budget` has room; until then the socket is not read;
+  - a frame is received only when the shared `Budget` has room; until then the socket is not read,
+    and what was read with the last frame is counted (`receive_buffer.py`);
   - a peer that does not drain what we write is not read either, and `is_stalled` tells the owner
     when to cut it.
 
@@ -137,7 +138,8 @@ class FrameChannel(asyncio.BufferedProtocol):
         self._receive.unfinished.forget(self._on_unfinished_free)
         if self._body is not None:
             self._body.give_back()
-        self._body = self._backlog = None
+        self._body = None
+        self._take_backlog()
         self._transport = self._writer = None
         self._user.on_close(exc)
 
@@ -152,7 +154,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         body = self._body
         if body is None:
             head = len(self._head)
-            view = self._receive.view
+            view = self._receive.room
             if head:
                 view[:head] = self._head
                 return view[head:]
@@ -229,9 +231,8 @@ class FrameChannel(asyncio.BufferedProtocol):
         if self._held or self._parsing or self._closing:
             return
         if self._backlog is not None:
-            backlog, at = self._backlog, self._backlog_at
-            self._backlog = None
-            self._parse(backlog, at, len(backlog))
+            backlog = self._take_backlog()
+            self._parse(backlog, self._backlog_at, len(backlog))
         else:
             self._apply_hold()
 
@@ -363,6 +364,14 @@ class FrameChannel(asyncio.BufferedProtocol):
             self._backlog, self._backlog_at = memoryview(bytearray(view[at:end])), 0
         else:
             self._backlog, self._backlog_at = view, at
+        self._receive.hold(len(self._backlog))
+
+    def _take_backlog(self) -> memoryview:
+        backlog, self._backlog = self._backlog, None
+        if backlog is None:
+            return memoryview(b"")
+        self._receive.let_go(len(backlog))
+        return backlog
 
     def _apply_hold(self) -> None:
         if self._closing or self._transport is None:

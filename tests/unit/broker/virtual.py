@@ -17,6 +17,8 @@ from protocol.kafka.codec import decode_response, encode_request
 from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
 from tests.sim.loop import SimLoop
 from tests.unit.broker.fakes import World, make_world
+from tests.unit.broker.loops import turns
+from tests.unit.broker.wire import left_in_budgets
 
 if TYPE_CHECKING:
     from core.runtime.net import FrameChannel
@@ -26,12 +28,19 @@ R = TypeVar("R")
 
 
 def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run an async test in a loop whose time jumps to the next timer; a hang is a Deadlock."""
+    """Run an async test in a loop whose time jumps to the next timer; a hang is a Deadlock.
+
+    At its end nothing may be left in any budget of the brokers that it made.
+    """
 
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def body() -> None:
+            made = VirtualBroker.made = []
             await test(*args, **kwargs)
+            for broker in made:
+                await broker.close()
+                assert left_in_budgets(broker.server) == {}
 
         with asyncio.Runner(loop_factory=lambda: SimLoop(Random(1))) as runner:
             runner.run(body())
@@ -151,6 +160,9 @@ class VirtualClient:
 class VirtualBroker:
     """A broker over fakes whose time is the loop's."""
 
+    made: "list[VirtualBroker]"
+    """By the test that runs."""
+
     def __init__(self, config: BrokerConfig | None = None) -> None:
         self.world: World = make_world(config=config)
         self.clock = LoopClock()
@@ -159,13 +171,24 @@ class VirtualBroker:
         no_store: Any = None
         broker.quotas = QuotaRegistry(no_store, "/quotas", self.quotas)
         self.server = BrokerServer(broker)
+        self._clients: list[VirtualClient] = []
+        self.made.append(self)
+
+    async def close(self) -> None:
+        """Have all clients gone, and everything settled."""
+        for client in self._clients:
+            client.transport.close()
+        await self.world.broker.partitions.close()
+        await turns()
 
     @property
     def now_ms(self) -> int:
         return round(asyncio.get_running_loop().time() * 1000)
 
     def client(self, host: str = "10.0.0.1") -> VirtualClient:
-        return VirtualClient(self.server, host)
+        client = VirtualClient(self.server, host)
+        self._clients.append(client)
+        return client
 
     def spending(self, api: Api[Any, Any], seconds: float) -> Handler:
         """Return a handler that spends time of the loop, then does what the real one does."""

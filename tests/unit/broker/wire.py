@@ -10,9 +10,15 @@ from protocol.kafka.api import Api
 from protocol.kafka.codec import decode_response, encode_request
 from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
 from tests.unit.broker.fakes import World, make_world
+from tests.unit.broker.loops import turns, until
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+
+
+def left_in_budgets(server: BrokerServer) -> dict[str, int]:
+    """Return what is taken and not given back, by the names of the budgets."""
+    return {each.name: each.used for each in server.budgets if each.used}
 
 
 class WireClient:
@@ -62,7 +68,7 @@ class WireClient:
 
 
 class Served:
-    """A broker over fakes, on a port."""
+    """A broker over fakes, on a port. At its end nothing may be left in any budget."""
 
     def __init__(self, *, auto: bool = True, **network: Any) -> None:
         config = BrokerConfig(
@@ -76,11 +82,15 @@ class Served:
         await self.server.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, failure: object, *_: object) -> None:
         for client in self._clients:
             client.close()
         await self.server.close()
         await self.world.broker.partitions.close()
+        if failure is None:
+            await until(lambda: not self.world.broker.metrics.connections)
+            await turns()
+            assert left_in_budgets(self.server) == {}
 
     async def client(self) -> WireClient:
         client = await WireClient.connect(self.server.port)
