@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
+from typing import Final
 
 from bookie import entry_log_format
 from bookie.group_format import Group, read_group
@@ -16,6 +17,9 @@ from protocol.errors import DecodeError
 from protocol.ids import Position
 
 logger = logging.getLogger(__name__)
+
+_MISSING: Final = 0
+"""Stands for where a log ended that is not there."""
 
 
 class EntryLogScan:
@@ -49,6 +53,8 @@ class EntryLogScan:
             if mark and mark.position and log_id == first:
                 start = mark.position
             previous = ends[-1].end if ends and ends[-1].log_id == log_id - 1 else None
+            if previous is None and log_id > first and log_id - 1 not in ids:
+                previous = _MISSING
             end = self._scan_entry_log(log_id, start, previous, is_last=log_id == tail[-1])
             ends.append(LogToSeal(log_id, end, None))
         last = ends.pop() if ends else None
@@ -98,6 +104,8 @@ class EntryLogScan:
             header = entry_log_format.read_header(
                 self._files.read_at(fd, entry_log_format.HEADER_SIZE, 0)
             )
+            if previous_end == _MISSING and header.previous_end:
+                raise CorruptData(f"{path}: entry log {log_id - 1:x}, which it follows, is missing")
             if previous_end is not None and header.previous_end not in (0, previous_end):
                 raise CorruptData(
                     f"{self._dirs.log_path(log_id - 1)} ends at {previous_end}, but "

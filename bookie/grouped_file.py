@@ -13,6 +13,7 @@ from bookie import entry_log_format, journal_format
 from bookie.entry_log_format import LogHeader
 from bookie.errors import NoRoom, is_no_room
 from bookie.group_format import TRAILER_SIZE, pack_trailer
+from bookie.journal_format import Previous
 from bookie.ledger_dirs import LedgerDirs
 from bookie.marks import Mark
 from bookie.page_cache import PageCacheWindow
@@ -121,10 +122,14 @@ class Journal:
     It takes the last room that a disk has: fences and keys are small, and must never be refused.
     """
 
-    def __init__(self, files: Files, directory: Path, next_id: int) -> None:
+    def __init__(
+        self, files: Files, directory: Path, next_id: int, previous: Mark | None = None
+    ) -> None:
+        """`previous`: the newest file that is there, and where its acknowledged part ends."""
         self._files = files
         self._directory = directory
         self._next_id = next_id
+        self._previous = previous or Mark()
         self._file: GroupedFile | None = None
         self.size_max = 64 * 1024 * 1024
         self.step = 0
@@ -141,9 +146,15 @@ class Journal:
         return Mark(self._file.file_id, self._file.position) if self._file else None
 
     def _roll(self) -> GroupedFile:
+        """Go on in a new file; its header says where the one before ended.
+
+        So a replay knows what the file before must hold, and that there is one.
+        """
+        self._previous = self.mark() or self._previous
         self.close()
         path = self._directory / journal_format.file_name(self._next_id)
-        file = GroupedFile.create(self._files, path, self._next_id, journal_format.pack_header())
+        header = journal_format.pack_header(self._next_id, Previous(*self._previous))
+        file = GroupedFile.create(self._files, path, self._next_id, header)
         file.reserve_in_steps(self.step, or_less=True)
         self._next_id += 1
         self._file = file

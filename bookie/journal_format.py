@@ -1,7 +1,8 @@
 """BookKeeper's journal, version 6, byte for byte. Source: reference BookKeeper 5.2.
 
-    file    = header of 512 bytes ("BKLG", i32 version 6, sign, zeros), (record | padding)*
+    file    = header of 512 bytes ("BKLG", i32 version 6, sign, chain, zeros), (record | padding)*
     sign    = "TAILRACE" where Java has zeros that it never reads: this file is made of groups
+    chain   = i64 id and i64 end of the file before (0, 0: none), u32 CRC32C of file id, id, end
     record  = i32 size, body: i64 ledger id, i64 entry id, rest
     padding = i32 -0x100, i32 length, that many zeros
 
@@ -13,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from protocol.crc32c import crc32c
 from protocol.errors import BadLength, BadValue, BufferUnderflow
 from protocol.ids import Buffer, EntryId, LedgerId, Position
 
@@ -27,6 +29,9 @@ PADDING = -0x100
 
 _HEADER = struct.Struct(">4si")
 _SIGN = b"TAILRACE"
+_CHAIN = struct.Struct(">qqI")
+_CHAIN_SEED = struct.Struct(">qqq")
+_CHAIN_AT = _HEADER.size + len(_SIGN)
 _IDS = struct.Struct(">iqq")
 _VALUE = struct.Struct(">iqqi")
 _I32 = struct.Struct(">i")
@@ -47,9 +52,38 @@ def file_name(journal_id: int) -> str:
     return f"{journal_id:x}{SUFFIX}"
 
 
-def pack_header() -> bytes:
+class Previous(NamedTuple):
+    """The journal file before one; (0, 0) before the first."""
+
+    file_id: int = 0
+    end: Position = 0
+    """Where its last group ends: everything before was acknowledged, nothing behind it."""
+
+
+def pack_header(journal_id: int, previous: Previous) -> bytes:
     """Return the 512 bytes that a journal begins with."""
-    return (_HEADER.pack(b"BKLG", VERSION) + _SIGN).ljust(HEADER_SIZE, b"\0")
+    chain = _CHAIN.pack(*previous, _chain_crc(journal_id, previous))
+    return (_HEADER.pack(b"BKLG", VERSION) + _SIGN + chain).ljust(HEADER_SIZE, b"\0")
+
+
+def read_previous(header: Buffer, journal_id: int) -> Previous | None:
+    """Return what a checked header says of the file before; None if it does not say (Java's).
+
+    Errors: BadValue: the header is damaged.
+    """
+    if not any(header[_HEADER.size :]):
+        return None
+    if is_grouped(header) and not any(header[_CHAIN_AT:]):
+        return None  # of a version that did not chain its files
+    file_id, end, crc = _CHAIN.unpack_from(header, _CHAIN_AT)
+    previous = Previous(file_id, end)
+    if not is_grouped(header) or crc != _chain_crc(journal_id, previous):
+        raise BadValue("the header of the journal is damaged")
+    return previous
+
+
+def _chain_crc(journal_id: int, previous: Previous) -> int:
+    return crc32c(_CHAIN_SEED.pack(journal_id, *previous))
 
 
 def check_header(data: Buffer) -> None:

@@ -4,6 +4,10 @@ In a file of ours what was acknowledged is in groups that prove themselves (grou
 Java's bookie wrote has none: there every whole record counts, and the end is where zeros begin or a
 record is cut, as in its own replay. Which of the two a file is, its header says; one without our
 sign is still ours if one group in it verifies.
+
+Only the newest file may have a torn end. The header of each file of ours says which file was there
+before it, and where that one's acknowledged part ended: a file that ends sooner is damaged, one
+that is not there was lost. Neither is ever taken for "nothing was written".
 """
 
 import logging
@@ -16,6 +20,7 @@ from bookie import journal_format
 from bookie.entry_log_format import file_ids
 from bookie.group_format import Record
 from bookie.group_scan import GroupScan
+from bookie.journal_format import Previous
 from bookie.marks import Mark
 from bookie.record_scan import scan_records
 from core.errors import CorruptData
@@ -24,6 +29,14 @@ from protocol.errors import DecodeError
 from protocol.ids import Position
 
 logger = logging.getLogger(__name__)
+
+REMEDY = (
+    "restore it from a backup; or erase this bookie (tailrace bookie format), which other replicas "
+    "then fill again (tailrace bookie decommission)"
+)
+
+_PADDING_BYTES_MAX = 2 * journal_format.ALIGNMENT
+"""A mark may lie this far behind the end: a crash took the padding of the last group."""
 
 Apply = Callable[[Record, bytes], None]
 """Takes a record and its body; a DecodeError of it is damage of the file."""
@@ -46,10 +59,7 @@ class JournalReplay:
         ids = file_ids(self._files.names(self._directory), journal_format.SUFFIX)
         self.end = mark or Mark()
         if self.end.file_id and self.end.file_id not in ids:
-            raise CorruptData(
-                f"{self._directory}: journal {self.end.file_id:x}, where the replay begins, "
-                "is missing"
-            )
+            raise self._missing(self.end.file_id, "where the replay begins,")
         first, position = self.end
         for journal_id in ids:
             if journal_id >= first:
@@ -62,9 +72,12 @@ class JournalReplay:
         fd = self._files.open(path, os.O_RDWR)
         try:
             header = self._files.read_at(fd, journal_format.HEADER_SIZE, 0)
-            if _is_unborn(header, self._files.size(fd)):
+            if journal_id != self.end.file_id and _is_unborn(header, self._files.size(fd)):
                 return
             journal_format.check_header(header)
+            self._check_chain(journal_id, journal_format.read_previous(header, journal_id))
+            if start > self._files.size(fd) + _PADDING_BYTES_MAX:
+                raise CorruptData(f"{path}: ends before position {start}, where the replay begins")
             scan = GroupScan(
                 lambda size, at: self._files.read_at(fd, size, at),
                 str(path),
@@ -82,10 +95,30 @@ class JournalReplay:
         finally:
             self._files.close(fd)
 
+    def _check_chain(self, journal_id: int, previous: Previous | None) -> None:
+        """Refuse to go on behind a file that is damaged at its end, or that is not there.
+
+        `previous`: what the header of `journal_id` says. Before the mark nothing is checked.
+        """
+        last = self.end
+        if previous is None or last.file_id == journal_id:
+            return
+        if previous.file_id != last.file_id:
+            raise self._missing(previous.file_id, f"which journal {journal_id:x} follows,")
+        if previous.end != last.position:
+            path = self._directory / journal_format.file_name(last.file_id)
+            raise CorruptData(
+                f"{path}: damaged at position {last.position}, and acknowledged up to "
+                f"{previous.end}; {REMEDY}"
+            )
+
+    def _missing(self, journal_id: int, why: str) -> CorruptData:
+        return CorruptData(f"{self._directory}: journal {journal_id:x}, {why} is missing; {REMEDY}")
+
     def _replay_groups(self, fd: int, scan: GroupScan, start: Position) -> Position:
         for group in scan.groups(start):
             if not group.intact:
-                raise CorruptData(f"{scan.name}: damaged at position {group.start}")
+                raise CorruptData(f"{scan.name}: damaged at position {group.start}; {REMEDY}")
             self._apply_all(fd, group.records)
         return scan.end
 

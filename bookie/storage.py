@@ -121,8 +121,9 @@ class Storage:
     def _new_adds(self, found: Recovered) -> AddPath:
         config = self._config
         journals = []
-        for directory, next_id in zip(self._journals, found.next_journal_ids, strict=True):
-            journal = Journal(self._files, directory, next_id)
+        ends = zip(self._journals, found.next_journal_ids, found.journal_marks, strict=True)
+        for directory, next_id, end in ends:
+            journal = Journal(self._files, directory, next_id, end)
             journal.size_max = config.journal_max_size_mb * MIB
             journal.step = config.preallocate_mb * MIB
             journals.append(journal)

@@ -52,9 +52,21 @@ def journal_bytes() -> bytes:
 def test_journal_header() -> None:
     position, data, _ = JOURNAL_LINES[0]
     assert position == 0
-    header = journal_format.pack_header()
+    previous = journal_format.Previous(6, 1024)
+    header = journal_format.pack_header(7, previous)
     assert header[:8] == data
-    assert header[8:].strip(b"\0") == b"TAILRACE"  # where Java has zeros and reads nothing
+    assert header[8:16] == b"TAILRACE"  # where Java has zeros and reads nothing
+    assert not any(header[36:])
+    assert journal_format.read_previous(header, 7) == previous
+    assert journal_format.read_previous(data.ljust(512, b"\0"), 7) is None
+    assert journal_format.read_previous((data + b"TAILRACE").ljust(512, b"\0"), 7) is None
+    with pytest.raises(DecodeError):
+        journal_format.read_previous(header, 8)
+    for bit in range(64, 36 * 8):
+        flipped = bytearray(header)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DecodeError):
+            journal_format.read_previous(flipped, 7)
     journal_format.check_header(header)
     journal_format.check_header(data.ljust(512, b"\0"))
     assert journal_format.is_grouped(header)

@@ -1,6 +1,7 @@
 """What is left after a crash: torn ends, power loss at every step, damage."""
 
 import asyncio
+import contextlib
 import functools
 import os
 import random
@@ -9,6 +10,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -226,6 +228,94 @@ def test_damage_in_the_acknowledged_tail_is_never_no_such_entry(tmp_path: Path) 
     run(story)
 
 
+def journals_of(directory: Path) -> list[Path]:
+    return sorted((directory / "journal/current").glob("*.txn"), key=lambda p: int(p.stem, 16))
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_every_byte_of_a_rolled_journal_counts(tmp_path: Path, journal_write_data: bool) -> None:
+    """The last group of a file that another one follows was acknowledged: it is never a torn end.
+
+    With each group in a file of its own; the newest file's may be torn, and is not touched here.
+    """
+    changes = {"journal_write_data": journal_write_data, "journal_max_size_mb": 0}
+
+    async def story() -> None:
+        live, dead = tmp_path / "live", tmp_path / "dead"
+        bookie = await open_small(live, preallocate_mb=0, **changes)
+        assert (await ask(bookie, add(L1, 0))).status is EOK
+        await ask(bookie, fence(L1))
+        assert (await ask(bookie, add(L2, 0))).status is EOK
+        kill(live, dead)
+        await bookie.close()
+        *rolled, _ = journals_of(dead)
+        assert len(rolled) >= 2
+        for path in rolled:
+            whole = path.read_bytes()
+            header = [(at, 1) for at in range(8, 36)]
+            for at, bits in [*header, *((at, 0x81) for at in range(512, len(whole), 7))]:
+                image = bytearray(whole)
+                image[at] ^= bits
+                path.write_bytes(image)
+                await _is_refused_or_whole(dead, f"{path.name}@{at}", changes)
+            for size in (0, 300, 512, 520, len(whole) - 40, len(whole) - 512):
+                path.write_bytes(whole[:size])
+                await _is_refused_or_whole(dead, f"{path.name} of {size}", changes)
+            path.unlink()
+            with pytest.raises(CorruptData, match="is missing"):
+                await open_small(dead, **changes)
+            path.write_bytes(whole)
+        bookie = await open_small(dead, **changes)
+        assert (await ask(bookie, read(L1, 0))).status is EOK
+        await bookie.close()
+
+    run(story)
+
+
+async def _is_refused_or_whole(dead: Path, what: str, changes: dict[str, Any]) -> None:
+    """Damage may lie in zeros that mean nothing; what was acknowledged is there, or no start."""
+    spare = dead.with_name("spare")
+    kill(dead, spare)
+    with contextlib.suppress(CorruptData):
+        bookie = await open_small(spare, **changes)
+        assert (await ask(bookie, add(L1, 1))).status is StatusCode.EFENCED, what
+        assert (await ask(bookie, read(L1, 0))).status is EOK, what
+        assert (await ask(bookie, read(L2, 0))).status is EOK, what
+        await bookie.close()
+    shutil.rmtree(spare)
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_a_torn_end_may_be_followed_by_the_journals_of_later_lives(
+    tmp_path: Path, journal_write_data: bool
+) -> None:
+    """A crash tears the newest file; the next life goes on in another one, and crashes too."""
+
+    async def story() -> None:
+        before = tmp_path / "0"
+        bookie = await open_small(before, journal_write_data=journal_write_data)
+        await ask(bookie, fence(L1))
+        whole = len(journal_of(before).read_bytes().rstrip(b"\0"))
+        await ask(bookie, fence(L2))
+        for life in range(1, 4):
+            dead = tmp_path / f"{life}"
+            kill(before, dead)
+            await bookie.close()
+            if life == 1:
+                torn = journal_of(dead)
+                torn.write_bytes(torn.read_bytes()[: whole + 30].ljust(5000, b"\0"))
+            bookie = await open_small(dead, journal_write_data=journal_write_data)
+            assert (await ask(bookie, add(L1, 0))).status is StatusCode.EFENCED
+            await ask(bookie, fence(LedgerId(10 + life)))
+            before = dead
+        for number in (1, 11, 12, 13):
+            assert (await ask(bookie, add(LedgerId(number), 0))).status is StatusCode.EFENCED
+        assert len(journals_of(before)) == 4
+        await bookie.close()
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("remove", "message"),
     [
@@ -244,6 +334,23 @@ def test_missing_files_are_refused(tmp_path: Path, remove: str, message: str) ->
         lose()
         with pytest.raises(CorruptData, match=message):
             await open_small(tmp_path)
+
+    run(story)
+
+
+def test_an_entry_log_that_is_missing_in_the_tail_is_noticed(tmp_path: Path) -> None:
+    async def story() -> None:
+        live, dead = tmp_path / "live", tmp_path / "dead"
+        bookie = await open_small(live, log_size_limit=3000)
+        for entry_id in range(6):
+            await ask(bookie, add(L1, entry_id, bytes(1000)))
+        kill(live, dead)
+        await bookie.close()
+        for mark in ("entryLogMark", "lastMark"):  # as before the first checkpoint
+            (dead / "ledgers/current" / mark).unlink(missing_ok=True)
+        (dead / "ledgers/current/1.log").unlink()
+        with pytest.raises(CorruptData, match="entry log 1, which it follows, is missing"):
+            await open_small(dead)
 
     run(story)
 
