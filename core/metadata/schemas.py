@@ -1,7 +1,8 @@
 """BookKeeper's protobuf messages that live in metadata nodes, built here instead of generated.
 
 Any stops at this module's users: `ledger_metadata`, `bookie_service_info` and `underreplication`
-turn messages into our own values and back. Source: BookKeeper DataFormats.proto (proto2).
+turn messages into our own values and back. Source: BookKeeper DataFormats.proto (proto2, which
+takes any bytes for a string; here they must be UTF-8, because the library would hand out bytes).
 """
 
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _FieldProto = descriptor_pb2.FieldDescriptorProto
+_Features = descriptor_pb2.FeatureSet
 _PACKAGE: Final = "tailrace.metadata"
 _TYPES: Final = {
     "int32": _FieldProto.TYPE_INT32,
@@ -17,7 +19,7 @@ _TYPES: Final = {
     "bytes": _FieldProto.TYPE_BYTES,
 }
 _LABELS: Final = {
-    "required": _FieldProto.LABEL_REQUIRED,
+    "required": _FieldProto.LABEL_OPTIONAL,  # and a feature: editions have no such label
     "optional": _FieldProto.LABEL_OPTIONAL,
     "repeated": _FieldProto.LABEL_REPEATED,
 }
@@ -65,6 +67,8 @@ _ENUMS: Final = {
 def _add_field(message: descriptor_pb2.DescriptorProto, declared: str) -> None:
     label, kind, name, number = declared.split()
     field = message.field.add(name=name, number=int(number), label=_LABELS[label])
+    if label == "required":
+        field.options.features.field_presence = _Features.LEGACY_REQUIRED
     if kind in _TYPES:
         field.type = _TYPES[kind]
         return
@@ -75,8 +79,16 @@ def _add_field(message: descriptor_pb2.DescriptorProto, declared: str) -> None:
 
 def _build() -> descriptor_pool.DescriptorPool:
     file = descriptor_pb2.FileDescriptorProto(
-        name="tailrace/metadata.proto", package=_PACKAGE, syntax="proto2"
+        name="tailrace/metadata.proto",
+        package=_PACKAGE,
+        syntax="editions",
+        edition=descriptor_pb2.EDITION_2023,
     )
+    features = file.options.features  # proto2's, but for the check of strings
+    features.enum_type = _Features.CLOSED
+    features.repeated_field_encoding = _Features.EXPANDED
+    features.utf8_validation = _Features.VERIFY
+    features.json_format = _Features.LEGACY_BEST_EFFORT
     for name, values in _ENUMS.items():
         enum = file.enum_type.add(name=name)
         for value_name, number in values.items():

@@ -58,6 +58,16 @@ def test_cut_registration_is_corrupt() -> None:
             decode_service_info(data[:size], BookieId("b:1"))
 
 
+def test_a_registration_whose_words_are_not_text_is_corrupt() -> None:
+    """A protobuf library hands out bytes then, and a place of bytes ended who asked for it."""
+    place = {NETWORK_LOCATION: "/eu/r1"}
+    door = Endpoint("bookie", "host", 3181, "bookie-rpc")
+    data = encode_service_info(BookieServiceInfo((door,), place))
+    for word in (b"host", b"/eu/", NETWORK_LOCATION.encode()):
+        with pytest.raises(CorruptData, match="UTF-8"):
+            decode_service_info(data.replace(word, b"\xff" + word[1:]), BookieId("b:1"))
+
+
 @settings(max_examples=100)
 @given(st.binary(min_size=1, max_size=60))
 def test_random_bytes_are_corrupt_or_doors(data: bytes) -> None:

@@ -173,6 +173,13 @@ def test_cut_metadata_is_corrupt(node: GoldenNode) -> None:
         decode_ledger(node.data + b"\0")
 
 
+def test_a_bookie_whose_name_is_not_text_is_corrupt() -> None:
+    """A protobuf library hands out bytes then, where an id should be."""
+    data = encode_ledger(OPEN)
+    with pytest.raises(CorruptData, match="UTF-8"):
+        decode_ledger(data.replace(b"127.0.0.1:3181", b"\xff27.0.0.1:3181"))
+
+
 @settings(max_examples=200)
 @given(st.binary(max_size=200), st.sampled_from(["", "1\n", "2\n", "3\n", "4\n"]))
 def test_random_bytes_are_corrupt_or_metadata(tail: bytes, version: str) -> None:
