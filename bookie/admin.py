@@ -21,6 +21,7 @@ from bookie.health import Health
 from core.runtime.files import Space
 from core.runtime.http import Handler, HttpReply, prometheus_text
 from core.runtime.metrics import Metrics
+from core.runtime.stored_json import NOT_JSON
 
 
 class AdminBookie(Protocol):
@@ -116,7 +117,7 @@ class _Admin:
 def _read_only_of(body: bytes) -> bool | None:
     try:
         found = json.loads(body)
-    except ValueError:
+    except NOT_JSON:
         return None
     wanted = found.get("readOnly") if isinstance(found, dict) else None
     return wanted if isinstance(wanted, bool) else None

@@ -23,6 +23,7 @@ from compaction.cleaner.choosing import Look
 from compaction.cleaner.pool import CleanerPool
 from core.runtime.http import Asked, Handler, HttpReply, prometheus_text
 from core.runtime.metrics import Metrics
+from core.runtime.stored_json import NOT_JSON
 
 
 class BrokerHttp:
@@ -105,7 +106,7 @@ class BrokerHttp:
 def _names(body: bytes) -> list[str] | HttpReply:
     try:
         names = json.loads(body or b"[]")
-    except ValueError:
+    except NOT_JSON:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return HttpReply({"error": "the body must be a JSON list of TOPIC-PARTITION"}, status=400)

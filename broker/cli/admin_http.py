@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import typer
 
 from broker.cli.errors import CliError, Exit
+from core.runtime.stored_json import NOT_JSON
 
 TIMEOUT_S = 60.0
 ADMIN = "127.0.0.1:9094"
@@ -43,7 +44,7 @@ def ask(admin: str, *path: str, body: Any = None, **query: str) -> Any:
             raise CliError(_cause(error.read(), error.code), place=url) from None
     except InvalidURL as error:
         raise CliError(str(error), place=url, remedy="--admin HOST:PORT", code=Exit.USAGE) from None
-    except (OSError, ValueError) as error:
+    except (OSError, *NOT_JSON) as error:
         cause = f"no broker answers: {_reason(error)}"
         raise CliError(cause, place=url, remedy=_REMEDY, code=Exit.UNREACHABLE) from None
 
@@ -56,5 +57,5 @@ def _reason(error: Exception) -> str:
 def _cause(answer: bytes, status: int) -> str:
     try:
         return str(json.loads(answer)["error"])
-    except (ValueError, KeyError, TypeError):
+    except (*NOT_JSON, KeyError, TypeError):
         return f"HTTP status {status}"

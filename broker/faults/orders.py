@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from broker.faults.failures import fails_by_partition, fails_by_topic
 from core.runtime.config import nearest
+from core.runtime.stored_json import NOT_JSON
 from protocol.errors import ErrorCode
 from protocol.kafka import apis
 from protocol.kafka.api import Api
@@ -131,7 +132,7 @@ def parse(body: bytes) -> Lasting | Deed:
     """Return what is asked for. Errors: BadOrder."""
     try:
         given = json.loads(body)
-    except (ValueError, RecursionError) as error:
+    except NOT_JSON as error:
         raise BadOrder(f"the body is no JSON: {error}", "body", '{"fault": "...", ...}') from error
     if not isinstance(given, dict):
         raise BadOrder("the body is no JSON object", "body", '{"fault": "...", ...}')

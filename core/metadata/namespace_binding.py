@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from core.errors import CorruptData
+from core.runtime.stored_json import NOT_JSON
 
 _HEAD: Final = "1\nBKDL\n"
 
@@ -59,7 +60,7 @@ def decode_binding(data: bytes) -> BKDLConfig:
     try:
         text = data.decode()
         fields = json.loads(text.removeprefix(_HEAD)) if text.startswith(_HEAD) else None
-    except (ValueError, RecursionError):
+    except NOT_JSON:
         fields = None
     if not isinstance(fields, dict):
         raise CorruptData(f"not a DistributedLog namespace binding: {data[:80]!r}")

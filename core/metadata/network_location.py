@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from core.errors import CorruptData
+from core.runtime.stored_json import NOT_JSON
 from protocol.ids import BookieId
 
 
@@ -58,7 +59,7 @@ def parse_rack_mapping(data: bytes) -> dict[BookieId, NetworkLocation]:
             for bookie, info in group.items()
             if info.rack and info.rack.strip("/ ")
         }
-    except (msgspec.MsgspecError, ValueError) as error:
+    except NOT_JSON as error:
         raise CorruptData(f"the rack mapping cannot be read: {error}") from error
 
 

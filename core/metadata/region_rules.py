@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from core.errors import CorruptData
+from core.runtime.stored_json import NOT_JSON
 
 REGION_RULES_PATH: Final = "/tailrace/regions"
 """Where processes look for them, unless reppRegionRulesPath says otherwise."""
@@ -33,7 +34,7 @@ def parse_region_rules(data: bytes) -> RegionRules:
     """Read the node of the rules; an empty one says nothing. Errors: CorruptData."""
     try:
         return _DECODER.decode(data) if data.strip() else NO_RULES
-    except (msgspec.MsgspecError, ValueError) as error:
+    except NOT_JSON as error:
         raise CorruptData(f"the region rules cannot be read: {error}") from error
 
 

@@ -19,6 +19,7 @@ from zlib import crc32
 from compaction.restoring.errors import WrongCheckpoint
 from compaction.restoring.records import Changes
 from core.runtime.files import Files
+from core.runtime.stored_json import NOT_JSON
 from protocol.crc32c import crc32c
 from protocol.ids import Position
 
@@ -116,7 +117,7 @@ class Spill:
             if length > end:
                 raise _lost(path, "is cut")
             found: Directory = json.loads(self._files.read_at(fd, length, end - length))
-        except (struct.error, ValueError) as error:
+        except (struct.error, *NOT_JSON) as error:
             raise _lost(path, "is cut") from error
         finally:
             self._files.close(fd)

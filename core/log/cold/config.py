@@ -6,6 +6,7 @@ from typing import Any
 
 from core.log.cold.file_systems import what_is_missing
 from core.runtime.config import setting
+from core.runtime.stored_json import NOT_JSON
 
 _POSITIVE = ("block_bytes", "part_bytes", "uploads_max", "reads_max", "attempts", "timeout_ms")
 
@@ -67,7 +68,7 @@ class ColdConfig:
         """`options` as a value. Errors: ValueError."""
         try:
             found = json.loads(self.options)
-        except json.JSONDecodeError as error:
+        except NOT_JSON as error:
             raise ValueError(f"cold.storage.options is no JSON: {error}") from error
         if isinstance(found, dict):
             return found

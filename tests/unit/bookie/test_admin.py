@@ -105,7 +105,7 @@ def test_an_operator_makes_it_read_only_and_writable_again(tmp_path: Path) -> No
 def test_nonsense_changes_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         process = await started(tmp_path)
-        for body in (b"", b"[]", b'{"readOnly": 1}', b'{"readonly": true}', b"\xff"):
+        for body in (b"", b"[]", b'{"readOnly": 1}', b'{"readonly": true}', b"\xff", b"[" * 5000):
             status, said = await http(process, "/api/v1/bookie/state/readonly", body)
             assert status == 400
             assert "readOnly" in said

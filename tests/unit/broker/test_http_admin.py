@@ -144,7 +144,7 @@ async def test_the_cleaner_is_paused_and_told_to_run() -> None:
 
 @pytest.mark.parametrize(
     ("body", "status", "looks"),
-    [(b"", 200, 0), (b"[]", 200, 0), (b"{}", 400, 0), (b'["t-0"]', 200, 1)],
+    [(b"", 200, 0), (b"[]", 200, 0), (b"{}", 400, 0), (b"[" * 5000, 400, 0), (b'["t-0"]', 200, 1)],
 )
 @in_loop
 async def test_a_brake_that_names_no_log_looks_at_none(

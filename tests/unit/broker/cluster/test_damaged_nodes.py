@@ -11,6 +11,8 @@ from broker.cluster.topic_codec import StoredTopic, decode_topic, encode_topic
 from broker.quotas.codec import decode_quotas
 from core.errors import CorruptData
 from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
+from core.metadata.network_location import parse_rack_mapping
+from core.metadata.region_rules import parse_region_rules
 
 TOPIC = encode_topic(
     StoredTopic(topic_id="X" * 22, partitions=1, ready=1, created_ms=0, configs={"a": "X"})
@@ -21,7 +23,7 @@ COLD = encode_cold(
 QUOTAS = b'{"version":1,"quotas":[{"entity":{"user":"X"},"values":{}}]}'
 
 
-@pytest.mark.parametrize(
+of_every_kind = pytest.mark.parametrize(
     ("decode", "sound"),
     [
         (partial(decode_configs, "/node"), encode_configs({"a": "X"})),
@@ -29,8 +31,13 @@ QUOTAS = b'{"version":1,"quotas":[{"entity":{"user":"X"},"values":{}}]}'
         (decode_broker, b'{"endpoints":["X"],"host":"X","port":1}'),
         (decode_quotas, QUOTAS),
         (lambda data: decode_cold(data, "/node"), COLD),
+        (parse_rack_mapping, b'{"group":{"bookie:1":{"rack":"X"}}}'),
+        (parse_region_rules, b'{"reppRegionsToWrite":["X"]}'),
     ],
 )
+
+
+@of_every_kind
 @pytest.mark.parametrize("damage", [b"\xff", b"\n", b'"', b"\\ud800"])
 def test_damaged_text_is_corrupt_data(
     decode: Callable[[bytes], object], sound: bytes, damage: bytes
@@ -38,3 +45,12 @@ def test_damaged_text_is_corrupt_data(
     assert b"X" in sound
     with pytest.raises(CorruptData):
         decode(sound.replace(b"X", damage))
+
+
+@of_every_kind
+def test_what_is_nested_without_end_is_corrupt_data(
+    decode: Callable[[bytes], object], sound: bytes
+) -> None:
+    deep = b"[" * 5000 + b"]" * 5000
+    with pytest.raises(CorruptData):
+        decode(b'{"?":' + deep + b"," + sound[1:])
