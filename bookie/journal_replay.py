@@ -21,7 +21,7 @@ from bookie.entry_log_format import file_ids
 from bookie.group_format import Record
 from bookie.group_scan import GroupScan
 from bookie.journal_format import Previous
-from bookie.marks import Mark
+from bookie.marks import REMEDY, Mark
 from bookie.record_scan import scan_records
 from core.errors import CorruptData
 from core.runtime.files import Files
@@ -29,11 +29,6 @@ from protocol.errors import DecodeError
 from protocol.ids import Position
 
 logger = logging.getLogger(__name__)
-
-REMEDY = (
-    "restore it from a backup; or erase this bookie (tailrace bookie format), which other replicas "
-    "then fill again (tailrace bookie decommission)"
-)
 
 _PADDING_BYTES_MAX = 2 * journal_format.ALIGNMENT
 """A mark may lie this far behind the end: a crash took the padding of the last group."""

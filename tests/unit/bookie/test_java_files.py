@@ -62,7 +62,7 @@ def give_cookies(directory: Path) -> None:
 def test_a_java_journal_is_replayed_and_its_entry_log_read(tmp_path: Path) -> None:
     java_bookie(tmp_path)
     ledgers = tmp_path / "ledgers/current"
-    (ledgers / "lastMark").write_bytes(pack_mark(Mark(0x1A1FD40C06C, 0x200)))
+    (ledgers / "lastMark").write_bytes(pack_mark("lastMark", Mark(0x1A1FD40C06C, 0x200))[:16])
     before = read_bytes(ledgers / "0.log")
 
     async def story() -> None:
@@ -91,7 +91,7 @@ def read_bytes(path: Path) -> bytes:
 def test_behind_the_mark_nothing_of_a_java_journal_is_replayed(tmp_path: Path) -> None:
     java_bookie(tmp_path)
     ledgers = tmp_path / "ledgers/current"
-    (ledgers / "lastMark").write_bytes(pack_mark(Mark(0x1A1FD40C06C, 0x2200)))
+    (ledgers / "lastMark").write_bytes(pack_mark("lastMark", Mark(0x1A1FD40C06C, 0x2200))[:16])
 
     async def story() -> None:
         await adopt(tmp_path)

@@ -355,6 +355,45 @@ def test_an_entry_log_that_is_missing_in_the_tail_is_noticed(tmp_path: Path) -> 
     run(story)
 
 
+@pytest.mark.parametrize("name", ["lastMark", "entryLogMark"])
+def test_a_damaged_mark_hides_nothing(tmp_path: Path, name: str) -> None:
+    """With several ledger directories another one has it; without one there is no start."""
+
+    async def story(root: Path, directories: int) -> list[bool]:
+        ledgers = tuple(root / f"live/ledgers{number}" for number in range(directories))
+        bookie = await open_small(root / "live", ledger_directories=ledgers)
+        await ask(bookie, add(L1, 0))
+        await bookie.checkpoint()
+        await ask(bookie, fence(L1))
+        await ask(bookie, add(L2, 0))
+        kill(root / "live", root / "dead")
+        await bookie.close()
+        path = root / "dead" / ledgers[0].name / "current" / name
+        whole = path.read_bytes()
+        started = []
+        for bit in range(0, len(whole) * 8, 5):
+            flipped = bytearray(whole)
+            flipped[bit // 8] ^= 1 << bit % 8
+            spare = root / f"{bit}"
+            kill(root / "dead", spare)
+            (spare / path.relative_to(root / "dead")).write_bytes(flipped)
+            moved = tuple(spare / ledger.name for ledger in ledgers)
+            try:
+                bookie = await open_small(spare, ledger_directories=moved)
+            except CorruptData as error:
+                started.append(name not in str(error))
+                continue
+            started.append(True)
+            assert (await ask(bookie, add(L1, 1))).status is StatusCode.EFENCED
+            await expect(bookie, {(L1, 0): entry_body(L1, 0, b"payload")})
+            await expect(bookie, {(L2, 0): entry_body(L2, 0, b"payload")})
+            await bookie.close()
+        return started
+
+    assert not any(run(lambda: story(tmp_path / "one", 1)))
+    assert all(run(lambda: story(tmp_path / "two", 2)))
+
+
 def test_damaged_index_answers_eio(tmp_path: Path) -> None:
     index = tmp_path / "ledgers/current/0/1/1.idx"
 
