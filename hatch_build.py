@@ -68,9 +68,16 @@ def _compile(scratch: Path, source: str) -> Path:
     """Return what comes of a source; as no package is around it, that is one file and not two."""
     (scratch / f"{COMPILED}.py").write_text(source)
     command = [sys.executable, "-m", "mypyc", f"{COMPILED}.py"]
+    flags = f"{os.environ.get('CFLAGS', '')} -fvisibility=hidden"  # so that calls are inlined
     try:
         done = subprocess.run(
-            command, cwd=scratch, capture_output=True, text=True, timeout=WITHIN_S, check=False
+            command,
+            cwd=scratch,
+            env={**os.environ, "CFLAGS": flags},
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotCompile(str(error)) from error

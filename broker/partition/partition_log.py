@@ -89,6 +89,7 @@ class PartitionLog(ReadablePartition):
             timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
             log_append_time=settings.log_append_time,
             zstd_allowed=True,
+            stored_codec=None if settings.stored_as is None else settings.stored_as.codec,
         )
         self._rules = rules
         self._stored_as = settings.stored_as

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.compression import Codec, compress
-from protocol.errors import ErrorCode
-from protocol.records import validate
+from protocol.errors import DecodeError, ErrorCode
+from protocol.ids import Buffer
+from protocol.records import judging, validate
 from protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
@@ -19,7 +20,9 @@ from protocol.records.batch import (
     read_header,
     stamp_crc,
 )
+from protocol.records.judging import judge
 from protocol.records.record import Producer, Record, build_batch
+from protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY
 from protocol.records.validate import (
     RECORD_ERRORS_MAX,
     UNBOUNDED_MS,
@@ -30,6 +33,7 @@ from protocol.records.validate import (
     check_header,
     check_records,
 )
+from tests.malformed import CASES, Case, record, sealed
 from tests.strategies import hostile, record_batches
 
 NOW_MS = 1_700_000_000_000
@@ -210,10 +214,8 @@ def test_a_control_batch_from_a_client() -> None:
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-@pytest.mark.parametrize("check_payload", [True, False])
-def test_a_codec_that_kafka_does_not_have(codec: int, check_payload: bool) -> None:
-    rules = ORDINARY._replace(check_payload=check_payload)
-    assert refusal(change(">h", 21, codec), rules).code == ErrorCode.INVALID_RECORD
+def test_a_codec_that_kafka_does_not_have(codec: int) -> None:
+    assert refusal(change(">h", 21, codec)).code == ErrorCode.INVALID_RECORD
 
 
 def test_a_producer_id_without_a_sequence() -> None:
@@ -232,7 +234,6 @@ def test_a_broken_stream_is_a_corrupt_message(codec: Codec) -> None:
     stamp_crc(data)
     assert refusal(data).code == ErrorCode.CORRUPT_MESSAGE
     assert refusal(data, COMPACTED).code == ErrorCode.CORRUPT_MESSAGE
-    check_batch(data, ORDINARY._replace(check_payload=False), NOW_MS)
 
 
 @pytest.mark.parametrize("rules", [ORDINARY, COMPACTED])
@@ -318,15 +319,70 @@ def test_the_answer_stays_short_however_many_records_are_bad() -> None:
     assert len(refused.record_errors) == RECORD_ERRORS_MAX
 
 
+# ---- what is inside the records
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_records_that_kafka_refuses_are_refused(case: Case) -> None:
+    if case.is_taken:
+        check_batch(memoryview(case.batch), ORDINARY, NOW_MS)
+    else:
+        refused = refusal(case.batch)
+        assert refused.code == ErrorCode.INVALID_RECORD
+        assert refused.record_errors == ()
+
+
 @pytest.mark.parametrize("codec", list(Codec))
-def test_deltas_and_counts_inside_where_records_are_walked(codec: Codec) -> None:
+def test_offsets_that_the_cleaner_could_not_go_by(codec: Codec) -> None:
     gaps = build_batch([Record(0, NOW_MS, key=b"k"), Record(2, NOW_MS, key=b"k")], codec)
     gaps = change(">i", 23, 1, gaps)
     assert refusal(gaps, COMPACTED).code == ErrorCode.INVALID_RECORD
-    fewer = change(">i", 57, 4, change(">i", 23, 3, batch(codec=codec)))
-    assert refusal(fewer, COMPACTED).code == ErrorCode.INVALID_RECORD
-    more = change(">i", 57, 2, change(">i", 23, 1, batch(codec=codec)))
-    assert refusal(more, COMPACTED).code == ErrorCode.INVALID_RECORD
+
+
+def test_what_is_packed_anew_is_read_as_strictly_as_what_is_not_packed() -> None:
+    """Kafka rebuilds such a batch from its records, and so finds lengths that are wrong."""
+    lies = sealed(record(length=60), 1, Codec.GZIP)
+    check_batch(lies, ORDINARY, NOW_MS)
+    check_batch(lies, ORDINARY._replace(stored_codec=Codec.GZIP), NOW_MS)
+    rules = ORDINARY._replace(stored_codec=Codec.ZSTD)
+    assert refusal(lies, rules).code == ErrorCode.INVALID_RECORD
+
+
+def test_a_bad_record_behind_a_hundred_thousand_is_found() -> None:
+    count = 100_000
+    good = b"".join(record(at, b"k", b"") for at in range(count))
+    check_batch(sealed(good, count, Codec.ZSTD), COMPACTED, NOW_MS)
+    bad = sealed(good + record(count, key_length=50), count + 1, Codec.ZSTD)
+    assert f"record {count}: " in refusal(bad).message
+
+
+def test_records_that_are_refused_are_counted_without_a_list_of_all() -> None:
+    count = 200_000
+    keyless = b"".join(record(at, b"", b"", key_length=-1) for at in range(count))
+    refused = refusal(sealed(keyless, count, Codec.ZSTD), COMPACTED)
+    assert refused.message.startswith(f"{count} records of the batch were refused")
+    assert len(refused.record_errors) == RECORD_ERRORS_MAX
+
+
+@given(
+    payload=hostile(record_batches(codec=st.just(0)).map(lambda whole: whole[HEADER_SIZE:])),
+    count=st.integers(1, 9),
+    how=st.sampled_from([0, BY_FIELDS, NEEDS_KEY, IN_ORDER | BY_FIELDS]),
+    window_bytes=st.integers(1, 40),
+)
+def test_a_walk_in_parts_is_the_walk(
+    payload: bytes, count: int, how: int, window_bytes: int
+) -> None:
+    def judged(form: Buffer) -> object:
+        try:
+            return judge(form, count, 0, (0, 1 << 40), how | LISTS, 3)
+        except DecodeError as error:
+            return type(error)
+
+    whole = judged(payload)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "WINDOW_BYTES", window_bytes)
+        assert judged(memoryview(payload)) == whole
 
 
 # ---- order of the checks

@@ -1,0 +1,93 @@
+"""Walks the records of a whole batch for a broker that judges them, however many they are.
+
+The loops take bytes and bounded steps: here a payload of any kind becomes bytes, part by part, and
+the steps become one walk. Between two steps other threads may run.
+Source: reference Kafka 3.1; LogValidator.
+"""
+
+from typing import NamedTuple
+
+from protocol.errors import BadLength, BadValue
+from protocol.ids import Buffer
+from protocol.records.loops import check
+from protocol.records.record_loops import CUT, FAULTS, LISTS, NO_TIME, UNTIMELY
+
+WINDOW_BYTES = 1 << 20
+"""So much of a payload that is not bytes is copied at once; more for a record that is larger."""
+
+
+class Untaken(NamedTuple):
+    """A record that has no place in its topic, though it can be read."""
+
+    nth: int
+    """Place in its batch, from 0."""
+    time: int | None
+    """The time that is not taken; None: it has no key."""
+
+
+class Judged(NamedTuple):
+    """What a walk over all records found."""
+
+    newest: int
+    """The newest time of a record, at least NO_TIME."""
+    untaken: tuple[Untaken, ...]
+    """The first of them."""
+    keyless: int
+    """How many there are without a key, of all."""
+    untimely: int
+
+
+class Window:
+    """A part of a payload, as bytes."""
+
+    def __init__(self, payload: Buffer) -> None:
+        self._payload = payload
+        self._start = 0
+        self._size = WINDOW_BYTES
+        self.data = payload if isinstance(payload, bytes) else bytes(payload[:WINDOW_BYTES])
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing lies behind it."""
+        return self._start + len(self.data) == len(self._payload)
+
+    def move(self, at: int) -> None:
+        """Begin it at a place inside; if that is its beginning, have it twice as large."""
+        self._start += at
+        if at == 0:
+            self._size *= 2
+        self.data = bytes(self._payload[self._start : self._start + self._size])
+
+
+def judge(
+    payload: Buffer, count: int, base_time: int, taken: tuple[int, int], how: int, listed_max: int
+) -> Judged:
+    """Walk `count` records that fill a payload; `how`: flags of the loops, LISTS among them.
+
+    `taken`: oldest and newest time, both inclusive. At most `listed_max` records are listed.
+    Errors: BadValue names the first record that cannot be read; BadLength: bytes are left.
+    """
+    window = Window(payload)
+    untaken: list[Untaken] = []
+    keyless = untimely = at = index = headers_left = end = 0
+    newest = NO_TIME
+    while True:
+        at, index, headers_left, end, newest, fault, without_key, too_far, time = check(
+            window.data, count, base_time, *taken, how, at, index, headers_left, end, newest
+        )
+        keyless += without_key
+        untimely += too_far
+        if fault == CUT and not window.is_last:
+            window.move(at)
+            at, end = 0, end - at
+        elif fault < 0:
+            raise BadValue(f"record {index - (headers_left > 0)}: {FAULTS[fault]}")
+        elif fault:
+            untaken.append(Untaken(index - 1, time if fault == UNTIMELY else None))
+            if len(untaken) >= listed_max:
+                how &= ~LISTS
+        elif index == count and not headers_left:
+            break
+    if at != len(window.data) or not window.is_last:
+        raise BadLength("bytes after the last record")
+    return Judged(newest, tuple(untaken), keyless, untimely)
