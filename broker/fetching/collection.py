@@ -17,10 +17,11 @@ from broker.partition.partition_logs import PartitionLogs
 from broker.partition.waiters import FetchWaiter
 from core.errors import CoreError
 from core.runtime.budget import Budget
+from core.runtime.tasks import together
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from broker.fetching.sessions import FetchSession
 
@@ -32,6 +33,8 @@ an answer is collected: with less at a time it takes one apart while the next is
 partitions that lag: 435 -> 501 MB/s, 327 instead of 466 MB resident (2026-11-23)."""
 READ_BYTES_HELD_BACK = 64 * 1024
 """The same while there are more unsent bytes than the budget has: everybody gets on, slowly."""
+ABORTED_AT_ONCE = 8
+"""Partitions of one fetch whose aborted transactions are looked up at the same time."""
 LOOK_AGAIN_S = 0.05
 """How soon a fetch looks again for records that are confirmed, but that it did not get: they are
 not shown to readers yet, or there is no memory for them now."""
@@ -115,10 +118,18 @@ class Collection:
         return not self.limits.committed or all(each.find_aborted() for each in self.targets)
 
     async def read_aborted(self) -> None:
-        """Find them wherever they are. Errors: none, each partition keeps its own."""
+        """Find them wherever they are. Errors: none, each partition keeps its own.
+
+        Several partitions at a time: one that has much to read does not hold up the others.
+        """
         if self.find_aborted():
             return
-        for target in self.targets:
+        targets = iter(self.targets)
+        await together([self._read_aborted(targets) for _ in range(ABORTED_AT_ONCE)])
+
+    async def _read_aborted(self, targets: "Iterator[Target]") -> None:
+        """Read one after the other; others take from the same."""
+        for target in targets:
             try:
                 await target.read_aborted()
             except CoreError as error:

@@ -88,6 +88,12 @@ class SegmentIndex:
             self.first_timestamp, self.tombstones, self.keys,
         )  # fmt: skip
 
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory, about."""
+        points, aborted = len(self._offsets), len(self.aborted)
+        return 1024 + 24 * points + 32 * aborted
+
     def add(
         self, base: Offset, last: Offset, entry: EntryId, size: int, timestamp: int, records: int
     ) -> None:

@@ -69,24 +69,21 @@ async def _stored(
     """Yield what a segment holds from its beginning or an offset on. Errors: CoreError."""
     lssn = segment.lssn
     # The pass itself reads one block ahead: more would be far beyond what it may read a second.
-    if offset is None:
-        reader = await log.log.open_reader(DLSN(lssn, 0, 0), reads_ahead=False)
-    else:
-        near = await log.locate(offset)
-        reader = await log.log.open_reader(offset, near, reads_ahead=False)
+    start: DLSN | Offset = DLSN(lssn, 0, 0) if offset is None else offset
+    near = None if offset is None else await log.locate(offset)
+    reader = await log.log.open_reader(start, near, reads_ahead=False, through_lssn=lssn)
     try:
         while entries := await reader.read_entries(block_bytes()):
             batches: list[Buffer] = []
             places: list[EntryId] = []
             for entry in entries:
-                if entry.lssn == lssn:
-                    before = 0 if offset is None else bisect_left(entry.columns.txids, offset)
-                    payloads = entry.columns.payloads[before:]
-                    batches += payloads
-                    places += [entry.entry_id] * len(payloads)
+                before = 0 if offset is None else bisect_left(entry.columns.txids, offset)
+                payloads = entry.columns.payloads[before:]
+                batches += payloads
+                places += [entry.entry_id] * len(payloads)
             if batches:
                 yield StoredBatches(lssn, segment.ledger_id, batches, places)
-            if entries[-1].lssn != lssn or entries[-1].columns.txids[-1] == segment.last_txid:
-                return  # before the reader goes on in the segment behind
+            if entries[-1].columns.txids[-1] == segment.last_txid:
+                return  # it need not be asked where it ends
     finally:
         await reader.close()

@@ -6,19 +6,19 @@ beside a snapshot of the state after it). State follows the log, not the appends
 when its position is known (`observe`), so a snapshot never speaks of a batch that a crash may still
 take away. The appends' own view of producers, which runs ahead of it, is `PartitionLog`'s.
 
-    snapshot := u8 version 2 | i64 next offset | leader epochs | producers
+    snapshot := u8 version 3 | i64 next offset | leader epochs | producers | aborted holders
     index    := u8 version 3 | segment index | aborted transactions
 
-Older versions are read. An index of version 2 has no counts (first timestamp, tombstones, keys).
-Version 1 knows no transactions: no coordinator epoch and no first offset with a producer, no
-aborted transactions.
+Older versions are read. A snapshot of version 2 does not say which segments hold aborted
+transactions; an index of version 2 has no counts (first timestamp, tombstones, keys). Version 1
+knows no transactions: no coordinator epoch and no first offset with a producer, no aborted ones.
 """
 
 from collections.abc import Sequence
 from struct import Struct
 from struct import error as struct_error
 
-from broker.partition.aborted import AbortedIndex, AbortedTransaction
+from broker.partition.aborted import AbortedHolders, AbortedIndex, AbortedTransaction
 from broker.partition.leader_epochs import LeaderEpochs
 from broker.partition.offsets import SegmentIndex
 from broker.partition.producers import Producers
@@ -30,9 +30,10 @@ from protocol.ids import Buffer, EntryId, LedgerId, Offset
 from protocol.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header
 from protocol.records.control import read_marker
 
-VERSION = 2
+VERSION = 3
 """Of snapshots."""
-_VERSIONS_READ = (1, VERSION)
+_VERSIONS_READ = (1, 2, VERSION)
+_HOLDERS_SINCE = 3
 INDEX_VERSION = 3
 """Raised by counts."""
 _ABORTED_SINCE = 2
@@ -50,6 +51,7 @@ class PartitionState:
         """`now_ms`: the time at which what is counted next was written; the owner moves it."""
         self.producers = Producers()
         self.epochs = LeaderEpochs()
+        self.aborted = AbortedHolders()
         self.next_offset: Offset = 0
         self.now_ms = now_ms
         self.indexes: dict[int, SegmentIndex] = {}
@@ -66,12 +68,13 @@ class PartitionState:
     def snapshot(self) -> bytes:
         """Return the state before the next record."""
         head = _HEAD.pack(VERSION, self.next_offset)
-        return head + self.epochs.encode() + self.producers.encode()
+        return head + self.epochs.encode() + self.producers.encode() + self.aborted.encode()
 
     def begin_segment(self, lssn: int, ledger_id: LedgerId) -> None:
         """Have later records counted for segment `lssn`."""
         self._end_index()
         self._lssn = lssn
+        self.aborted.begin_segment(lssn)
         self._index = self.indexes[lssn] = SegmentIndex(self.next_offset)
         self._index.ledger_id = ledger_id
         while len(self.indexes) > SEGMENTS_KEPT:
@@ -98,6 +101,7 @@ class PartitionState:
         Errors: CorruptData.
         """
         self.producers, self.epochs, self.next_offset = Producers(), LeaderEpochs(), 0
+        self.aborted = AbortedHolders()
         self.indexes.clear()
         self._epoch = self._lssn = -1
         if not snapshot:
@@ -150,6 +154,7 @@ class PartitionState:
         )
         if ended is not None and not ended.committed:
             self._index.aborted.add(AbortedTransaction._make(ended[:4]))
+            self.aborted.add(self._lssn)
 
     def _restore(self, snapshot: Buffer) -> None:
         try:
@@ -160,9 +165,13 @@ class PartitionState:
             raise BadValue(f"snapshot version {version}")
         epochs, at = LeaderEpochs.decode(snapshot, _HEAD.size)
         producers, at = Producers.decode(snapshot, at, version)
+        aborted = AbortedHolders(known_from=-1)
+        if version >= _HOLDERS_SINCE:
+            aborted, at = AbortedHolders.decode(snapshot, at)
         if at != len(snapshot):
             raise BadValue(f"{len(snapshot) - at} bytes after the snapshot")
         self.next_offset, self.epochs, self.producers = next_offset, epochs, producers
+        self.aborted = aborted
         if epochs.entries:
             self._epoch = epochs.entries[-1].epoch
 

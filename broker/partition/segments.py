@@ -3,7 +3,8 @@
 Segments that this owner wrote or replayed are in `PartitionState`; older ones left an index record
 when they were completed. One that has none (written by another library, or completed by recovery)
 is read once from end to end, from its snapshot on: it may end transactions that began before it.
-Totals are kept for all segments, indexes for a few.
+Totals are kept for all segments, indexes for a few. Aborted transactions are looked for only where
+the owner's state says that some are.
 
 An index belongs to a ledger, not only to a segment: what is known of one that the cleaner, here or
 in another process, wrote anew is dropped as soon as the list of segments says so.
@@ -29,6 +30,9 @@ from protocol.ids import LedgerId, Offset
 logger = logging.getLogger(__name__)
 
 INDEXES_KEPT = 8
+"""Of segments that this owner did not write, however large they are; the one used last stays."""
+INDEX_BYTES_KEPT = 256 * 1024
+"""More are kept while they are smaller than that together: one takes a KB, and 24 bytes a point."""
 _UNKNOWN = LedgerId(-1)
 SCAN_BYTES = 1024 * 1024
 """Bytes read at once from a segment without an index."""
@@ -100,7 +104,7 @@ class SegmentCatalog:
     async def index(self, lssn: int) -> SegmentIndex:
         """Return the index of a segment. Errors: CoreError, LogTruncated if it is gone."""
         self._drop_rewritten()
-        index = self._state.indexes.get(lssn) or self._indexes.get(lssn)
+        index = self._in_memory(lssn)
         while index is None:
             segment = self._log.segments.find(lssn)
             grows = segment is not None and segment.in_progress
@@ -118,11 +122,20 @@ class SegmentCatalog:
             self._keep(lssn, index)
         return index
 
+    def _in_memory(self, lssn: int) -> SegmentIndex | None:
+        index = self._state.indexes.get(lssn)
+        if index is None and lssn in self._indexes:
+            index = self._indexes[lssn]
+            self._indexes.move_to_end(lssn)
+        return index
+
     def _keep(self, lssn: int, index: SegmentIndex) -> None:
         self._totals[lssn] = index.ledger_id, index.totals
         self._indexes[lssn] = index
-        if len(self._indexes) > INDEXES_KEPT:
-            self._indexes.popitem(last=False)
+        size_bytes = sum(each.memory_bytes for each in self._indexes.values())
+        while len(self._indexes) > INDEXES_KEPT and size_bytes > INDEX_BYTES_KEPT:
+            _, dropped = self._indexes.popitem(last=False)
+            size_bytes -= dropped.memory_bytes
 
     def position(self, offset: Offset) -> Place | None:
         """Return a place from which on a scan meets `offset`, if an index in memory knows one."""
@@ -136,15 +149,23 @@ class SegmentCatalog:
         return None
 
     def aborted_in_memory(self, first: Offset, last: Offset) -> list[AbortedTransaction] | None:
-        """Return what `aborted_between` does, if the range lies in segments of this owner."""
+        """Return what `aborted_between` does, if nothing has to be read for it."""
         self._drop_rewritten()
         indexes = list(self._state.indexes.values())
         at = bisect_right(indexes, first, key=lambda index: index.first_offset) - 1
-        if at < 0:
-            return None
         found: list[AbortedTransaction] = []
-        for index in indexes[at:]:
-            more, is_whole = index.aborted.overlapping(first, last)
+        if at >= 0:
+            for index in indexes[at:]:
+                more, is_whole = index.aborted.overlapping(first, last)
+                found += more
+                if is_whole:
+                    break
+            return found
+        for lssn in self._holders(first):
+            known = self._in_memory(lssn)
+            if known is None:
+                return None
+            more, is_whole = known.aborted.overlapping(first, last)
             found += more
             if is_whole:
                 break
@@ -154,22 +175,31 @@ class SegmentCatalog:
         """Return the aborted transactions with records among offsets `first` to `last`.
 
         Shape: both inclusive, nothing in the range is undecided. Errors: CoreError. Cost: nothing
-        is read if the range lies in segments of this owner; else indexes of segments from the
-        range's on, until one says that it ends with no transaction open that began in the range.
+        is read if no transaction was aborted since `first`, or the range lies in segments of this
+        owner; else indexes of segments that hold aborted ones, from the range's on, until one says
+        that it ends with no transaction open that began in the range.
         """
         known = self.aborted_in_memory(first, last)
         if known is not None:
             return known
+        found: list[AbortedTransaction] = []
+        for lssn in self._holders(first):
+            more, is_whole = (await self.index(lssn)).aborted.overlapping(first, last)
+            found += more
+            if is_whole:
+                break
+        return found
+
+    def _holders(self, first: Offset) -> list[int]:
+        """Return the segments from that of `first` on which may hold aborted transactions."""
         segments = self._log.segments
         begin = segments.first_not_less(first)
-        found: list[AbortedTransaction] = []
-        for segment in list(segments):
-            if begin is not None and segment.lssn >= begin.lssn:
-                more, is_whole = (await self.index(segment.lssn)).aborted.overlapping(first, last)
-                found += more
-                if is_whole:
-                    break
-        return found
+        if begin is None:
+            return []
+        held = self._state.aborted.since(begin.lssn)
+        if held is None:  # an older version wrote here
+            return [each.lssn for each in segments if each.lssn >= begin.lssn]
+        return [lssn for lssn in held if segments.find(lssn) is not None]
 
     def replace(self, indexes: Mapping[int, SegmentIndex]) -> None:
         """Take over what segments hold since they were rewritten, by sequence number."""
@@ -230,12 +260,10 @@ class SegmentCatalog:
         state = PartitionState(self._state.now_ms)
         state.restore(await self._log.read_snapshot(lssn))
         state.begin_segment(lssn, LedgerId(-1))
-        reader = await self._log.open_reader(DLSN(lssn, 0, 0))
+        reader = await self._log.open_reader(DLSN(lssn, 0, 0), through_lssn=lssn)
         try:
             while entries := await reader.read_entries(SCAN_BYTES):
                 for entry in entries:
-                    if entry.lssn != lssn:
-                        return state
                     _replay(state, entry)
         finally:
             await reader.close()

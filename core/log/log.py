@@ -122,7 +122,12 @@ class Log:
     # ------------------------------------------------------------------ reading
 
     async def open_reader(
-        self, start: DLSN | TxId, near: Place | None = None, *, reads_ahead: bool = True
+        self,
+        start: DLSN | TxId,
+        near: Place | None = None,
+        *,
+        reads_ahead: bool = True,
+        through_lssn: int | None = None,
     ) -> LogReader:
         """Return a reader of the records with DLSN >= `start`, or with txid >= `start`.
 
@@ -131,10 +136,12 @@ class Log:
         far from it, from a caller's own index or `find`; nothing is searched then, unless the
         segment was rewritten since. A DLSN counts in the ledger that its segment has at the first
         read. `reads_ahead`: False for one who takes a little and closes it again, or calls
-        `LogReader.ask_ahead` himself.
+        `LogReader.ask_ahead` himself. `through_lssn`: the segment at whose end the reading ends.
         Errors: LogNotFound; for a txid as `find`.
         """
-        return await self._reading.open_reader(start, near, reads_ahead=reads_ahead)
+        return await self._reading.open_reader(
+            start, near, reads_ahead=reads_ahead, through_lssn=through_lssn
+        )
 
     async def open_reader_with_lock(
         self, start: DLSN | TxId, subscriber: str = "", wait_ms: int = -1

@@ -77,7 +77,12 @@ class LogReading:
     # ------------------------------------------------------------------ positions
 
     async def open_reader(
-        self, start: DLSN | TxId, near: Place | None = None, *, reads_ahead: bool = True
+        self,
+        start: DLSN | TxId,
+        near: Place | None = None,
+        *,
+        reads_ahead: bool = True,
+        through_lssn: int | None = None,
     ) -> LogReader:
         """Return a reader of the records with DLSN >= `start`, or with that txid or a higher one.
 
@@ -88,6 +93,8 @@ class LogReading:
         settings = ReaderSettings(
             context.config, context.metrics, context.clock, reads_ahead=reads_ahead
         )
+        if through_lssn is not None:
+            settings = settings._replace(through_lssn=through_lssn)
         if isinstance(start, DLSN):
             return LogReader(self, start, settings)
         settings = settings._replace(from_txid=start)

@@ -10,7 +10,6 @@ Source: reference DistributedLog 7.3, 7.4; issues 1973, 2898 and 3064 of apache/
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
 
 from core.errors import (
     CoreError,
@@ -34,9 +33,6 @@ from core.metadata.segment_metadata import SegmentMetadata
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE
-
-if TYPE_CHECKING:
-    from protocol.ids import EntryId
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +62,7 @@ class LogReader:
         """A place at the beginning of the segment that comes next."""
         self._opening: tuple[int, int] | None = None
         """(lssn, ledger id) of the segment that is being opened for that."""
-        self._gone_at: tuple[int, EntryId] | None = None
+        self._gone_at: tuple[int, int] | None = None
         """Where a ledger that was gone was opened again."""
         self._given_back: deque[EntryRecords] = deque()  # come before the cursor's entries
         self._idleness = Idleness(config.reader_idle_warn_ms, config.reader_idle_error_ms)
@@ -217,9 +213,10 @@ class LogReader:
             self._idleness.on_entry()
             if self._move(cursor, max_bytes):
                 await asyncio.sleep(0)  # let it be sent: the consumer may not pause for long
-        elif step is Step.END:
+        is_over = step is Step.END and lssn >= self._settings.through_lssn
+        if step is Step.END and not is_over:
             self._leave(cursor, DLSN(lssn + 1, 0, 0))
-        self._was_at_tail = step is Step.TAIL
+        self._was_at_tail = is_over or step is Step.TAIL
         return not self._was_at_tail
 
     def _move(self, cursor: SegmentCursor, wanted_bytes: int) -> bool:
@@ -233,7 +230,9 @@ class LogReader:
     def _look_ahead(self, cursor: SegmentCursor, max_bytes: int | None = None) -> bool:
         has_asked = cursor.ask_ahead(max_bytes)
         following = self._log.segments.find(cursor.view.metadata.lssn + 1)
-        if following is not None and self._following is None and cursor.is_near_end():
+        if following is None or following.lssn > self._settings.through_lssn:
+            return has_asked
+        if self._following is None and cursor.is_near_end():
             expected = (following.lssn, following.ledger_id)
             if self._opening != expected:
                 self._opening = expected
@@ -271,7 +270,7 @@ class LogReader:
     async def _enter_segment(self) -> bool:
         """Go to the segment of the position; False when it does not exist yet."""
         segment = await self._find_segment()
-        if segment is None:
+        if segment is None or segment.lssn > self._settings.through_lssn:
             return False
         following, self._following, self._opening = self._following, None, None
         is_beginning = self._start == (segment.lssn, 0, 0)

@@ -21,3 +21,5 @@ class ReaderSettings(NamedTuple):
     reads_ahead: bool = True
     """Whether more is read than was asked for: not for one who takes a little and goes, or who says
     when (`LogReader.ask_ahead`)."""
+    through_lssn: int = 2**63 - 1
+    """The segment at whose end this reader's log ends; nothing behind it is opened or read."""

@@ -137,6 +137,8 @@ class FakeLog:
         self.reads = 0
         self.truncated: DLSN | None = None
         self.indexes_read = 0
+        self.scanned: list[int] = []
+        """Segments that were read through, as often as that began."""
         self.switching: asyncio.Event | None = None
         """Set once a writer that rolls may go on in the segment that it has begun."""
 
@@ -192,7 +194,12 @@ class FakeLog:
         return [each for each in self.all_records() if each.record.txid <= confirmed]
 
     async def open_reader(
-        self, start: DLSN | int, near: Place | None = None, *, reads_ahead: bool = True
+        self,
+        start: DLSN | int,
+        near: Place | None = None,
+        *,
+        reads_ahead: bool = True,
+        through_lssn: int | None = None,
     ) -> "FakeReader":
         self.readers_opened += 1
         self.readers_ahead += reads_ahead
@@ -202,7 +209,9 @@ class FakeLog:
             is_there = segment is not None and segment.ledger_id == near.ledger_id
             start = near.dlsn if is_there else await self.locate(start) or near.dlsn
         self.located_by_reader.append(start.entry_id)
-        return FakeReader(self, start)
+        if through_lssn is not None:
+            self.scanned.append(through_lssn)
+        return FakeReader(self, start, through_lssn)
 
     async def find(self, txid: int) -> Place | None:
         dlsn = await self.locate(txid)
@@ -378,9 +387,10 @@ class FakeWriter:
 class FakeReader:
     """Reads a `FakeLog` up to what is confirmed."""
 
-    def __init__(self, log: FakeLog, start: DLSN) -> None:
+    def __init__(self, log: FakeLog, start: DLSN, through_lssn: int | None = None) -> None:
         self._log = log
         self._next = start
+        self._through_lssn = through_lssn
 
     async def read_entries(self, max_bytes: int) -> list[EntryRecords]:
         await asyncio.sleep(0)
@@ -389,7 +399,8 @@ class FakeReader:
         for dlsn, record in self._log.readable():
             if dlsn < self._next:
                 continue
-            if sum(each.size_bytes for each in found) >= max_bytes:
+            is_over = self._through_lssn is not None and dlsn.lssn > self._through_lssn
+            if is_over or sum(each.size_bytes for each in found) >= max_bytes:
                 break
             columns = RecordColumns([0], [record.txid], [record.payload], 0)
             size = record.size_bytes

@@ -108,7 +108,7 @@ def test_every_cut_and_every_tail_is_refused() -> None:
     with pytest.raises(CorruptData):
         decode_index(index + b"x")
     with pytest.raises(CorruptData):
-        PartitionState(0).restore(b"\x03" + snapshot[1:])
+        PartitionState(0).restore(b"\x04" + snapshot[1:])
 
 
 @settings(max_examples=150, deadline=None)

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from broker.partition.aborted import AbortedHolders
 from broker.partition.offsets import SegmentIndex
 from broker.partition.partition_log import PartitionLog
 from broker.partition.segment_state import SEGMENTS_KEPT, encode_index
@@ -63,6 +64,8 @@ async def test_totals_follow_a_segment_into_its_new_ledger() -> None:
 async def test_aborted_transactions_are_not_looked_up_beside_a_hole() -> None:
     log, stream = await of_segments(3)
     assert log.aborted_in_memory(0, 59) == []
+    log.state.aborted = AbortedHolders()
+    log.state.aborted.add(2)
     rewrite(stream, 2)
     assert log.aborted_in_memory(0, 59) is None, "segment 2 has to be read"
     assert log.aborted_in_memory(40, 59) == []

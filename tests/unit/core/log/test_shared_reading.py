@@ -430,6 +430,32 @@ def test_a_reader_that_does_not_read_ahead_reads_what_it_is_asked_for(tmp_path: 
     run_world(tmp_path, body)
 
 
+def test_a_reader_of_one_segment_reads_nothing_behind_it(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await written(world, 12, roll_every=3)
+        log = await world.log(client_id="reader")
+        await log.refresh()
+        for lssn in (2, 3):
+            ledger = log.segments.find(lssn)
+            for reads_ahead in (True, False):
+                world.bookie.requests.clear()
+                reader = await log.open_reader(
+                    DLSN(lssn, 0, 0), reads_ahead=reads_ahead, through_lssn=lssn
+                )
+                assert await drain(reader) == list(range(3 * lssn - 3, 3 * lssn))
+                assert await reader.read_entries(1 << 20) == []
+                await settle()
+                await reader.close()
+                assert ledger is not None
+                assert {ledger_id for ledger_id, _ in reads(world)} == {ledger.ledger_id}
+        await log.truncate(DLSN(4, 0, 0))
+        reader = await log.open_reader(DLSN(2, 0, 0), through_lssn=2)
+        assert await drain(reader) == [], "it begins behind its end"
+        await reader.close()
+
+    run_world(tmp_path, story)
+
+
 def test_a_reader_that_does_not_read_ahead_does_when_it_is_told_to(tmp_path: Path) -> None:
     async def body(world: World) -> None:
         log = await written(world, 40, roll_every=20)

@@ -1,0 +1,51 @@
+"""Looking up what was aborted: partitions of one fetch side by side, each with its own error."""
+
+import asyncio
+
+from broker.fetching.collection import ABORTED_AT_ONCE
+from broker.partition.aborted import AbortedTransaction
+from core.errors import BookieUnavailable, CoreError
+from protocol.errors import ErrorCode
+from protocol.kafka.apis import FETCH
+from protocol.kafka.messages.fetch import AbortedTransaction as Answered
+from tests.unit.broker.handlers.ask import ask
+from tests.unit.broker.handlers.test_fetch import bases, data_of, filled, wanted
+from tests.unit.broker.loops import in_loop, turns
+
+PARTITIONS = ABORTED_AT_ONCE + 2
+
+
+@in_loop
+async def test_partitions_do_not_wait_for_each_other_and_keep_their_own_errors() -> None:
+    world = await filled(PARTITIONS, 2)
+    begun: list[int] = []
+    goes_on = asyncio.Event()
+    for partition in range(PARTITIONS):
+        log = await world.open("t", partition)
+
+        def unknown(_first: int, _last: int) -> None:
+            return None
+
+        async def found(first: int, last: int, partition: int = partition) -> object:
+            begun.append(partition)
+            if partition == 0:
+                await goes_on.wait()
+            if partition == 1:
+                error: CoreError = BookieUnavailable("b1")
+                raise error
+            assert (first, last) == (0, 3)
+            return [AbortedTransaction(partition, 0, 3, 4)]
+
+        log.aborted_in_memory = unknown  # type: ignore[method-assign]
+        log.aborted_between = found  # type: ignore[method-assign, assignment]
+    asked = wanted(*((partition, 0) for partition in range(PARTITIONS)), isolation_level=1)
+    task = asyncio.get_running_loop().create_task(ask(world, FETCH, 11, asked))
+    await turns(50)
+    assert sorted(begun) == list(range(PARTITIONS)), "the first one holds up nobody"
+    goes_on.set()
+    answers = data_of(await task)
+    assert (answers[1].error_code, bases(answers[1])) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    for partition, answer in enumerate(answers):
+        if partition != 1:
+            assert bases(answer) == [0, 2]
+            assert answer.aborted_transactions == (Answered(producer_id=partition, first_offset=0),)
