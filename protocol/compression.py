@@ -40,6 +40,8 @@ _GZIP_WINDOW = 31  # zlib's way to say "with a gzip header and trailer"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_SNAPPY_RATIO_MAX = 22
+"""Bytes that one byte of a block can stand for: a copy takes three bytes and gives 64."""
 _LZ4_GUESS = 8  # a frame of a higher ratio is read in several parts
 _LZ4_ROOM_MIN, _LZ4_ROOM_MAX = 64 * 1024, 8 * 1024 * 1024
 _LZ4_PLAIN_HEAD = bytes.fromhex("04224d18604082")
@@ -175,7 +177,10 @@ def _decompress_snappy(data: Buffer, bytes_max: int) -> bytes:
 
 def _snappy_block(block: memoryview, bytes_max: int) -> bytes:
     try:
-        _check_size(cramjam.snappy.decompress_raw_len(block), bytes_max)  # the block's own claim
+        claim = cramjam.snappy.decompress_raw_len(block)
+        _check_size(claim, bytes_max)
+        if claim > _SNAPPY_RATIO_MAX * len(block):  # the library takes as much at once
+            raise BadValue(f"snappy: a block of {len(block)} bytes claims {claim}")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise BadValue(f"snappy: {error}") from None

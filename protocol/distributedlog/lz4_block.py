@@ -7,6 +7,8 @@ from protocol.ids import Buffer
 
 UNPACKED_BYTES_MAX = 16 * 1024 * 1024
 """What a compressed entry may hold; an honest one is below the frame limit of 5 MiB."""
+RATIO_MAX = 255
+"""Bytes that one byte of a block can stand for: a byte of a match's length says up to 255 more."""
 
 
 def pack_lz4(data: Buffer) -> bytes:
@@ -16,9 +18,12 @@ def pack_lz4(data: Buffer) -> bytes:
 
 
 def unpack_lz4(data: Buffer, size: int) -> bytes:
-    """Return the `size` bytes that a block holds. Errors: BadLength, BadValue."""
-    if not 0 <= size <= UNPACKED_BYTES_MAX:
-        raise BadLength(f"LZ4 block of {size} bytes")
+    """Return the `size` bytes that a block holds. Errors: BadLength, BadValue.
+
+    Cost: `size` bytes are taken at once, so no more of them than a block of this length can hold.
+    """
+    if not 0 <= size <= min(UNPACKED_BYTES_MAX, RATIO_MAX * len(data)):
+        raise BadLength(f"LZ4 block of {size} bytes in {len(data)}")
     try:
         unpacked: bytes = lz4.block.decompress(data, uncompressed_size=size)
     except (lz4.block.LZ4BlockError, ValueError) as error:

@@ -178,6 +178,14 @@ def test_snappy_block_lengths_that_lie(length: bytes) -> None:
         decompress(Codec.SNAPPY, packed[:16] + length + packed[20:])
 
 
+def test_a_snappy_block_claims_what_its_bytes_can_stand_for() -> None:
+    """The library takes room for the claim at once: 64 MiB for six bytes."""
+    with pytest.raises(BadValue, match="claims"):
+        decompress(Codec.SNAPPY, bytes.fromhex("808080200061"))
+    highest = bytes(cramjam.snappy.compress_raw(bytes(1 << 20)))
+    assert decompress(Codec.SNAPPY, highest) == bytes(1 << 20)
+
+
 def test_lz4_frames_have_independent_blocks_because_java_refuses_others() -> None:
     info = lz4.frame.get_frame_info(compress(Codec.LZ4, TEXT))
     assert info["block_linked"] is False

@@ -1,4 +1,5 @@
 import re
+import tracemalloc
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from protocol.distributedlog.envelope import (
     pack_user_records,
     unpack_envelope,
 )
+from protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX, pack_lz4, unpack_lz4
 from protocol.distributedlog.record import HEADER_SIZE, POSITION_MAX, LogRecord, record_parts
 from protocol.distributedlog.record_set import expand, pack_record_set, record_set
 from protocol.errors import BadLength, BadValue, DecodeError
@@ -204,6 +206,19 @@ def test_an_lz4_envelope_that_claims_gigabytes_is_refused() -> None:
     data[5:9] = b"\x00\x00\x01\x00"
     with pytest.raises(DecodeError):
         unpack_envelope(data)
+
+
+def test_no_room_is_taken_for_what_a_block_cannot_hold() -> None:
+    """Not a byte more than its own bytes can stand for; what they can is taken."""
+    highest = pack_lz4(bytes(1 << 20))
+    assert len(unpack_lz4(highest, 1 << 20)) == 1 << 20
+    block = pack_lz4(b"hello" * 5)
+    tracemalloc.start()
+    with pytest.raises(BadLength):
+        unpack_lz4(block, UNPACKED_BYTES_MAX)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 @given(st.lists(st.integers(0, 4 * JOINED_BELOW_BYTES), min_size=1, max_size=5))
