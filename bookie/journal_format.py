@@ -144,12 +144,15 @@ def pack_padding(position: Position, alignment: int = ALIGNMENT) -> bytes:
 def read_records(data: Buffer, position: Position) -> Iterator[JournalRecord]:
     """Read records and padding from `position`, a record's place in the file that `data` holds.
 
-    Ends at the end, at zeros, or where a record is cut (a torn tail is normal). Errors: BadLength.
+    Ends at the end, at zeros, or where a record is cut (a torn tail is normal). Errors: BadLength;
+    for padding of a negative length too, which would lead back, again and again.
     """
     view = memoryview(data)
     while position + 8 <= len(view):
         size, length = _PADDING.unpack_from(view, position)
         if size == PADDING:
+            if length < 0:
+                raise BadLength(f"padding of {length} bytes at {position}")
             yield JournalRecord(position, 0, PADDING, view[:0])
             position += 8 + length
             continue

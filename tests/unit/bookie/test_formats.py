@@ -1,6 +1,7 @@
 """The files' formats against what Apache's bookie wrote (tests/golden/disk-*.txt), both ways."""
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,14 @@ def test_journal_cut_anywhere_gives_a_prefix_of_its_records() -> None:
     for size in range(512, len(image), 7):
         records = list(journal_format.read_records(image[:size], 512))
         assert [r.position for r in records] == [r.position for r in whole][: len(records)]
+
+
+@pytest.mark.parametrize("length", [-8, -1, -(1 << 31)])
+def test_padding_that_leads_back_is_refused(length: int) -> None:
+    padding = struct.pack(">ii", journal_format.PADDING, length)
+    with pytest.raises(BadLength, match="padding"):
+        for _ in zip(range(9), journal_format.read_records(padding * 2, 8), strict=False):
+            pass
 
 
 @given(st.binary(max_size=300))
