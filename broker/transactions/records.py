@@ -88,6 +88,7 @@ def _value(metadata: TransactionMetadata) -> TransactionLogValue:
 
 
 def _metadata(name: str, value: TransactionLogValue) -> TransactionMetadata:
+    """Return what a value says; partitions beside Empty are not looked at, as in Kafka."""
     if value.transaction_status not in STORED:
         raise BadValue(f"transaction state {value.transaction_status}")
     return TransactionMetadata(
@@ -98,12 +99,18 @@ def _metadata(name: str, value: TransactionLogValue) -> TransactionMetadata:
         next_producer_id=value.next_producer_id,
         timeout_ms=value.transaction_timeout_ms,
         state=TransactionState(value.transaction_status),
-        partitions=frozenset(
-            TopicPartition(topic.topic, partition)
-            for topic in value.transaction_partitions or ()
-            for partition in topic.partition_ids
-        ),
+        partitions=_partitions(value),
         start_ms=value.transaction_start_timestamp_ms,
         last_update_ms=value.transaction_last_update_timestamp_ms,
         client_version=value.client_transaction_version,
+    )
+
+
+def _partitions(value: TransactionLogValue) -> frozenset[TopicPartition]:
+    if value.transaction_status == TransactionState.EMPTY:
+        return frozenset()
+    return frozenset(
+        TopicPartition(topic.topic, partition)
+        for topic in value.transaction_partitions or ()
+        for partition in topic.partition_ids
     )

@@ -15,7 +15,11 @@ from broker.transactions.records import (
 )
 from protocol.errors import BadValue, DecodeError, ProtocolError, UnexpectedNull
 from protocol.ids import TopicPartition
-from protocol.kafka.messages.transaction_records import TransactionLogValue, encode_value
+from protocol.kafka.messages.transaction_records import (
+    PartitionsSchema,
+    TransactionLogValue,
+    encode_value,
+)
 
 PARTITIONS = st.frozensets(
     st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d"]), st.integers(0, 9)), max_size=8
@@ -60,6 +64,17 @@ def test_bytes_that_are_cut_are_refused(metadata: TransactionMetadata, data: st.
     cut = record.value[: data.draw(st.integers(0, len(record.value) - 1))]
     with pytest.raises(ProtocolError):
         read_record(record.key, cut)
+
+
+def test_partitions_of_an_empty_transaction_are_not_looked_at() -> None:
+    """As in Kafka (TransactionLog.readTxnRecordValue), whose writer never has them there."""
+    schema = PartitionsSchema(topic="t", partition_ids=[0, 1])
+    for state, expected in ((TransactionState.EMPTY, 0), (TransactionState.ONGOING, 2)):
+        value = TransactionLogValue(transaction_status=state, transaction_partitions=[schema])
+        update = read_record(tombstone("x").key, encode_value(value))
+        assert update is not None
+        assert update.metadata is not None
+        assert len(update.metadata.partitions) == expected
 
 
 @pytest.mark.parametrize("state", [6, 7, 8, -1])
