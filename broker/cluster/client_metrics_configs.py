@@ -83,5 +83,5 @@ def _check_pattern(pattern: str) -> None:
         if not equals or "=" in expression or selector.strip() not in _SELECTORS:
             raise InvalidConfig(f"Illegal client matching pattern: {pattern}")
         re.compile(expression.strip())
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise InvalidConfig(f"Illegal client matching pattern: {pattern}") from error

@@ -52,7 +52,7 @@ def parse(name: str, kind: ConfigType, text: str) -> Any:
     if kind is ConfigType.BOOLEAN:
         return _parse_boolean(name, text)
     if kind is ConfigType.LIST:
-        return tuple(re.split(r"\s*,\s*", text)) if text else ()
+        return tuple(item.strip() for item in text.split(",")) if text else ()
     return text
 
 

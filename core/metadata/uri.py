@@ -80,7 +80,7 @@ def parse_servers(place: str, servers: str) -> str:
 
     `place`: where the list stands. Errors: ValueError.
     """
-    return ",".join(_host(place, one) for one in re.split("[,;]", servers))
+    return ",".join(_host(place, one) for one in servers.replace(";", ",").split(","))
 
 
 def parse_uri(uri: str) -> MetadataUri:
