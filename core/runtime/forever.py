@@ -38,6 +38,15 @@ class StrayCancel(Exception):
     """Something that was awaited was cancelled, though nobody cancelled the one that waits."""
 
 
+class Item:
+    """What became of one item of a step."""
+
+    __slots__ = ("has_failed",)
+
+    def __init__(self) -> None:
+        self.has_failed = False
+
+
 class Forever:
     """One loop. `run`, or `until_done`, one at a time; all calls come from the loop."""
 
@@ -45,16 +54,18 @@ class Forever:
         self,
         name: str,
         *,
+        about: str = "",
         expected: tuple[type[Exception], ...] = (CoreError,),
         pause_s_max: float = PAUSE_S_MAX,
         ends_after: int | None = None,
     ) -> None:
-        """`name`: OWNER.WORK, of a closed set.
+        """`name`: OWNER.WORK, of a closed set. `about`: which of its kind, for people.
 
         `expected`: errors that pass by themselves (a store that is away): a line without a
         traceback. `ends_after`: so many other failures in a row end it; None: none do.
         """
         self._name = name
+        self._about = about
         self._expected = expected
         self._pause_s_max = pause_s_max
         self._ends_after = ends_after
@@ -64,8 +75,8 @@ class Forever:
         """How many of them nobody expected."""
         self._has_failed_items = False
         self._is_failing = False
-        self._told = ""
-        """The last failure in a row that the log has whole."""
+        self._told: set[tuple[str, int]] = set()
+        """Where errors came from that the log has whole, since all was well."""
 
     async def run(self, step: Callable[[], Awaitable[object]]) -> NoReturn:
         """Do the step again and again.
@@ -89,21 +100,29 @@ class Forever:
             self._set_failing(is_failing=False)
 
     @contextmanager
-    def item(self, name: object) -> Iterator[None]:
+    def item(self, name: object) -> Iterator["Item"]:
         """Keep a failure inside the block from what comes behind it. Cancel: passes."""
+        item = Item()
         try:
-            yield
+            yield item
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
+            item.has_failed = True
             self.failed(name, StrayCancel(str(error)))
         except Exception as error:  # noqa: BLE001 - what it is for
+            item.has_failed = True
             self.failed(name, error)
 
     def failed(self, item: object, error: Exception) -> None:
         """Take note that an item has failed, and that the step goes on."""
         self._has_failed_items = True
         self._note(error, str(item))
+
+    def is_well(self) -> None:
+        """Take note, inside of a step that goes on for long, that nothing fails."""
+        self._failures = self._unexpected = 0
+        self._set_failing(is_failing=False)
 
     def _begin(self) -> None:
         self._health.record(self._name)  # its counter is there before it fails
@@ -142,21 +161,32 @@ class Forever:
         return bound_s * self._health.random.uniform(0.5, 1)
 
     def _note(self, error: Exception, item: str = "") -> None:
-        self._health.note(self._health.record(self._name), error, item)
-        where = f"task={self._name} failures={self._failures}" + (f" item={item}" if item else "")
-        text = f"{type(error).__name__}: {error}"
-        is_news, self._told = text != self._told, text
-        if isinstance(error, self._expected) or not is_news:
-            logger.warning("background_task_failed %s error=%s", where, text)
-        else:
-            logger.error("background_task_failed %s error=%s", where, text, exc_info=error)
+        """Log it: whole the first time; then a line, of steps ever more rarely."""
+        which = " ".join(filter(None, (self._about, item)))
+        self._health.note(self._health.record(self._name), error, which)
+        place = _place(error)
+        is_told = place in self._told
+        self._told.add(place)
+        line = f"background_task_failed task={self._name} item={which} error={error!r}"
+        if not is_told and not isinstance(error, self._expected):
+            logger.error(line, exc_info=error)
+        elif item or self._failures & (self._failures - 1) == 0:
+            logger.warning("%s failures=%d", line, self._failures)
 
     def _set_failing(self, *, is_failing: bool) -> None:
         if self._is_failing != is_failing:
             self._is_failing = is_failing
             self._health.record(self._name).numbers.failing += 1 if is_failing else -1
         if not is_failing:
-            self._told = ""
+            self._told.clear()
+
+
+def _place(error: BaseException) -> tuple[str, int]:
+    """Return what tells errors of one cause from others: kind and line."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return type(error).__name__, -1 if at is None else at.tb_lineno
 
 
 def _is_cancelled() -> bool:

@@ -86,6 +86,10 @@ class TaskHealth:
 _OF_LOOP: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, TaskHealth]] = WeakKeyDictionary()
 
 
-def task_health() -> TaskHealth:
-    """Return that of the running loop. Errors: RuntimeError outside of one."""
-    return _OF_LOOP.setdefault(asyncio.get_running_loop(), TaskHealth())
+def task_health(loop: asyncio.AbstractEventLoop | None = None) -> TaskHealth:
+    """Return that of a loop, or of the running one. Errors: RuntimeError if none runs."""
+    loop = loop or asyncio.get_running_loop()
+    found = _OF_LOOP.get(loop)
+    if found is None:
+        found = _OF_LOOP[loop] = TaskHealth()
+    return found

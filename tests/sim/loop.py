@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from core.runtime.task_health import task_health
 from tests.sim.process import CURRENT, SimProcess, State
 from tests.sim.workers import VirtualRunner
 
@@ -113,6 +114,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         """Whose step runs now: what it schedules happens after the time that it spent."""
         SimTask._last_number = 0
         super().__init__()
+        task_health(self).random = Random("pauses")
         self.set_task_factory(_new_task)  # type: ignore[arg-type]
         self.set_exception_handler(lambda _, context: self._note_failure(context))
 

@@ -14,6 +14,7 @@ from core.ledger.config import LedgerClientConfig
 from core.ledger.writer import OpenLedger
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
 from core.metadata.ledger_tree import initialize_layout
+from core.runtime.task_health import task_health
 from protocol.ids import BookieId, LedgerId
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.memory_store import MemoryStore
@@ -36,6 +37,7 @@ class InstantLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._instant = _InstantSelector()
         super().__init__(self._instant)
+        task_health(self).random = Random("pauses")
 
     @override
     def time(self) -> float:

@@ -76,7 +76,20 @@ def test_it_goes_on_whatever_fails_and_says_so(caplog: pytest.LogCaptureFixture)
     run(story)
     lines = [(r.levelname, r.exc_info is not None) for r in caplog.records]
     whole, short = ("ERROR", True), ("WARNING", False)
-    assert lines == [whole, short, short, whole], "the log has each failure in a row whole once"
+    assert lines == [whole, short, short, whole], "the log has each cause in a row whole once"
+
+
+def test_what_fails_again_and_again_is_told_ever_more_rarely(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        forever = Forever("owner.work", about="/path")
+        await exhausted(forever, *[Unavailable("away")] * 70)
+
+    run(story)
+    told = [r.getMessage().rpartition(" failures=")[2] for r in caplog.records]
+    assert told == ["1", "2", "4", "8", "16", "32", "64"]
+    assert "item=/path " in caplog.text
 
 
 def test_a_success_ends_the_row(caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +99,7 @@ def test_a_success_ends_the_row(caplog: pytest.LogCaptureFixture) -> None:
         assert task_health().status()["status"] == "ok"
 
     run(story)
-    assert [r.levelname for r in caplog.records] == ["ERROR", "ERROR", "WARNING", "ERROR"]
+    assert [r.levelname for r in caplog.records] == ["ERROR", "ERROR", "WARNING"]
 
 
 def test_so_many_bugs_in_a_row_end_it_and_its_owner() -> None:
