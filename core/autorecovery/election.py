@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from core.autorecovery.metrics import AuditorMetrics
@@ -17,15 +18,15 @@ from core.errors import CoreError, CorruptData, NoNode
 from core.metadata.layout import UnderreplicationPaths
 from core.metadata.store import MetadataStore, WatchEvent
 from core.metadata.underreplication import decode_vote, encode_vote
+from core.runtime.forever import Forever
 from core.runtime.tasks import together
 
 logger = logging.getLogger(__name__)
 
 _VOTE: Final = re.compile(r"V_(-?\d+)", re.ASCII)
 
-RETRY_S_FIRST: Final = 0.1
 RETRY_S_MAX: Final = 5.0
-"""Pauses while the store takes no vote; each is twice the one before, up to this."""
+"""Between attempts while the store takes no vote, at most."""
 
 WITHDRAW_S: Final = 2.0
 """How long taking a vote back waits for the store, which may be away."""
@@ -52,22 +53,23 @@ class Election:
         self._paths = UnderreplicationPaths(root)
         self._candidate = candidate
         self._metrics = metrics
-        self._pause_s = RETRY_S_FIRST
+        self._forever = Forever("auditor.election", pause_s_max=RETRY_S_MAX, ends_after=1)
 
     async def run(self, work: Work) -> None:
         """Stand for election until cancelled; run `work` whenever elected, and for so long.
 
-        `work` goes on until it is cancelled. Errors: those of `work` that are not the store's.
+        `work` goes on until it is cancelled. Errors: those of `work` that are not the store's: one
+        who is elected and cannot work must not keep others from it.
         Cancel: the vote is taken back, within `WITHDRAW_S`.
         """
-        while True:
-            try:
-                await self._stand(work)
-            except CoreError as error:
-                self._metrics.election_failures_total += 1
-                logger.warning("auditor_not_elected candidate=%s error=%s", self._candidate, error)
-                await asyncio.sleep(self._pause_s)
-                self._pause_s = min(2 * self._pause_s, RETRY_S_MAX)
+        await self._forever.run(partial(self._try_stand, work))
+
+    async def _try_stand(self, work: Work) -> None:
+        try:
+            await self._stand(work)
+        except CoreError:
+            self._metrics.election_failures_total += 1
+            raise
 
     async def _stand(self, work: Work) -> None:
         """Vote once, and follow that vote to its end."""
@@ -118,7 +120,7 @@ class Election:
             if await self._store.exists(before.path, fired) is not None:
                 await gone.wait()
         await self._store.set(self._paths.election, encode_vote(self._candidate))
-        self._pause_s = RETRY_S_FIRST
+        self._forever.is_well()
         self._metrics.elected = 1
         logger.info("auditor_elected candidate=%s vote=%s", self._candidate, path)
         await work()

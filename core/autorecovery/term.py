@@ -9,6 +9,7 @@ Everything that it knows it has seen in this term; the next one, here or elsewhe
 import asyncio
 import logging
 from collections.abc import Collection
+from functools import partial
 from typing import Final
 
 from core.autorecovery.all_ledgers_check import AllLedgersCheck, ReplicaCheck
@@ -22,14 +23,17 @@ from core.autorecovery.underreplicated import UnderreplicatedLedgers
 from core.errors import CoreError, CorruptData
 from core.metadata.store import MetadataStore, WatchEvent
 from core.runtime.clock import Clock
+from core.runtime.forever import Forever
 from core.runtime.tasks import together
 from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 
-RETRY_S_FIRST: Final = 0.1
 RETRY_S_MAX: Final = 30.0
-"""Pauses after an audit that failed; each is twice the one before, up to this."""
+"""After an audit that failed, at most; the first pause is a tenth of a second."""
+BUGS_MAX: Final = 10
+"""So many failures in a row that are not the store's end the term, and the process: another one is
+elected, which an auditor that does not audit would prevent."""
 
 CHECK_RETRY_S: Final = 60.0
 """Pause after a check of all ledgers that was cut short: it is dear, and begins anew."""
@@ -64,28 +68,27 @@ class AuditorTerm:
         )
 
     async def run(self) -> None:
-        """Work until cancelled; the store's errors are waited out."""
-        work = [self._audit_for_ever()]
+        """Work until cancelled; the store's errors are waited out.
+
+        Errors: a bug that fails again and again.
+        """
+        audits = Forever("auditor.audit", pause_s_max=RETRY_S_MAX, ends_after=BUGS_MAX)
+        work = [audits.run(partial(self._try_audit, audits))]
         if self._check is not None and self._config.periodic_check_s:
-            work.append(self._check_for_ever(self._check))
+            checks = Forever("auditor.check", ends_after=BUGS_MAX)
+            work.append(checks.run(partial(self._check_or_wait, self._check)))
         await together(work)
 
     # -- audits ---
 
-    async def _audit_for_ever(self) -> None:
-        pause_s = RETRY_S_FIRST
-        while True:
-            try:
-                await self._audit_or_wait()
-            except CoreError as error:
-                self._metrics.failures_total += 1
-                logger.warning("audit_failed error=%s", error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RETRY_S_MAX)
-            else:
-                pause_s = RETRY_S_FIRST
+    async def _try_audit(self, audits: Forever) -> None:
+        try:
+            await self._audit_or_wait(audits)
+        except Exception:
+            self._metrics.failures_total += 1
+            raise
 
-    async def _audit_or_wait(self) -> None:
+    async def _audit_or_wait(self, audits: Forever) -> None:
         self._news.clear()  # before reading: what changes meanwhile is news
         if not await self._marks.is_enabled(self._on_change):
             await self._marks.wait_until_enabled()
@@ -97,6 +100,7 @@ class AuditorTerm:
         if due_s is not None and due_s <= now_s:
             await self._audit_now(seen)
             return
+        audits.is_well()
         try:
             async with asyncio.timeout(due_s - now_s if due_s is not None else None):
                 await self._news.wait()
@@ -157,18 +161,17 @@ class AuditorTerm:
 
     # -- the check of all ledgers ---
 
-    async def _check_for_ever(self, check: AllLedgersCheck) -> None:
-        while True:
-            try:
-                await asyncio.sleep(await self._until_check_s())
-                await self._marks.wait_until_enabled()
-                is_done = await self._check_now(check)
-            except CoreError as error:
-                self._metrics.failures_total += 1
-                logger.warning("check_of_all_ledgers_failed error=%s", error)
-                is_done = False
-            if not is_done:
-                await asyncio.sleep(CHECK_RETRY_S)
+    async def _check_or_wait(self, check: AllLedgersCheck) -> None:
+        try:
+            await asyncio.sleep(await self._until_check_s())
+            await self._marks.wait_until_enabled()
+            is_done = await self._check_now(check)
+        except CoreError as error:
+            self._metrics.failures_total += 1
+            logger.warning("check_of_all_ledgers_failed error=%s", error)
+            is_done = False
+        if not is_done:
+            await asyncio.sleep(CHECK_RETRY_S)
 
     async def _until_check_s(self) -> float:
         """Return how long to wait, from what the auditors before noted."""

@@ -17,6 +17,7 @@ Source: BookKeeper ReplicationWorker.
 
 import asyncio
 import logging
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -33,12 +34,15 @@ from core.ledger.recover import recover_ledger
 from core.ledger.schedule import Schedule
 from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
 from core.runtime.clock import Clock
+from core.runtime.forever import Forever
 from core.runtime.tasks import together
 
 logger = logging.getLogger(__name__)
 
 UNLOCK_S: Final = 2.0
 """How long a worker that is cancelled waits for a lock to go; it goes with the session anyway."""
+BUGS_MAX: Final = 10
+"""So many failures in a row that are not the store's, and no ledger's, end the process."""
 TOLD_EVERY_S: Final = 60.0
 """How often a kind of failure is told, of whichever ledger: one lost bookie may fail 100,000."""
 LOOKS: Final = 4
@@ -73,7 +77,7 @@ class ReplicationWorker:
         )
         self._aside = SetAside(config.lock_release_of_failed_ms, config.open_ledger_grace_ms)
         self._trouble = ""
-        self._told_s: dict[type[CoreError], float] = {}
+        self._told_s: dict[type[Exception], float] = {}
         """When a kind of failure was told last."""
 
     async def run(self) -> None:
@@ -82,21 +86,25 @@ class ReplicationWorker:
         Cancel: at any point; metadata is the old or the new, and locks are let go if that takes no
         longer than `UNLOCK_S`.
         """
-        await together([self._work() for _ in range(self._config.replication_concurrency)])
+        workers = [
+            Forever("replication.worker", ends_after=BUGS_MAX)
+            for _ in range(self._config.replication_concurrency)
+        ]
+        await together([each.run(partial(self._work, each)) for each in workers])
 
-    async def _work(self) -> None:
-        while True:
-            try:
-                await self._marks.wait_until_enabled()
-                taken = await self._marks.take()
-                if taken is None:
-                    await self._marks.wait_for_work()
-                else:
-                    await self._work_on(taken)
-                self._trouble = ""
-            except CoreError as error:
-                self._on_trouble(error)
-                await asyncio.sleep(self._config.replicate_backoff_ms / 1000)
+    async def _work(self, worker: Forever) -> None:
+        try:
+            await self._marks.wait_until_enabled()
+            taken = await self._marks.take()
+            if taken is None:
+                worker.is_well()
+                await self._marks.wait_for_work()
+            else:
+                await self._work_on(taken, worker)
+            self._trouble = ""
+        except CoreError as error:
+            self._on_trouble(error)
+            await asyncio.sleep(self._config.replicate_backoff_ms / 1000)
 
     def _on_trouble(self, error: CoreError) -> None:
         """Tell once that the marks cannot be reached or read."""
@@ -104,7 +112,7 @@ class ReplicationWorker:
             self._trouble = str(error)
             logger.warning("replication_waits %s: %s", type(error).__name__, error)
 
-    async def _work_on(self, taken: TakenLedger) -> None:
+    async def _work_on(self, taken: TakenLedger, worker: Forever) -> None:
         """Do what can be done for a ledger now, and unlock it."""
         metrics = self._metrics
         metrics.ledgers_taken_total += 1
@@ -117,6 +125,9 @@ class ReplicationWorker:
             metrics.locks_lost_total += 1
             logger.info("ledger_given_up %s", error)
         except CoreError as error:
+            self._set_aside(taken, error)
+        except Exception as error:  # noqa: BLE001 - noted; a bug costs this ledger its turn only
+            worker.failed(f"ledger {taken.ledger_id}", error)
             self._set_aside(taken, error)
         finally:
             metrics.ledgers_in_hand -= 1
@@ -211,7 +222,7 @@ class ReplicationWorker:
         logger.info("ledger_done ledger=%d %s marked_anew=%s", taken.ledger_id, why, not is_done)
 
     def _set_aside(
-        self, taken: TakenLedger, problem: CoreError, wait_ms: int | None = None
+        self, taken: TakenLedger, problem: Exception, wait_ms: int | None = None
     ) -> None:
         """Leave a ledger alone for a while; tell what is wrong once, not many of a kind at a time.
 
@@ -231,7 +242,7 @@ class ReplicationWorker:
         )  # fmt: skip
         self._marks.set_aside(taken.ledger_id, pause_ms / 1000)
 
-    def _may_tell(self, kind: type[CoreError]) -> bool:
+    def _may_tell(self, kind: type[Exception]) -> bool:
         now_s = self._clock.monotonic_s()
         if now_s - self._told_s.get(kind, -TOLD_EVERY_S) < TOLD_EVERY_S:
             return False

@@ -206,6 +206,9 @@ class RegisteredBookies:
                     await self._pause(min(_REREAD_S * 2 ** (failures - 1), _REREAD_S_MAX))
                 else:
                     self._answer(None)
+        except Exception as error:
+            self._answer(Unavailable(f"the lists of bookies could not be read: {error!r}"))
+            raise
         finally:
             self._is_rereading = False
         if self._waiting:  # they came during the last pause

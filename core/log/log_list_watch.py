@@ -4,21 +4,19 @@ Source: reference DistributedLog 3.4 (namespace listener); ZKNamespaceWatcher.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from core.errors import CoreError, NoNode
+from core.errors import NoNode
 from core.log.names import is_reserved
 from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks
-
-logger = logging.getLogger(__name__)
 
 LogListListener = Callable[[list[str]], None]
 """Called on the loop with all names, sorted: once at first, then after each change."""
 
-_PAUSE_S: Final = 0.1
 _PAUSE_S_MAX: Final = 5.0
 
 
@@ -50,27 +48,22 @@ class LogListWatch:
         await self._tasks.close()
 
     async def _run(self) -> None:
-        failures = 0
-        while True:
-            changed = asyncio.Event()
+        watch = Forever("log.list_watch", about=self._path, pause_s_max=_PAUSE_S_MAX)
+        await watch.run(partial(self._follow, watch))
 
-            def fired(_path: str, _event: WatchEvent, changed: asyncio.Event = changed) -> None:
-                changed.set()
+    async def _follow(self, watch: Forever) -> None:
+        """Tell what there is, and wait until it changes."""
+        changed = asyncio.Event()
 
-            try:
-                names = await self._read(fired)
-            except CoreError as error:
-                failures += 1
-                logger.warning(
-                    "logs_unread path=%s failures=%d error=%s", self._path, failures, error
-                )
-                await asyncio.sleep(min(_PAUSE_S * 2 ** (failures - 1), _PAUSE_S_MAX))
-                continue
-            failures = 0
-            if names != self._told:
-                self._told = names
-                self._listener(list(names))
-            await changed.wait()
+        def fired(_path: str, _event: WatchEvent) -> None:
+            changed.set()
+
+        names = await self._read(fired)
+        if names != self._told:
+            self._listener(list(names))
+            self._told = names
+        watch.is_well()
+        await changed.wait()
 
     async def _read(self, fired: Callable[[str, WatchEvent], None]) -> list[str]:
         if await self._store.exists(self._path, fired) is None:

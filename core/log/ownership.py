@@ -29,6 +29,7 @@ from core.errors import (
     Unavailable,
 )
 from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks, together
 
 logger = logging.getLogger(__name__)
@@ -39,8 +40,8 @@ _MEMBER: Final = re.compile(r"member_(?P<client>.*)_s *(?P<session>-?\d+)_(?P<se
 _REMOVAL_PAUSES_S: Final = (0.1, 0.5, 2.0, 10.0, 20.0, 30.0, 60.0)
 """Pauses between attempts to remove a member; nobody answers for longer: its session is over."""
 
-REACQUIRE_PAUSE_S: Final = (0.1, 0.5, 2.0, 10.0)
-"""Pauses between attempts to get a place back while the metadata store does not answer."""
+REACQUIRE_PAUSE_S_MAX: Final = 10.0
+"""Between attempts to get a place back while the metadata store does not answer, at most."""
 
 REACQUIRE_TIMEOUT_S: Final = 120
 """How long one such attempt may take: DistributedLog's default."""
@@ -304,22 +305,25 @@ class Ownership:
 
     async def _reacquire(self) -> None:
         """Ask until there is an answer; meanwhile the owner goes on (ARCHITECTURE D9)."""
-        attempt = 0
-        while self._member is None:
-            try:
-                async with asyncio.timeout(self._reacquire_timeout_s):
-                    await self._claim(0)
-                    await self._check_not_interrupted()
-            except OwnershipAcquireFailed as error:
-                self._refuse(error)
-                return
-            except (CoreError, TimeoutError) as error:
-                pause_s = REACQUIRE_PAUSE_S[min(attempt, len(REACQUIRE_PAUSE_S) - 1)]
-                logger.warning("lock_not_reacquired path=%s error=%r", self._path, error)
-                attempt += 1
-                await asyncio.sleep(pause_s)
-            else:
-                logger.info("lock_reacquired path=%s", self._path)
+        asking = Forever(
+            "log.lock.reacquire",
+            about=self._path,
+            expected=(CoreError, TimeoutError),
+            pause_s_max=REACQUIRE_PAUSE_S_MAX,
+        )
+        await asking.until_done(self._try_reacquire)
+
+    async def _try_reacquire(self) -> None:
+        if self._member is not None:
+            return
+        try:
+            async with asyncio.timeout(self._reacquire_timeout_s):
+                await self._claim(0)
+                await self._check_not_interrupted()
+        except OwnershipAcquireFailed as error:
+            self._refuse(error)
+        else:
+            logger.info("lock_reacquired path=%s", self._path)
 
     async def _check_not_interrupted(self) -> None:
         """Give up a place that somebody may have had. Errors: OwnershipAcquireFailed."""

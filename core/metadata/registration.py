@@ -20,6 +20,7 @@ from core.metadata.bookie_service_info import BookieServiceInfo, encode_service_
 from core.metadata.ephemeral_node import EphemeralNode
 from core.metadata.layout import LedgerPaths
 from core.metadata.store import MetadataStore, SessionEvent
+from core.runtime.forever import Forever
 from core.runtime.metrics import counter, gauge
 from core.runtime.tasks import Tasks
 from protocol.ids import BookieId
@@ -32,9 +33,8 @@ STALE_WAIT_MS: Final = 10_000
 SIGN_OFF_S: Final = 2.0
 """How long a close waits for the store, which may be away."""
 
-RETRY_S_FIRST: Final = 0.1
 RETRY_S_MAX: Final = 5.0
-"""Pauses between attempts to register again; each is twice the one before, up to this."""
+"""Between attempts to register again, at most."""
 
 
 @dataclass(slots=True)
@@ -78,6 +78,7 @@ class BookieRegistration:
         # operations, and two of them interleaved could delete the node that the other has made.
         self._turn = asyncio.Lock()
         self._tasks = Tasks("registration")
+        self._again = Forever("registration.again", about=bookie_id, pause_s_max=RETRY_S_MAX)
         self._is_retrying = False
         self.metrics = RegistrationMetrics()
         store.on_session(self._on_session)
@@ -138,24 +139,20 @@ class BookieRegistration:
 
     async def _register_again(self) -> None:
         """Make the node again until it is there; the pauses bound the load, not the time."""
-        pause_s = RETRY_S_FIRST
         try:
-            while self._read_only is not None:
-                try:
-                    async with self._turn:
-                        await self._make_so()
-                except NodeExists as error:
-                    self._refuse(error)
-                    return
-                except CoreError as error:
-                    self.metrics.failures_total += 1
-                    logger.warning("bookie_not_registered id=%s error=%s", self._bookie_id, error)
-                else:
-                    return
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, RETRY_S_MAX)
+            await self._again.until_done(self._try_again)
         finally:
             self._is_retrying = False
+
+    async def _try_again(self) -> None:
+        try:
+            async with self._turn:
+                await self._make_so()
+        except NodeExists as error:
+            self._refuse(error)
+        except Exception:
+            self.metrics.failures_total += 1
+            raise
 
     def _refuse(self, error: NodeExists) -> None:
         logger.error("bookie_id_taken id=%s error=%s", self._bookie_id, error)

@@ -281,3 +281,19 @@ def test_work_that_fails_by_the_store_is_begun_anew(run_alone: Any) -> None:
         await asyncio.wait([task])
 
     run_alone(story)
+
+
+def test_work_that_fails_by_a_bug_ends_the_candidacy(run_alone: Any) -> None:
+    """Else it would be elected again, and nobody would audit."""
+
+    async def story(cluster: Cluster) -> None:
+        store = await cluster.open()
+
+        async def work() -> None:
+            raise ZeroDivisionError("a bug")
+
+        with pytest.raises(ZeroDivisionError):
+            await Election(store, LEDGERS_ROOT, "host1", AuditorMetrics()).run(work)
+        assert await store.children(PATHS.election) == []
+
+    run_alone(story)

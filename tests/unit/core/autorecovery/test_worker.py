@@ -7,8 +7,13 @@ from dataclasses import replace
 import pytest
 
 from core.autorecovery.config import AutoRecoveryConfig
+from core.autorecovery.ledger_repair import RepairOutcome
+from core.autorecovery.underreplicated import TakenLedger
+from core.autorecovery.worker import BUGS_MAX
 from core.metadata.layout import LedgerPaths
 from core.metadata.ledger_metadata import LedgerState
+from core.runtime.forever import Forever
+from core.runtime.task_health import task_health
 from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
 from protocol.ids import LedgerId
 from tests.unit.core.autorecovery.repair_world import (
@@ -600,7 +605,7 @@ def test_a_mark_made_anew_meanwhile_stays() -> None:
         taken = await process.marks.take()
         assert taken is not None
         await process.marks.mark(ledger_id, [other])
-        await process.worker._work_on(taken)
+        await process.worker._work_on(taken, Forever("replication.worker"))
         mark = world.mark(ledger_id)
         assert mark is not None
         assert set(mark.missing) == {lost, other}
@@ -683,5 +688,51 @@ def test_a_cancelled_worker_unlocks_what_it_had() -> None:
         assert world.locks() == []
         assert process.metrics.ledgers_in_hand == 0
         assert DOWN is world.bookies[lost].fault
+
+    run_repair(story)
+
+
+def test_a_bug_over_one_ledger_costs_it_its_turn_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: RepairWorld) -> None:
+        bad, good = await world.write(), await world.write()
+        process = await world.process()
+        repair = process.worker._repair.repair
+
+        async def with_a_bug(taken: TakenLedger) -> RepairOutcome:
+            if taken.ledger_id == bad:
+                raise ZeroDivisionError("a bug")
+            return await repair(taken)
+
+        monkeypatch.setattr(process.worker._repair, "repair", with_a_bug)
+        for ledger_id in (bad, good):
+            lost = world.ensemble(ledger_id)[0]
+            world.lose(lost)
+            await process.marks.mark(ledger_id, [lost])
+        process.start()
+        await world.until_unmarked(good)
+        assert process.is_running
+        assert world.mark(bad) is not None
+        (said,) = task_health().status()["failed_tasks"]
+        assert said["error"] == f"ledger {bad}: ZeroDivisionError: a bug"
+        await process.cancel()
+
+    run_repair(story, bookies=7)
+
+
+def test_bugs_that_no_ledger_has_end_the_worker_after_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: RepairWorld) -> None:
+        process = await world.process()
+
+        async def take() -> None:
+            raise ZeroDivisionError("a bug")
+
+        monkeypatch.setattr(process.marks, "take", take)
+        with pytest.raises(ZeroDivisionError):
+            await process.worker.run()
+        assert task_health().status()["failed_tasks"][0]["failures"] >= BUGS_MAX
 
     run_repair(story)

@@ -114,3 +114,23 @@ def test_a_lost_session_is_made_up_for(run: Run) -> None:
         await watch.close()
 
     run(story)
+
+
+def test_a_listener_that_fails_is_told_again(run: Run) -> None:
+    async def story(store: MetadataStore) -> None:
+        heard, failures = Heard(), [ZeroDivisionError("a bug")]
+
+        def listener(names: list[str]) -> None:
+            if failures:
+                raise failures.pop()
+            heard(names)
+
+        await store.create(NS, parents=True)
+        watch = LogListWatch(store, NS, "", listener)
+        watch.start()
+        await heard.until([])
+        await make_stream(store, LogPaths(NS, "a"))
+        await heard.until(["a"])
+        await watch.close()
+
+    run(story)
