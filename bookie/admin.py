@@ -1,6 +1,6 @@
 """What a bookie says of itself over HTTP: BookKeeper's paths, plus `/health`.
 
-    GET /health                        200 or 503, with mode and reason
+    GET /health                        200 or 503: mode, reason, background tasks that failed
     GET /heartbeat                     OK
     GET /metrics                       Prometheus text
     GET /api/v1/bookie/state           running, readOnly, reason, availableForHighPriorityWrites
@@ -22,6 +22,7 @@ from core.runtime.files import Space
 from core.runtime.http import Handler, HttpReply, prometheus_text
 from core.runtime.metrics import Metrics
 from core.runtime.stored_json import NOT_JSON
+from core.runtime.task_health import task_health
 
 
 class AdminBookie(Protocol):
@@ -67,11 +68,13 @@ class _Admin:
         self._health = health
 
     def health(self, _: bytes) -> HttpReply:
+        tasks = task_health().status()
         facts = {
-            "status": "failed" if self._bookie.has_failed else "ok",
+            "status": "failed" if self._bookie.has_failed else tasks["status"],
             "bookie": self._bookie.bookie_id,
             "mode": "read-only" if self._health.is_read_only else "writable",
             "reason": self._health.reason,
+            "failed_tasks": tasks["failed_tasks"],
         }
         return HttpReply(facts, status=self._status)
 

@@ -40,6 +40,7 @@ from core.runtime.clock import Clock
 from core.runtime.files import Files, Space
 from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
+from core.runtime.task_health import task_health
 from core.runtime.tasks import Tasks
 from protocol.ids import BookieId, LedgerId
 
@@ -289,6 +290,8 @@ async def start_bookie(
     bookie.verify_reads()
     if store is not None:
         bookie.give_up_over_replicated(store, clock)
+    if metrics is not None:
+        task_health().register(metrics)
     process = BookieProcess(bookie, BookieServer(bookie, config), _http(config, bookie, metrics))
     try:
         await process.server.start()

@@ -10,6 +10,7 @@ from typing import Final
 
 from bookie.health import Health
 from bookie.storage import Storage
+from core.runtime.forever import Forever
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +26,17 @@ class DiskCheck:
         self._storage = storage
         self._health = health
         self._interval_s = interval_ms / 1000
+        self._forever = Forever("bookie.disk_check")
         self._knows = True
         """Whether the last look has told anything."""
 
     async def run(self) -> None:
         """Look every interval at least, until cancelled."""
-        while True:
-            await asyncio.sleep(self.pause_s())
-            await self.look()
+        await self._forever.run(self._look_later)
+
+    async def _look_later(self) -> None:
+        await asyncio.sleep(self.pause_s())
+        await self.look()
 
     def pause_s(self) -> float:
         """Return how long to wait until the next look."""

@@ -30,6 +30,7 @@ from bookie.storage import Storage
 from core.errors import CoreError, CorruptData
 from core.runtime.clock import Clock
 from core.runtime.files import Files
+from core.runtime.forever import Forever
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class GarbageCollector:
         self._schedule = CompactionSchedule(config, clock.monotonic_s())
         self._compactor = LogCompactor(storage, files, clock, Throttle(config))
         self._one_at_a_time = asyncio.Lock()
+        self._forever = Forever("bookie.gc", expected=(CoreError, BookieError, OSError))
         self.over_replicated: OverReplicated | None = None
         """Finds what other bookies keep by now; None: there are no others."""
         self._over_replicated_s = clock.monotonic_s()
@@ -81,12 +83,11 @@ class GarbageCollector:
 
         A failure is logged, and tried again then.
         """
-        while True:
-            await self._pause()
-            try:
-                await self.collect()
-            except (CoreError, BookieError, OSError) as error:
-                logger.warning("garbage_collection_failed error=%s", error)
+        await self._forever.run(self._collect_later)
+
+    async def _collect_later(self) -> None:
+        await self._pause()
+        await self.collect()
 
     async def _pause(self) -> None:
         left_s = self._config.wait_ms / 1000
@@ -226,10 +227,11 @@ class GarbageCollector:
         compacted = []
         unfit = 0
         for usage in wasted:
-            if not await self._has_room(usage):
-                unfit += 1
-            elif await self._compact_log(usage, alive):
-                compacted.append(usage.log_id)
+            with self._forever.item(f"entry log {usage.log_id:x}"):
+                if not await self._has_room(usage):
+                    unfit += 1
+                elif await self._compact_log(usage, alive):
+                    compacted.append(usage.log_id)
         if unfit:
             logger.warning(
                 "compaction_skipped logs=%d reason=there is no room, and a copy would take more"

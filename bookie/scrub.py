@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from bookie.entry_judge import EntryJudge
 from core.errors import CoreError
 from core.runtime.config import setting
+from core.runtime.forever import Forever
 from core.runtime.metrics import counter, gauge
 from protocol.bookkeeper.availability import decode_availability
 from protocol.bookkeeper.messages import (
@@ -93,15 +94,16 @@ class Scrub:
         self.fetch: FetchReplica | None = None
         """Where other replicas are read; None: damage is only reported."""
         self.metrics = ScrubMetrics()
+        self._forever = Forever("bookie.scrub", expected=(CoreError, OSError))
 
     async def run(self) -> None:
         """Do a round every interval, until cancelled."""
-        while self._config.interval_s:
-            await asyncio.sleep(self._config.interval_s)
-            try:
-                await self.round()
-            except OSError as error:
-                logger.warning("scrub_stopped error=%s", error)
+        if self._config.interval_s:
+            await self._forever.run(self._round_later)
+
+    async def _round_later(self) -> None:
+        await asyncio.sleep(self._config.interval_s)
+        await self.round()
 
     async def round(self) -> None:
         """Verify every entry that is stored now and mend what can be mended. Errors: OSError.
@@ -110,18 +112,24 @@ class Scrub:
         """
         left = 0
         for ledger_id in sorted(await self._bookie.ledger_ids()):
-            entry_ids = await self._entry_ids(ledger_id)
-            if entry_ids is None:
-                logger.error("ledger_damaged ledger=%d why=its index cannot be read", ledger_id)
-                left += 1
-                continue
-            for entry_id in entry_ids:
-                await asyncio.sleep(1 / self._config.rate_limit)
-                self.metrics.entries_total += 1
-                if not await self._is_well(ledger_id, entry_id):
-                    left += not await self._mended(ledger_id, entry_id)
+            with self._forever.item(f"ledger {ledger_id}"):
+                left += await self._damaged_of(ledger_id)
         self.metrics.damaged_entries = left
         self.metrics.rounds_total += 1
+
+    async def _damaged_of(self, ledger_id: LedgerId) -> int:
+        """Verify one ledger and mend it; return how much stays damaged."""
+        entry_ids = await self._entry_ids(ledger_id)
+        if entry_ids is None:
+            logger.error("ledger_damaged ledger=%d why=its index cannot be read", ledger_id)
+            return 1
+        left = 0
+        for entry_id in entry_ids:
+            await asyncio.sleep(1 / self._config.rate_limit)
+            self.metrics.entries_total += 1
+            if not await self._is_well(ledger_id, entry_id):
+                left += not await self._mended(ledger_id, entry_id)
+        return left
 
     async def _entry_ids(self, ledger_id: LedgerId) -> Iterable[EntryId] | None:
         """Return the ids of a ledger's entries, None if they cannot be read."""

@@ -57,6 +57,7 @@ def test_health_metrics_and_room(tmp_path: Path) -> None:
         health = await state(process, "/health")
         assert health == {
             "status": "ok", "bookie": "test:3181", "mode": "writable", "reason": "",
+            "failed_tasks": [],
         }  # fmt: skip
         assert await http(process, "/heartbeat") == (200, "OK\n")
         assert await http(process, "/api/v1/bookie/is_ready") == (200, "OK\n")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from bookie.disk_check import BYTES_PER_S, DiskCheck
 from bookie.disk_watch import DiskRules, DiskWatch
@@ -157,3 +158,19 @@ def test_a_disk_that_does_not_answer_is_not_asked_more_often() -> None:
     disk.is_dead, seen = True, len(disk.looks)
     in_virtual_time(look_for(95, disk, health))
     assert len(disk.looks) - seen == 10
+
+
+def test_a_bug_in_a_look_does_not_end_the_looks() -> None:
+    health = Health(DiskWatch(RULES))
+
+    class Failing(FillingDisk):
+        @override
+        async def rooms(self) -> dict[Path, Space]:
+            found = await super().rooms()
+            if len(self.looks) == 3:
+                raise KeyError("a bug")
+            return found
+
+    disk = Failing()
+    in_virtual_time(look_for(95, disk, health))
+    assert health.is_read_only

@@ -245,3 +245,36 @@ def test_a_fence_holds_while_its_ledger_is_being_removed(tmp_path: Path) -> None
         await bookie.close()
 
     run(story)
+
+
+def test_a_bug_in_one_collection_does_not_end_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await open_store(tmp_path)
+        bookie = await open_with_store(tmp_path, store)
+        calls, went_on = 0, asyncio.Event()
+
+        async def living() -> set[LedgerId]:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise KeyError("a bug")
+            went_on.set()
+            return set()
+
+        collector = GarbageCollector(
+            bookie._storage,
+            SystemFiles(),
+            living,
+            ManualClock(),
+            GcConfig(wait_ms=1),
+            lambda: False,
+        )
+        running = asyncio.create_task(collector.run())
+        await went_on.wait()
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+        await bookie.close()
+        await store.close()
+
+    run(story)
