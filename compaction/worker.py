@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from compaction.retention import Limits, RetainedSegment, has_work, judge
-from core.errors import CoreError
 from core.runtime.clock import Clock
+from core.runtime.forever import Forever
 from core.runtime.metrics import counter
 from protocol.ids import Offset
 
@@ -80,21 +80,22 @@ class RetentionWorker:
         self._logs = logs
         self._clock = clock
         self._interval_s = interval_ms / 1000
+        self._forever = Forever("retention.round")
 
     async def run(self) -> None:
         """Work until cancelled. Cancel: a log may keep segments that the next round deletes."""
-        while True:
-            await asyncio.sleep(self._interval_s)
-            await self.round()
+        await self._forever.run(self._round_later)
+
+    async def _round_later(self) -> None:
+        await asyncio.sleep(self._interval_s)
+        await self.round()
 
     async def round(self) -> None:
-        """Look at every log once. Errors: none."""
+        """Look at every log once; what fails costs that log its turn. Errors: none of a log's."""
         async for log in self._logs():
-            try:
+            with self._forever.item(log.name) as item:
                 await self._apply(log)
-            except CoreError as error:
-                self.metrics.failures_total += 1
-                logger.warning("retention failed log=%s error=%r", log.name, error)
+            self.metrics.failures_total += item.has_failed
         self.metrics.rounds_total += 1
 
     async def _apply(self, log: RetainedLog) -> None:

@@ -10,6 +10,7 @@ Source: LogCleaner, LogCleanerManager (reference Kafka 9.3 - 9.6).
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from compaction.cleaner.choosing import Look
@@ -27,6 +28,7 @@ from compaction.cleaner.states import ALL, LogStates, Uncleanable
 from compaction.cleaner.throttle import SHORT_WINDOW_S, Throttle
 from core.errors import CoreError, LogTruncated, OwnershipLost
 from core.runtime.clock import Clock
+from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class CleanerPool:
         self._written_bytes = written_bytes
         self._yielding = Throttle(self._left_by_clients, SHORT_WINDOW_S)
         self._tasks = Tasks("cleaner", self._on_dead)
+        self._looking = Forever("cleaner.look")
         self._computers = Computers(start_computer, clock)
         self._workers: set[int] = set()
         self._passes: dict[str, Pass] = {}
@@ -94,17 +97,19 @@ class CleanerPool:
         await self._computers.drop()
 
     async def _work(self, number: int) -> None:
+        turns = Forever("cleaner.worker", about=f"number {number}")
         while number < self._config.threads and self._config.enable:
-            if not await self.clean_filthiest():
-                await self._computers.drop_idle()
-                self._wake.clear()
-                try:
-                    async with asyncio.timeout(self._config.backoff_ms / 1000):
-                        await self._wake.wait()
-                except TimeoutError:
-                    continue
+            await turns.until_done(self._take_turn)
         self._workers.discard(number)
         await self._computers.drop()  # whoever goes on takes a new one
+
+    async def _take_turn(self) -> None:
+        if self._config.enable and not await self.clean_filthiest():
+            await self._computers.drop_idle()
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.backoff_ms / 1000):
+                    await self._wake.wait()
 
     def _on_dead(self, _error: Exception) -> None:
         self.metrics.dead_thread_count += 1
@@ -209,11 +214,9 @@ class CleanerPool:
         logs: dict[str, CleanableLog] = {}
         looks: dict[str, Look] = {}
         async for log in self._logs():
-            try:
+            with self._looking.item(log.name):
                 looks[log.name] = await look_at(log, now_ms)
                 logs[log.name] = log
-            except CoreError as error:
-                logger.warning("cleaner cannot look at log=%s error=%r", log.name, error)
         self._looks = looks
         self.states.keep(logs.keys())
         free = [look for name, look in looks.items() if name not in self.states.uncleanable]

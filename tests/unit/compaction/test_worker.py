@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import pytest
+
 from compaction.retention import Limits, RetainedSegment
 from compaction.worker import RetainedLog, RetentionWorker
 from core.errors import BookieUnavailable
@@ -10,7 +12,7 @@ from core.runtime.clock import ManualClock
 
 
 class FakeLog:
-    def __init__(self, name: str, newest_ms: int, *, broken: bool = False) -> None:
+    def __init__(self, name: str, newest_ms: int, *, broken: Exception | None = None) -> None:
         self.name = name
         self.limits = Limits(1000, -1, deletes=True)
         self.local_limits: Limits | None = None
@@ -22,7 +24,7 @@ class FakeLog:
 
     async def segments_for_retention(self) -> Sequence[RetainedSegment]:
         if self.broken:
-            raise BookieUnavailable("away")
+            raise self.broken
         return [RetainedSegment(0, 10, 100, self._newest_ms, in_progress=True)]
 
     async def roll(self) -> None:
@@ -44,10 +46,13 @@ class FakeLog:
         return 2
 
 
-def test_each_log_is_judged_and_a_broken_one_holds_up_nobody() -> None:
+@pytest.mark.parametrize(
+    "error", [BookieUnavailable("away"), OSError(28, "No space left on device"), KeyError(3)]
+)
+def test_each_log_is_judged_and_a_broken_one_holds_up_nobody(error: Exception) -> None:
     clock = ManualClock()
     logs = [
-        FakeLog("broken", 0, broken=True),
+        FakeLog("broken", 0, broken=error),
         FakeLog("old", clock.now_ms() - 5000),
         FakeLog("young", clock.now_ms()),
     ]
@@ -90,5 +95,28 @@ def test_the_loop_ends_when_it_is_cancelled() -> None:
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
+
+    asyncio.run(body())
+
+
+def test_a_round_that_fails_as_a_whole_is_followed_by_the_next_one() -> None:
+    async def body() -> None:
+        rounds = 0
+
+        async def logs() -> AsyncIterator[RetainedLog]:
+            nonlocal rounds
+            rounds += 1
+            if rounds == 1:
+                raise RuntimeError("dictionary changed size during iteration")
+            for log in ():
+                yield log
+
+        worker = RetentionWorker(logs, ManualClock(), 1)
+        task = asyncio.get_running_loop().create_task(worker.run())
+        while not worker.metrics.rounds_total:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.001)
+        assert not task.done()
+        task.cancel()
+        await asyncio.wait([task])
 
     asyncio.run(body())
