@@ -3,8 +3,8 @@
 Order of the start: session with ZooKeeper -> the cluster is there -> the nodes of auto-recovery ->
 the HTTP port -> auditor and worker -> the ready line. kill -9 is safe at any point: votes and locks
 go with the session. A lost session ends nothing, other than Java's process: the auditor votes anew,
-and the worker takes ledgers again. What ends it is a bug in a part, so that a supervisor starts it
-again and sees the exit code 1.
+and the worker takes ledgers again. What ends it is a part that fails by a bug again
+and again, so that a supervisor starts it again and sees the exit code 1.
 """
 
 import asyncio
@@ -40,6 +40,7 @@ from core.runtime.heap import keep_freed_memory
 from core.runtime.http import Handler, HttpReply, HttpServer, prometheus_text
 from core.runtime.logging_setup import set_up_logging
 from core.runtime.metrics import Metrics
+from core.runtime.task_health import task_health
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ async def autorecovery_process(
         store = await ZookeeperStore.connect(hosts, session_timeout_ms=config.session_timeout_ms)
         stack.push_async_callback(store.close)
         metrics.register("metadata", store.metrics)
+        task_health().register(metrics)
         await check_cluster(store, config.root)
         marks = UnderreplicatedLedgers(store, config.root, config.identity, clock, rng)
         await marks.prepare()
@@ -134,7 +136,7 @@ def _context(
 
 def _routes(metrics: Metrics) -> dict[tuple[str, str], Handler]:
     return {
-        ("GET", "/health"): lambda _: HttpReply({"status": "ok"}),
+        ("GET", "/health"): lambda _: HttpReply(task_health().status()),
         ("GET", "/metrics"): lambda _: prometheus_text(metrics),
     }
 

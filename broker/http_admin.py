@@ -1,6 +1,6 @@
 """What a broker says and does over HTTP, as JSON.
 
-    GET /health                      200
+    GET /health                      200: "ok" or "degraded", background tasks that failed
     GET /metrics                     Prometheus text
     GET /cleaner                     workers, what they clean, what is paused or uncleanable
     GET /cleaner/plan                every compacted log: head, tail, ratio, whether it is due
@@ -24,6 +24,7 @@ from compaction.cleaner.pool import CleanerPool
 from core.runtime.http import Asked, Handler, HttpReply, prometheus_text
 from core.runtime.metrics import Metrics
 from core.runtime.stored_json import NOT_JSON
+from core.runtime.task_health import task_health
 
 
 class BrokerHttp:
@@ -38,7 +39,7 @@ class BrokerHttp:
         """Return what is served where."""
         cleaner = self._cleaner
         return {
-            ("GET", "/health"): lambda _: HttpReply({"status": "ok"}),
+            ("GET", "/health"): lambda _: HttpReply(task_health().status()),
             ("GET", "/metrics"): self._scrape,
             ("GET", "/cleaner"): lambda _: HttpReply(cleaner.status()),
             ("GET", "/cleaner/plan"): self._plan,

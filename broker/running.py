@@ -49,6 +49,7 @@ from core.runtime.clock import Clock
 from core.runtime.host import host_name
 from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
+from core.runtime.task_health import task_health
 from core.runtime.tasks import Tasks
 from protocol.records.loops import WHY_PLAIN
 
@@ -99,6 +100,7 @@ async def running_broker(
         if storage.is_shared:
             _follow_others(broker, storage, stack)
         metrics.register("broker_fetch", broker.fetch_sessions.metrics)
+        task_health().register(metrics)
         await _start_coordinators(broker, metrics, stack)
         await server.serve()
         stack.push_async_callback(server.close)

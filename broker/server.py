@@ -15,6 +15,7 @@ from broker.broker import Broker
 from broker.connection import ConnectionOwner, KafkaConnection
 from broker.connection_gate import ConnectionGate
 from core.runtime.budget import Budget
+from core.runtime.forever import Forever
 from core.runtime.metrics import Metrics
 from core.runtime.net import FrameChannel, FrameLimits
 from core.runtime.receive_buffer import ReceiveBuffer
@@ -33,6 +34,7 @@ class BrokerServer:
         self._broker = broker
         self._config = broker.config.network
         self._tasks = Tasks("broker_server")
+        self._checks = Forever("broker_server.check")
         self._servers: dict[str, asyncio.Server] = {}
         self._connections: set[KafkaConnection] = set()
         self._gate = ConnectionGate(self._config, broker.quotas.clients, broker.metrics)
@@ -88,7 +90,7 @@ class BrokerServer:
         """Listen. Errors: OSError: another process took an address as well, and listens."""
         for server in self._servers.values():
             await server.start_serving()
-        self._tasks.start(self._check_forever(), "check")
+        self._tasks.start(self._checks.run(self._check_later), "check")
         for name, endpoint in self._broker.advertised.named.items():
             logger.info("listening listener=%s advertised=%s", name, endpoint)
 
@@ -145,11 +147,12 @@ class BrokerServer:
         self._connections.discard(connection)
         self._gate.leave(connection)
 
-    async def _check_forever(self) -> None:
-        while True:
-            await asyncio.sleep(CHECK_S)
-            now_s = self._loop.time()
-            for connection in list(self._connections):
+    async def _check_later(self) -> None:
+        """Look, after a while, for connections that are idle, stalled or waited for too long."""
+        await asyncio.sleep(CHECK_S)
+        now_s = self._loop.time()
+        for connection in list(self._connections):
+            with self._checks.item(connection.info.host):
                 connection.check(now_s)
 
 

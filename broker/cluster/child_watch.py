@@ -11,12 +11,15 @@ from typing import Final
 
 from core.errors import CoreError, CorruptData, NoNode
 from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
 PAUSE_S: Final = 1.0
-"""Between attempts while the store does not answer."""
+"""Between attempts while the store does not answer, at most."""
+RETRY_S: Final = 30.0
+"""After so long, what could not be acted on is tried again."""
 
 
 class ChildWatch:
@@ -37,6 +40,7 @@ class ChildWatch:
         self._parent = parent
         self._note = note
         self._tasks = Tasks("child_watch")
+        self._forever = Forever(f"child_watch.{parent.rpartition('/')[2]}", pause_s_max=PAUSE_S)
         self._watched: set[str] = set()
         self._unread = set(known)
         self._is_list_unread = True
@@ -45,7 +49,7 @@ class ChildWatch:
     def start(self) -> None:
         """Begin to follow; everything is read once, in the background."""
         self._wake.set()
-        self._tasks.start(self._follow(), "follow")
+        self._tasks.start(self._forever.run(self._follow), "follow")
 
     async def close(self) -> None:
         """Follow no more. Idempotent."""
@@ -62,18 +66,19 @@ class ChildWatch:
         self._wake.set()
 
     async def _follow(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._catch_up()
-            except CoreError as error:
-                logger.warning("children_unread parent=%s error=%r", self._parent, error)
-                self._wake.set()
-                await asyncio.sleep(PAUSE_S)
+        await self._wake.wait()
+        self._wake.clear()
+        try:
+            await self._catch_up()
+        except BaseException:
+            self._wake.set()
+            raise
 
     async def _catch_up(self) -> None:
-        """Read what changed. Errors: CoreError leaves the rest for the next time."""
+        """Read what changed. Errors: CoreError leaves the rest for the next time.
+
+        A child that cannot be acted on by a bug is left for later, and the others go on.
+        """
         if self._is_list_unread:
             self._is_list_unread = False  # before reading: what changes meanwhile is read again
             try:
@@ -82,14 +87,20 @@ class ChildWatch:
                 self._is_list_unread = True
                 raise
             self._unread |= self._watched.symmetric_difference(names)
-        while self._unread:
-            name = min(self._unread)
+        failed = False
+        for name in sorted(self._unread):  # what changes meanwhile wakes it again
             self._unread.discard(name)
             try:
                 await self._read(name)
-            except BaseException:
+            except (CoreError, asyncio.CancelledError):
                 self._unread.add(name)
                 raise
+            except Exception as error:  # noqa: BLE001 - noted
+                self._unread.add(name)
+                self._forever.failed(name, error)
+                failed = True
+        if failed:
+            asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
 
     async def _read(self, name: str) -> None:
         """Watch a child, then have it read: what happens in between fires the watch."""

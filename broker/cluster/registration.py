@@ -18,6 +18,7 @@ from broker.listeners import Advertised, Listener
 from core.errors import CoreError, CorruptData, NodeExists
 from core.metadata.ephemeral_node import EphemeralNode
 from core.metadata.store import MetadataStore, SessionEvent
+from core.runtime.forever import Forever
 from core.runtime.metrics import counter, gauge
 from core.runtime.stored_json import NOT_JSON
 from core.runtime.tasks import Tasks
@@ -27,8 +28,8 @@ logger = logging.getLogger(__name__)
 SIGN_OFF_S: Final = 2.0
 """How long a close waits for the store, which may be away."""
 
-RETRY_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Pauses between attempts to register again; the last one from then on."""
+RETRY_S_MAX: Final = 5.0
+"""Between attempts to register again, at most."""
 
 SECURITY_PROTOCOL: Final = "PLAINTEXT"
 
@@ -113,6 +114,7 @@ class BrokerRegistration:
         self._stale_wait_ms = stale_wait_ms
         self._on_refused = on_refused
         self._tasks = Tasks("broker_registration")
+        self._again = Forever("broker_registration.again", pause_s_max=RETRY_S_MAX)
         self._is_wanted = False
         self._is_retrying = False
         store.on_session(self._on_session)
@@ -145,24 +147,20 @@ class BrokerRegistration:
 
     async def _register_again(self) -> None:
         """Make the node again until it is there; the pauses bound the load, not the time."""
-        attempt = 0
         try:
-            while True:
-                try:
-                    await self.register()
-                except NodeExists as error:
-                    logger.warning("broker_id_taken error=%s", error)
-                    self._on_refused()
-                    return
-                except CoreError as error:
-                    self.metrics.failures_total += 1
-                    logger.warning("broker_not_registered error=%s", error)
-                else:
-                    return
-                await asyncio.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
-                attempt += 1
+            await self._again.until_done(self._try_again)
         finally:
             self._is_retrying = False
+
+    async def _try_again(self) -> None:
+        try:
+            await self.register()
+        except NodeExists as error:
+            logger.warning("broker_id_taken error=%s", error)
+            self._on_refused()
+        except Exception:
+            self.metrics.failures_total += 1
+            raise
 
 
 def _is_same(data: bytes, node: BrokerNode) -> bool:

@@ -19,8 +19,9 @@ from broker.cluster.registration import decode_broker
 from broker.cluster.routing import Replicas, owners_of, replicas_of
 from broker.cluster.topic import Topic, TopicListener
 from broker.listeners import Endpoint
-from core.errors import CoreError, CorruptData
+from core.errors import CorruptData
 from core.metadata.store import MetadataStore, SessionEvent
+from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -164,6 +165,7 @@ class _Registrations:
         self._live = LiveBrokers([me])
         self._watch: ChildWatch | None = None
         self._tasks = Tasks("registrations")
+        self._rereading = Forever("registrations.others", pause_s_max=PAUSE_S)
         self._absences = 0
         """Ends of this broker's session that others may be missing for."""
         self._is_closed = False
@@ -190,14 +192,11 @@ class _Registrations:
         """Read who is there once the others had time to come back."""
         await asyncio.sleep(ABSENCE_S)
         self._absences -= 1
-        while not self._absences:
-            try:
-                await self.read_all()
-            except CoreError as error:
-                logger.warning("brokers_unread error=%r", error)
-                await asyncio.sleep(PAUSE_S)
-            else:
-                return
+        await self._rereading.until_done(self._read_unless_absent)
+
+    async def _read_unless_absent(self) -> None:
+        if not self._absences:  # else another one waits
+            await self.read_all()
 
     async def read_all(self) -> None:
         """Read each on its own, as the watch does: what comes meanwhile is not overwritten."""

@@ -34,6 +34,7 @@ from broker.replicated.machine import Answer, Service
 from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
 from broker.replicated.record_log import RecordLogs
 from core.runtime.clock import Clock
+from core.runtime.forever import Forever
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
@@ -74,7 +75,8 @@ class GroupCoordinator(OffsetRequests):
         self._random = parts.random
         self._routes = parts.routes
         self._tasks = Tasks("groups")
-        self._alarms = Alarms(clock, self._on_due)
+        self._expiry = Forever("groups.expiry")
+        self._alarms = Alarms("groups", clock, self._on_due)
         self._is_stopping = False
         self.times_of: Callable[[str], GroupConfigs] = lambda _group_id: config.consumer.times
         """What holds for one consumer group; set by who knows the configs of groups."""
@@ -105,7 +107,7 @@ class GroupCoordinator(OffsetRequests):
         self._partitions.make()
         self._partitions.load_soon()
         self._tasks.start(self._alarms.run(), "deadlines")
-        self._tasks.start(self._keep_clean(), "expiry")
+        self._tasks.start(self._expiry.run(self._clean_later), "expiry")
 
     def release(self) -> None:
         """Let nobody wait in a barrier any more: before the server waits for requests in flight."""
@@ -261,15 +263,14 @@ class GroupCoordinator(OffsetRequests):
 
     def clean(self) -> None:
         """Delete offsets that have lapsed and groups that have none."""
-        self._partitions.tell(lambda shard, now: [shard.clean(now)])
+        self._partitions.tell(lambda shard, now: [shard.clean(now)], self._expiry.item)
 
     def _on_due(self, group_id: str) -> None:
         self._partitions.expire(group_id)
 
-    async def _keep_clean(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
-            self.clean()
+    async def _clean_later(self) -> None:
+        await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+        self.clean()
 
     def _times_of(self, group_id: str) -> GroupConfigs:
         return self.times_of(group_id)

@@ -14,15 +14,16 @@ from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.codec import decode_quotas, encode_quotas
 from broker.quotas.entity import QuotaEntity
 from broker.quotas.table import Alteration, Quotas, altered, check_alterations
-from core.errors import BadVersion, CoreError, CorruptData, NodeExists, NoNode
+from core.errors import BadVersion, CorruptData, NodeExists, NoNode
 from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.forever import Forever
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
 PAUSE_S: Final = 1.0
-"""Between attempts while the store does not answer."""
+"""Between attempts while the store does not answer, at most."""
 ATTEMPTS: Final = 10
 """How often an alteration is tried that others overtake."""
 
@@ -38,6 +39,7 @@ class QuotaRegistry:
         self._quotas: Quotas = {}
         self._version = -1  # of the node that `_quotas` is; -1: there is none
         self._tasks = Tasks("quotas")
+        self._forever = Forever("quotas.follow", pause_s_max=PAUSE_S)
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
 
@@ -51,7 +53,7 @@ class QuotaRegistry:
         if metrics is not None:
             metrics.register("broker_quota", self.clients.metrics)
         await self._read(watched=True)
-        self._tasks.start(self._follow(), "follow")
+        self._tasks.start(self._forever.run(self._follow), "follow")
 
     async def close(self) -> None:
         """Follow no more. Idempotent."""
@@ -107,22 +109,20 @@ class QuotaRegistry:
     def _take(self, quotas: Quotas, version: int) -> None:
         self._version = version
         if quotas != self._quotas:
-            self._quotas = quotas
             self.clients.apply(quotas)
+            self._quotas = quotas  # once they are in force: else the next reading finds no news
 
     def _on_event(self, _path: str, _event: WatchEvent) -> None:
         self._changed.set()
 
     async def _follow(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                async with self._lock:
-                    await self._read(watched=True)
-            except CorruptData as error:  # read again when somebody changes it
-                logger.error("quotas_unreadable error=%s", error)  # noqa: TRY400 - it says where
-            except CoreError as error:
-                logger.warning("quotas_unread error=%r", error)
-                self._changed.set()
-                await asyncio.sleep(PAUSE_S)
+        await self._changed.wait()
+        self._changed.clear()
+        try:
+            async with self._lock:
+                await self._read(watched=True)
+        except CorruptData as error:  # read again when somebody changes it
+            logger.error("quotas_unreadable error=%s", error)  # noqa: TRY400 - it says where
+        except BaseException:
+            self._changed.set()
+            raise

@@ -6,9 +6,9 @@ theirs, and one after the other in the background after a start.
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Generic, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias
 
 from broker.cluster.admin import AvailableBookies
 from broker.cluster.topic import Topic, TopicListener
@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 
 LOAD_WAIT_S = 5.0
 """How long a request that needs a loaded partition may wait for one that is being read."""
+
+
+Alone: TypeAlias = Callable[[object], AbstractContextManager[Any]]
+"""Makes a block for one of several, by its name."""
 
 
 class Topics(Protocol):
@@ -162,15 +166,17 @@ class Partitions(Generic[M]):
 
     # All of them
 
-    def tell(self, event: Quiet[M]) -> None:
+    def tell(self, event: Quiet[M], alone: Alone = nullcontext) -> None:
         """Give an event to each state that is loaded.
 
+        `alone`: the block for each of them, which keeps a failure from the others.
         One whose log died since it was asked last is read again instead: another broker may have
         had it, and decided what has to be brought about.
         """
         for runner in self._runners:
-            if runner.machine is not None and runner.check() is ErrorCode.NONE:
-                runner.tell(event)
+            with alone(runner.tp):
+                if runner.machine is not None and runner.check() is ErrorCode.NONE:
+                    runner.tell(event)
 
     async def all_loaded(self) -> bool:
         """Return whether all partitions of this broker serve; waits a while for their loads."""

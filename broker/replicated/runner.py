@@ -33,6 +33,7 @@ from broker.replicated.record_log import (
     to_batch,
 )
 from core.errors import CoreError
+from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -43,8 +44,8 @@ BATCH_BYTES_MAX = 1_000_000
 """Below both Kafka's default max.message.bytes and what one DistributedLog record holds."""
 
 RELOAD_DELAYS_S = (0.1, 0.5, 1.0, 5.0)
-"""How long to wait before each further attempt to load, one that failed or one whose
-machine wrote unasked what failed, as while no bookie has room; the last one repeats."""
+"""How long to wait before a further load of a machine that wrote unasked what failed, as while no
+bookie has room; the last one repeats, and is the longest pause after a load that failed."""
 
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -73,8 +74,8 @@ def _delay_s(attempt: int) -> float:
     return RELOAD_DELAYS_S[min(attempt, len(RELOAD_DELAYS_S) - 1)]
 
 
-def _is_gone(error: CoreError | KafkaError) -> bool:
-    code = error.code if isinstance(error, KafkaError) else error_code(error)
+def _is_gone(error: Exception) -> bool:
+    code = error_code(error) if isinstance(error, CoreError) else getattr(error, "code", None)
     return code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -338,23 +339,26 @@ class Runner(Generic[M]):
                 await asyncio.sleep(_delay_s(self._failures - 2))
                 if self._is_closed or not self.is_mine:
                     return
-            for attempt in count():
-                try:
-                    await self._load_once()
-                except (CoreError, KafkaError) as error:
-                    logger.warning(
-                        "%s_load_failed partition=%s error=%r",
-                        self._service.name,
-                        self.tp,
-                        error,
-                    )
-                    if self._is_closed or not self.is_mine or _is_gone(error):
-                        return
-                    await asyncio.sleep(_delay_s(attempt))
-                else:
-                    return
+            loads = Forever(
+                f"{self._service.name}.load",
+                about=str(self.tp),
+                expected=(CoreError, KafkaError),
+                pause_s_max=RELOAD_DELAYS_S[-1],
+            )
+            await loads.until_done(self._try_load)
         finally:
             self._loading = None
+
+    async def _try_load(self) -> None:
+        try:
+            await self._load_once()
+        except Exception as error:
+            if self._is_closed or not self.is_mine or _is_gone(error):
+                logger.info(
+                    "%s_load_given_up partition=%s error=%r", self._service.name, self.tp, error
+                )
+                return
+            raise
 
     async def _load_once(self) -> None:
         service = self._service

@@ -31,6 +31,7 @@ from broker.transactions.values import Add, Markers
 from broker.transactions.verification import Verification, per_partition
 from core.errors import CoreError
 from core.runtime.clock import Clock
+from core.runtime.forever import Forever
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
@@ -69,7 +70,9 @@ class TransactionCoordinator:
         self._clock = parts.clock
         self._spare_ids: list[int] = []
         self._tasks = Tasks("transactions")
-        self._alarms = Alarms(parts.clock, self._on_due)
+        self._timeouts = Forever("transactions.timeouts")
+        self._expiry = Forever("transactions.expiry")
+        self._alarms = Alarms("transactions", parts.clock, self._on_due)
         self._routes = parts.routes
         self.verification = Verification(self, parts.routes, parts.peers)
         """Asks the coordinator of any transaction, at whichever broker it is."""
@@ -106,8 +109,8 @@ class TransactionCoordinator:
         self._partitions.make()
         self._partitions.load_soon()
         self._tasks.start(self._alarms.run(), "deadlines")
-        self._tasks.start(self._keep_aborting(), "timeouts")
-        self._tasks.start(self._keep_expiring(), "expiry")
+        self._tasks.start(self._timeouts.run(self._abort_later), "timeouts")
+        self._tasks.start(self._expiry.run(self._expire_later), "expiry")
 
     async def close(self) -> None:
         """Stop; whoever waits is told to find another coordinator. Idempotent."""
@@ -325,24 +328,22 @@ class TransactionCoordinator:
                 self.metrics.timeouts_total += 1
                 yield effects
 
-        self._partitions.tell(event)
+        self._partitions.tell(event, self._timeouts.item)
 
     def remove_expired(self) -> None:
         """Forget transactional ids that have not been used for long."""
-        self._partitions.tell(lambda shard, now: shard.remove_expired(now))
+        self._partitions.tell(lambda shard, now: shard.remove_expired(now), self._expiry.item)
 
     def _on_due(self, transactional_id: str) -> None:
         self._partitions.expire(transactional_id)
 
-    async def _keep_aborting(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.abort_interval_ms / 1000)
-            self.abort_timed_out()
+    async def _abort_later(self) -> None:
+        await asyncio.sleep(self._config.abort_interval_ms / 1000)
+        self.abort_timed_out()
 
-    async def _keep_expiring(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.expiry_interval_ms / 1000)
-            self.remove_expired()
+    async def _expire_later(self) -> None:
+        await asyncio.sleep(self._config.expiry_interval_ms / 1000)
+        self.remove_expired()
 
 
 def _internal_topic(config: TransactionConfig) -> InternalTopic:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from broker.peers.routes import Routes
@@ -22,6 +23,7 @@ from broker.transactions.metrics import TransactionMetrics
 from broker.transactions.peer_requests import MarkerAt
 from broker.transactions.values import Marker, Markers
 from core.errors import CoreError
+from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -204,7 +206,8 @@ class MarkerWriter:
             self._take_for_failed(job, partition, code)
         if job.in_flight == 0:
             if job.missing:
-                self._tasks.start(self._retry(job), "retry")
+                retry = Forever("markers.retry", about=job.markers.transactional_id)
+                self._tasks.start(retry.until_done(partial(self._retry, job)), "retry")
             else:
                 self._finish(job)
 

@@ -15,6 +15,7 @@ from broker.partition.cleanable_logs import CleanablePartitions
 from compaction.cleaner.config import CleanerConfig
 from compaction.cleaner.pool import CleanerPool
 from core.errors import Unavailable
+from core.runtime.forever import Forever
 from core.runtime.http import HttpServer
 from core.runtime.metrics import Metrics
 from protocol.records.record import Record, build_batch
@@ -139,7 +140,29 @@ async def test_the_cleaner_is_paused_and_told_to_run() -> None:
         assert (await port.ask("/cleaner/resume", b"[]"))[1]["paused"] == []
         assert (await port.ask("/cleaner/run", b""))[1]["wanted"] == ["t-0"]
         assert (await port.ask("/cleaner"))[0] == 200
-        assert await port.ask("/health") == (200, {"status": "ok"})
+        assert await port.ask("/health") == (200, {"status": "ok", "failed_tasks": []})
+
+
+@in_loop
+async def test_health_tells_which_background_task_fails() -> None:
+    async with serving() as port:
+        failed = asyncio.Event()
+
+        async def step() -> None:
+            if not failed.is_set():
+                failed.set()
+                raise ZeroDivisionError("a bug")
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(Forever("retention.round").run(step))
+        await failed.wait()
+        status, said = await port.ask("/health")
+        (one,) = said["failed_tasks"]
+        assert (status, said["status"]) == (200, "degraded"), "it serves: nobody is to restart it"
+        assert (one["task"], one["failures"], one["failing"]) == ("retention.round", 1, True)
+        assert one["error"] == "ZeroDivisionError: a bug"
+        task.cancel()
+        await asyncio.wait([task])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
+from broker.cluster import child_watch
 from broker.cluster.alterations import Alteration, Changes, ConfigOp
 from broker.cluster.child_watch import ChildWatch
 from broker.cluster.paths import ClusterPaths
@@ -341,3 +342,33 @@ def test_a_deletion_that_an_owner_elsewhere_holds_up_stops_no_start(
         assert "topic left half done topic=orders" in caplog.text
 
     run_deaf(tmp_path, story)
+
+
+def test_a_bug_over_one_child_keeps_no_other_from_its_turn_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_watch, "RETRY_S", 0.01)
+
+    async def main() -> None:
+        store = SqliteStore(tmp_path / "metadata.db", ManualClock())
+        noted: list[str] = []
+        again = asyncio.Event()
+
+        async def note(name: str) -> None:
+            noted.append(name)
+            if name == "a" and noted.count("a") == 1:
+                raise ZeroDivisionError("a bug")
+            if name == "a":
+                again.set()
+
+        for name in "abc":
+            await store.create(f"/parent/{name}", parents=True)
+        watch = ChildWatch(store, "/parent", note, ())
+        watch.start()
+        async with asyncio.timeout(WITHIN_S):
+            await again.wait()
+        assert noted[:3] == ["a", "b", "c"]
+        await watch.close()
+        await store.close()
+
+    asyncio.run(main(), debug=True)

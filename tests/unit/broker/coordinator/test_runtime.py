@@ -167,7 +167,7 @@ async def test_a_load_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture
         groups.clock.advance_ms(100)  # the pause after a failed opening
         assert await groups.prepare(GROUP) is NONE
         assert await groups.committed() == 7
-        assert "group_load_failed" in caplog.text
+        assert "task=group.load" in caplog.text
 
 
 @in_loop

@@ -12,7 +12,7 @@ from broker.quotas.codec import encode_quotas
 from broker.quotas.config import QuotaConfig
 from broker.quotas.entity import entity_of
 from broker.quotas.registry import QuotaRegistry
-from broker.quotas.table import Alteration, Change
+from broker.quotas.table import Alteration, Change, Quotas
 from core.errors import CorruptData
 from core.metadata.sqlite import SqliteStore
 from core.metadata.store import Watch, WatchEvent
@@ -170,5 +170,27 @@ def test_throttling_is_counted_for_prometheus(tmp_path: Path) -> None:
         assert metrics.snapshot()["broker_quota_accounts"] == 1
         await quotas.close()
         await store.close()
+
+    run(story)
+
+
+def test_a_bug_over_one_change_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with pair(tmp_path) as (mine, theirs, store):
+            real, failures = theirs.clients.apply, [ZeroDivisionError("a bug")]
+
+            def apply(quotas: Quotas) -> None:
+                if failures:
+                    raise failures.pop()
+                real(quotas)
+
+            monkeypatch.setattr(theirs.clients, "apply", apply)
+            await mine.alter([setting("a", 1.0)])
+            await until(store, lambda: not failures)
+            await until(store, lambda: theirs.clients.enforced)  # by itself, soon after
+            await mine.alter([setting("a", 2.0)])
+            await until(store, lambda: theirs.quotas == mine.quotas)
 
     run(story)

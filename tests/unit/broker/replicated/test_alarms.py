@@ -2,15 +2,16 @@
 
 import asyncio
 
-from broker.replicated.alarms import Alarms
+from broker.replicated.alarms import RETRY_MS, Alarms
 from core.runtime.clock import ManualClock, SystemClock
+from core.runtime.task_health import task_health
 from tests.unit.broker.loops import in_loop, turns
 
 
 @in_loop
 async def test_only_what_is_due_is_told_once() -> None:
     clock, told = ManualClock(), list[str]()
-    alarms = Alarms(clock, told.append)
+    alarms = Alarms("groups", clock, told.append)
     start_ms = int(clock.monotonic_s() * 1000)
     alarms.schedule("late", start_ms + 20)
     alarms.schedule("early", start_ms + 10)
@@ -28,7 +29,7 @@ async def test_only_what_is_due_is_told_once() -> None:
 @in_loop
 async def test_an_earlier_deadline_wakes_the_task_that_sleeps_for_a_later_one() -> None:
     clock, woken = SystemClock(), asyncio.Event()
-    alarms = Alarms(clock, lambda _key: woken.set())
+    alarms = Alarms("groups", clock, lambda _key: woken.set())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(alarms.run())
         alarms.schedule("far", int(clock.monotonic_s() * 1000) + 3_600_000)
@@ -36,3 +37,30 @@ async def test_an_earlier_deadline_wakes_the_task_that_sleeps_for_a_later_one() 
         alarms.schedule("near", int(clock.monotonic_s() * 1000))
         await woken.wait()
         task.cancel()
+
+
+@in_loop
+async def test_a_bug_of_one_key_costs_that_key_only_and_it_is_woken_again() -> None:
+    clock, told, good = ManualClock(), list[str](), asyncio.Event()
+
+    def on_due(key: str) -> None:
+        told.append(key)
+        if key == "bad":
+            raise AssertionError("illegal transition")
+        good.set()
+
+    alarms = Alarms("groups", clock, on_due)
+    now_ms = int(clock.monotonic_s() * 1000)
+    task = asyncio.create_task(alarms.run())
+    alarms.schedule("bad", now_ms)
+    alarms.schedule("good", now_ms)
+    await good.wait()
+    clock.advance_ms(RETRY_MS)
+    alarms.fire_due()
+    assert told == ["bad", "good", "bad"]
+    (said,) = task_health().status()["failed_tasks"]
+    assert (said["task"], said["failures"]) == ("groups.deadlines", 2)
+    assert said["error"] == "bad: AssertionError: illegal transition"
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
