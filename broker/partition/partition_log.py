@@ -33,9 +33,11 @@ from protocol.records.batch import (
     CONTROL,
     TRANSACTIONAL,
     BatchHeader,
+    has_max_timestamp,
     read_header,
     stamp,
     stamp_log_append_time,
+    stamp_max_timestamp,
 )
 from protocol.records.control import EndTransaction, build_marker
 from protocol.records.recompress import recompress
@@ -152,6 +154,8 @@ class PartitionLog(ReadablePartition):
             if len(changed) > self.settings.max_message_bytes:
                 return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
             batch = changed
+        elif not has_max_timestamp(batch, header.max_timestamp):  # the records have another one
+            stamp_max_timestamp(batch, header.max_timestamp)
         last = self.log_end_offset + header.last_offset_delta
         append = self._enqueue(batch, last, header.max_timestamp)
         if header.producer_id >= 0 and append.base_offset >= 0:  # else the log refused it
@@ -230,11 +234,11 @@ class PartitionLog(ReadablePartition):
         now_ms = self.state.now_ms = self._clock.now_ms()  # also for the log's table of producers
         time_ms = -1
         if self._rules.log_append_time:
-            time_ms = now_ms
+            made_ms = time_ms = now_ms
             stamp_log_append_time(batch, time_ms)
         assert self._writer is not None
         try:
-            self._writer.append(last, (batch,), len(batch), time_ms=max(made_ms, time_ms))
+            self._writer.append(last, (batch,), len(batch), time_ms=made_ms)
         except CoreError as error:
             logger.warning("append failed partition=%s error=%r", self.partition, error)
             return Append.answered(error_code(error))

@@ -93,7 +93,6 @@ REFUSED: dict[str, tuple[bytes | None, int]] = {
     ),
     "a control batch": (_with_header(attributes=0x20), INVALID_RECORD),
     "the broker's time": (_with_header(attributes=0x08), BAD_TIMESTAMP),
-    "a time to come": (_with_header(max_timestamp=1 << 62), BAD_TIMESTAMP),
     "codec 7": (_with_header(attributes=7), INVALID_RECORD),
     "no sequence": (_with_header(producer_id=1, producer_epoch=0), INVALID_RECORD),
     "no gzip": (_with_payload(1, b"no gzip at all"), CORRUPT_MESSAGE),

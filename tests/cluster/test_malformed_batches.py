@@ -1,10 +1,15 @@
 """Batches with a right CRC and wrong records: refused as by Kafka; librdkafka reads the rest."""
 
+import struct
+import time
+
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from protocol.errors import ErrorCode
-from tests.cluster.raw import RawClient, batch, create_topic, produce
+from protocol.records.batch import read_header, stamp_crc
+from protocol.records.record import Record, build_batch
+from tests.cluster.raw import RawClient, batch, create_topic, fetch, produce
 from tests.malformed import CASES
 from tests.process import TailraceProcess
 
@@ -51,3 +56,28 @@ def test_what_kafka_takes_is_taken(hostile: TailraceProcess, topic: str) -> None
         for case in CASES:
             if case.is_taken:
                 assert produce(client, topic, case.batch).error_code == 0, case.name
+
+
+@pytest.mark.parametrize("said", [-1, 0, 1 << 62])
+def test_a_look_up_by_time_goes_by_the_records(
+    hostile: TailraceProcess, topic: str, said: int
+) -> None:
+    """Sarama before 1.45 leaves the header's max timestamp unset, others set a wrong one."""
+    create_topic(hostile, topic)
+    now_ms = time.time_ns() // 1_000_000
+    made_ms = [now_ms - 3000, now_ms - 1000, now_ms - 2000]
+    lies = build_batch([Record(at, made, value=b"v") for at, made in enumerate(made_ms)])
+    struct.pack_into(">q", lies, 35, said)
+    stamp_crc(lies)
+    with RawClient(hostile) as client:
+        assert produce(client, topic, lies).error_code == 0
+        stored = fetch(client, topic).records
+    assert stored is not None
+    assert read_header(stored).max_timestamp == now_ms - 1000
+    consumer = Consumer({"bootstrap.servers": hostile.bootstrap, "group.id": topic})
+    try:
+        asked = TopicPartition(topic, 0, now_ms - 2500)
+        (found,) = consumer.offsets_for_times([asked], timeout=30)
+    finally:
+        consumer.close()
+    assert found.offset == 1

@@ -1,10 +1,22 @@
 """Which produced batches are taken, and how they are stored, against Kafka 4.3.1's LogValidator."""
 
+import struct
+from collections import Counter
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
+from protocol.compression import Codec
 from protocol.errors import ErrorCode
+from protocol.records.batch import (
+    has_max_timestamp,
+    stamp,
+    stamp_crc,
+    stamp_log_append_time,
+    stamp_max_timestamp,
+)
+from protocol.records.record import Record, build_batch
 from protocol.records.validate import UNBOUNDED_MS, InvalidBatch, ProduceRules, check_batch
 from tests.java.peers import LinePeer
 from tests.malformed import CASES, TIME_MS
@@ -12,6 +24,7 @@ from tests.malformed import CASES, TIME_MS
 pytestmark = pytest.mark.java
 
 HOUR_MS = 3_600_000
+MAX_TIMESTAMP_AT = 35
 RULES = ProduceRules(1 << 20, False, UNBOUNDED_MS, HOUR_MS, False, True)
 
 
@@ -53,17 +66,53 @@ def test_what_kafka_makes_of_malformed_batches(peer: ValidatorPeer) -> None:
     }
 
 
-def ours(batch: bytes, rules: ProduceRules) -> int:
+def ours(batch: bytes, rules: ProduceRules) -> tuple[int, str]:
+    """Return what a partition answers and stores, as the peer does."""
     try:
-        check_batch(memoryview(batch), rules, TIME_MS)
+        header = check_batch(memoryview(batch), rules, TIME_MS)
     except InvalidBatch as error:
-        return error.code
-    return 0
+        return error.code, ",".join(str(index) for index, _ in error.record_errors)
+    stored = bytearray(batch)
+    stamp(stored, 0, 0)
+    if rules.log_append_time:
+        stamp_log_append_time(stored, TIME_MS)
+    elif not has_max_timestamp(stored, header.max_timestamp):
+        stamp_max_timestamp(stored, header.max_timestamp)
+    return 0, stored.hex()
 
 
-def test_codes_are_kafkas(peer: ValidatorPeer) -> None:
+def theirs(peer: ValidatorPeer, batch: bytes, rules: ProduceRules) -> tuple[int, str]:
+    code, said = peer.judge(batch, rules, TIME_MS)
+    if code == ErrorCode.UNKNOWN_SERVER_ERROR:  # what Kafka did not foresee
+        code = ErrorCode.INVALID_RECORD
+    return code, said
+
+
+def test_malformed_batches_get_kafkas_codes_or_are_stored_alike(peer: ValidatorPeer) -> None:
     for each in CASES:
-        code, _ = peer.judge(each.batch, RULES, TIME_MS)
-        if code == ErrorCode.UNKNOWN_SERVER_ERROR:  # what Kafka did not foresee
-            code = ErrorCode.INVALID_RECORD
-        assert ours(each.batch, RULES) == code, each.name
+        assert ours(each.batch, RULES) == theirs(peer, each.batch, RULES), each.name
+
+
+def test_random_batches_get_kafkas_codes_or_are_stored_alike(peer: ValidatorPeer) -> None:
+    random = Random(21)
+    times = [-1, -7, 0, TIME_MS - 2 * HOUR_MS, TIME_MS, TIME_MS + HOUR_MS, TIME_MS + HOUR_MS + 1]
+    outcomes: Counter[int] = Counter()
+    for _ in range(800):
+        rules = RULES._replace(
+            compacted=random.random() < 0.3,
+            log_append_time=random.random() < 0.2,
+            timestamp_before_max_ms=random.choice([UNBOUNDED_MS, UNBOUNDED_MS, HOUR_MS]),
+        )
+        records = [
+            Record(
+                at, random.choice(times[2:] if at else times), key=random.choice([b"k", b"k", None])
+            )
+            for at in range(random.randrange(1, 5))
+        ]
+        batch = build_batch(records, random.choice(list(Codec)))
+        struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, random.choice([*times, 1 << 62]))
+        stamp_crc(batch)
+        found = ours(batch, rules)
+        outcomes[found[0]] += 1
+        assert found == theirs(peer, batch, rules), (records, rules)
+    assert set(outcomes) == {0, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP}

@@ -1,14 +1,17 @@
 """A partition over a log in memory: order, watermark, duplicates, failure, restart."""
 
+import struct
+
 import pytest
 
 from broker.partition.appends import Append, AppendResult
 from broker.partition.partition_log import PartitionLog
 from broker.partition.producers import BATCHES_KEPT
+from broker.partition.timestamps import first_at, newest
 from core.errors import CorruptData, LedgerFenced, LogTruncated, OverCapacity
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.records.batch import read_header, verify_crc
+from protocol.records.batch import read_header, stamp_crc, verify_crc
 from protocol.records.record import Producer
 from protocol.records.validate import InvalidBatch
 from tests.unit.broker.fakes import FakeWriter, World, batch, make_world
@@ -64,6 +67,29 @@ async def test_what_is_stored_is_what_came_but_for_offset_and_epoch() -> None:
     assert stored[8:12] + stored[16:] == before[8:12] + before[16:]
     verify_crc(stored)
     assert (await log.read(2, 1000))[0] == data
+
+
+@pytest.mark.parametrize("said", [-1, 5, 9_000_000_000_000])
+@in_loop
+async def test_the_max_timestamp_is_put_right(said: int) -> None:
+    """It decides look-ups by time, retention and rolls, and some clients never set it."""
+    world = make_world()
+    log = await opened(world)
+    now_ms = world.clock.now_ms()
+    for made_ms in (now_ms - 2000, now_ms - 1000):
+        lies = batch(2, timestamp=made_ms)
+        struct.pack_into(">q", lies, 35, said)
+        stamp_crc(lies)
+        await produce(log, lies)
+        stored = (await log.read(log.log_end_offset - 1, 1000))[0]
+        verify_crc(stored)
+        assert read_header(stored).max_timestamp == made_ms
+    found = await newest(log)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (2, now_ms - 1000)
+    late = await first_at(log, now_ms - 1500)
+    assert late is not None
+    assert late.offset == 2
 
 
 @in_loop

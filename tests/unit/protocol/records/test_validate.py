@@ -277,12 +277,33 @@ def test_times_in_the_future(codec: Codec) -> None:
     assert [index for index, _ in refused.record_errors] == [1]
 
 
-def test_a_max_timestamp_that_no_record_has() -> None:
-    """Retention would keep such a segment for good."""
-    data = change(">q", 35, NOW_MS + 2 * HOUR_MS)
-    assert refusal(data).code == ErrorCode.INVALID_TIMESTAMP
-    assert refusal(data, COMPACTED).code == ErrorCode.INVALID_TIMESTAMP
-    check_batch(data, ORDINARY._replace(log_append_time=True), NOW_MS)
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize(
+    "said", [-1, 0, NOW_MS - 5, NOW_MS + 1, NOW_MS + 100 * HOUR_MS, -(1 << 63)]
+)
+def test_the_max_timestamp_is_the_records(codec: Codec, said: int) -> None:
+    """A client that says another one is not refused for it, and not believed."""
+    data = change(">q", 35, said, timed(NOW_MS - 3, NOW_MS - 1, NOW_MS - 2, codec=codec))
+    for rules in (ORDINARY, COMPACTED):
+        header = check_batch(data, rules, NOW_MS)
+        assert header == read_header(data)._replace(max_timestamp=NOW_MS - 1)
+    own = ORDINARY._replace(log_append_time=True)
+    assert check_batch(data, own, NOW_MS) == read_header(data)
+
+
+@pytest.mark.parametrize("said", [-1, NOW_MS])
+def test_records_of_the_future_are_found_whatever_the_header_says(said: int) -> None:
+    data = change(">q", 35, said, timed(NOW_MS, NOW_MS + HOUR_MS + 1))
+    refused = refusal(data)
+    assert refused.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.record_errors] == [1]
+
+
+def test_records_without_a_time_leave_none_to_the_batch() -> None:
+    data = change(">q", 35, NOW_MS, timed(-1, -1))
+    assert check_batch(data, ORDINARY, NOW_MS).max_timestamp == -1
+    before = change(">q", 35, NOW_MS, timed(-5, -9))
+    assert check_batch(before, ORDINARY, NOW_MS).max_timestamp == -1
 
 
 def test_times_in_the_past() -> None:
