@@ -4,16 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
+FUZZ_STAMP := $(VENV)/.fuzz-installed
 S3_VENV := .venv-s3
 S3_STAMP := $(S3_VENV)/.installed
 # Two for each core of CI's machine: tests wait for disks, clocks and other processes.
 WORKERS ?= 4
 ARGS ?=
 SEEDS ?= 500
+TARGET ?= all
+MINUTES ?= 20
 # Where it is set, every server that tests or `make run` start would compile all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install environments run check test sim bench image lock clean
+.PHONY: help install environments run check test sim fuzz bench image lock clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -23,6 +26,10 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
+
+$(FUZZ_STAMP): $(STAMP) requirements/fuzz.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.lock
+	touch $(FUZZ_STAMP)
 
 $(S3_STAMP): requirements/s3.lock
 	$(PYTHON) -m venv $(S3_VENV)
@@ -35,7 +42,7 @@ $(COMPILED): $(STAMP) hatch_build.py protocol/records/record_loops.py
 
 install: $(COMPILED)   ## a virtual environment in .venv with every locked dependency and `tailrace`
 
-environments: $(COMPILED) $(S3_STAMP)  ## what `make test` needs; `make -j2 environments` makes both side by side
+environments: $(COMPILED) $(FUZZ_STAMP) $(S3_STAMP)  ## what `make test` needs; `make -j2 environments` makes them side by side
 
 run: install    ## a broker on 127.0.0.1:9092 over ./tailrace-data
 	$(BIN)/tailrace start $(ARGS)
@@ -54,6 +61,9 @@ sim: install    ## SEEDS=N random schedules of ledgers, of logs, of a group, und
 	$(BIN)/python -m tests.sim --world logs --seeds $(SEEDS) $(ARGS)
 	$(BIN)/python -m tests.sim --world groups --seeds $(SEEDS) $(ARGS)
 
+fuzz: $(COMPILED) $(FUZZ_STAMP)  ## TARGET=NAME MINUTES=20: hostile bytes for one decoder, coverage-guided; all: one after the other
+	$(BIN)/python -m tests.fuzz $(TARGET) --minutes $(MINUTES)
+
 bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as a table
 	$(BIN)/python -m tests.bench $(ARGS)
 
@@ -63,6 +73,8 @@ image: ## an image `tailrace`; BASE=IMAGE to build on another one than python:3.
 lock:           ## resolve the files of requirements/ anew
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
 	  --extra spark --extra testcontainers --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
+	  --constraint requirements/dev.lock --group fuzz -o requirements/fuzz.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
 	  --constraint requirements/dev.lock pyproject.toml -o requirements/image.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \

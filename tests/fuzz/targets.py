@@ -1,0 +1,12 @@
+"""The table of targets."""
+
+from typing import Final
+
+from tests.fuzz import batches, bodies, disks, kafka, ledgers, nodes
+from tests.fuzz.target import Target
+
+TARGETS: Final[dict[str, Target]] = {
+    target.name: target
+    for module in (kafka, batches, ledgers, nodes, disks, bodies)
+    for target in module.TARGETS
+}
