@@ -12,7 +12,6 @@ from bookie.ledger_state import LedgerState
 from bookie.reads import Reads
 from bookie.storage import BATCH_ENTRIES_MAX
 from protocol.bookkeeper.messages import (
-    LAST_ENTRY,
     BatchReadRequest,
     BatchReadResponse,
     Response,
@@ -41,9 +40,7 @@ class BatchReads:
             self.refuse(request, reply, StatusCode.ENOLEDGER)
             return
         first, count_max = request.entry_id, request.count_max
-        if first == LAST_ENTRY:
-            first, count_max = state.last_entry, 1
-        elif count_max <= 0:
+        if count_max <= 0:
             count_max = BATCH_ENTRIES_MAX
         room = min(request.bytes_max, self._bytes_max) - _ANSWER_BYTES
 

@@ -1,9 +1,9 @@
 """Checkpoints: make the index files say what memory knows, then move the marks.
 
 Order, each step synced before the next: flush what waits in memory to the entry log -> seal the
-entry logs that were left behind (ledgers map, header) -> index files -> entryLogMark -> lastMark of
-each journal -> old journal files go. A crash between any two leaves marks that are too old: the
-tail is replayed again, to the same result.
+entry logs that were left behind (ledgers map, header) -> index files -> javaLogMark ->
+entryLogMark -> lastMark of each journal -> old journal files go. A crash between any two leaves
+marks that are too old: the tail is replayed again, to the same result.
 """
 
 import logging
@@ -20,7 +20,7 @@ from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
 from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LocationTable
-from bookie.marks import ENTRY_LOG_MARK, Mark, journal_mark_name, write_mark
+from bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, journal_mark_name, write_mark
 from bookie.sorted_flush import Flushed, LogToSeal
 from core.errors import CorruptData
 from core.runtime.files import Files
@@ -64,6 +64,8 @@ class Checkpointer:
         for ledger_id, header, locations in plan.ledgers:
             tables = (locations, flushed.tables.get(ledger_id))
             self._indexes.write(ledger_id, header, [table for table in tables if table])
+        if self._indexes.java_log >= 0:
+            self._write_mark(JAVA_LOG_MARK, Mark(self._indexes.java_log))
         self._write_mark(ENTRY_LOG_MARK, flushed.entry_log_mark)
         for index, mark in enumerate(plan.journal_marks):
             self._write_mark(journal_mark_name(index), mark)

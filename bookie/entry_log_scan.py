@@ -25,11 +25,21 @@ _MISSING: Final = 0
 class EntryLogScan:
     """One scan of the tail. Blocks. Errors: OSError, CorruptData."""
 
-    def __init__(self, files: Files, dirs: LedgerDirs, index: Callable[[int, Group], None]) -> None:
-        """`index` takes (log id, group) of each group, in the order they were written."""
+    def __init__(
+        self,
+        files: Files,
+        dirs: LedgerDirs,
+        index: Callable[[int, Group], None],
+        note_java_log: Callable[[int], None],
+    ) -> None:
+        """`index` takes (log id, group) of each group, in the order they were written.
+
+        `note_java_log` hears first of each log of the tail that Java's bookie wrote.
+        """
         self._files = files
         self._dirs = dirs
         self._index = index
+        self._note_java_log = note_java_log
         self.seals: list[LogToSeal] = []
         """Logs of the tail but the last: they may lack their ledgers map."""
         self.bytes = 0
@@ -46,7 +56,10 @@ class EntryLogScan:
         tail = [log_id for log_id in ids if log_id >= first]
         if tail and not _is_in_use(mark, tail[-1]) and self._remove_unborn(tail[-1]):
             tail.pop()
-        tail = [log_id for log_id in tail if self._is_ours(log_id)]
+        ours = [log_id for log_id in tail if self._is_ours(log_id)]
+        for log_id in sorted({*tail} - {*ours}):
+            self._note_java_log(log_id)
+        tail = ours
         ends: list[LogToSeal] = []
         for log_id in tail:
             start = entry_log_format.HEADER_SIZE

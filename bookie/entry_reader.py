@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from bookie.entry_log_format import file_name, split_location
 from bookie.entry_spans import LENGTH_SIZE, SLACK_BYTES, next_span
 from bookie.group_format import MIN_BODY_SIZE
-from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, unpack_slots
-from bookie.index_format import ENTRY_ID_MAX
+from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, Page
+from bookie.index_format import ENTRY_ID_MAX, unpack_slots
 from bookie.ledger_dirs import LedgerDirs
+from bookie.ledger_index import SLOTS_PER_SECTOR
 from bookie.page_cache import ReadBehind
 from core.errors import CorruptData
 from core.runtime.files import Files
@@ -45,7 +46,7 @@ class EntryReader:
         self._files_max = files_max
         self._pages_max = pages_max
         self._fds: dict[int, int] = {}
-        self._pages: dict[tuple[LedgerId, int], tuple[int, bytes]] = {}
+        self._pages: dict[tuple[LedgerId, int], tuple[int, Page]] = {}
 
     def read(
         self, ledger_id: LedgerId, entry_id: EntryId, location: int, generation: int
@@ -159,22 +160,41 @@ class EntryReader:
                 page, at = divmod(entry_id, SLOTS_PER_PAGE)
                 if page != known_page:
                     known_page = page
-                    slots = unpack_slots(self._page(ledger_id, page, generation))
+                    slots = unpack_slots(self._page(ledger_id, page, generation).data)
                 place = slots[at] if at < len(slots) else 0
+            if not place and not places:
+                place = self.locate(ledger_id, entry_id, generation)
             if not place:
                 break
             places.append(place)
         return places
 
     def locate(self, ledger_id: LedgerId, entry_id: EntryId, generation: int) -> int:
-        """Return the location that the index file has for an entry, 0 if none."""
+        """Return the location that the index file has for an entry, 0 if none.
+
+        Errors: OSError; CorruptData: what the index file says of this entry is damaged.
+        """
         if not 0 <= entry_id <= ENTRY_ID_MAX:
             return 0
         page, at = divmod(entry_id, SLOTS_PER_PAGE)
-        data = self._page(ledger_id, page, generation)[at * 8 : at * 8 + 8]
-        return unpack_slots(data)[0] if len(data) == 8 else 0
+        location = self._page(ledger_id, page, generation).location(at)
+        return location or self._locate_for_sure(ledger_id, page, at, generation)
 
-    def _page(self, ledger_id: LedgerId, page: int, generation: int) -> bytes:
+    def _locate_for_sure(self, ledger_id: LedgerId, page: int, at: int, generation: int) -> int:
+        """Return the location at a place of a page; before that is "none", it is proved."""
+        found = self._page(ledger_id, page, generation)
+        if found.damaged is None:
+            found = self._indexes.check_page(ledger_id, page)
+            self._pages[ledger_id, page] = (generation, found)
+        location = found.location(at)
+        if not location and found.damaged and at // SLOTS_PER_SECTOR in found.damaged:
+            entry_id = page * SLOTS_PER_PAGE + at
+            raise CorruptData(
+                f"ledger={ledger_id} entry={entry_id}: its place in the index is damaged"
+            )
+        return location
+
+    def _page(self, ledger_id: LedgerId, page: int, generation: int) -> Page:
         cached = self._pages.pop((ledger_id, page), None)
         if cached is None or cached[0] != generation:
             cached = (generation, self._indexes.read_page(ledger_id, page))

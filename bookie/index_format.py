@@ -3,13 +3,20 @@
 file   = header of 1024 bytes, i64 location for each entry id from 0 (0: not here)
 header = "BKLE", i32 version 1, i32 key length, key, i32 state (bit 0: fenced),
          i32 explicit LAC length, packet, zeros
+
+Ours: "TAILRACE" and u32 CRC32C of (ledger id, the first sector without this sum), at the end of the
+header's first sector if key and packet leave it room. Java never reads it, and writes zeros there.
+The checksums of the locations are in a file of their own: index_sums.
 """
 
 import struct
+import sys
+from array import array
 from typing import NamedTuple
 
+from protocol.crc32c import crc32c
 from protocol.errors import BadLength, BadValue, BufferUnderflow
-from protocol.ids import Buffer, EntryId, Position
+from protocol.ids import Buffer, EntryId, LedgerId, Position
 
 HEADER_SIZE = 1024
 PAGE_SIZE = 8192
@@ -23,6 +30,12 @@ ENTRY_ID_MAX = 2**31 - 1
 
 _HEAD = struct.Struct(">4sii")
 _I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_SIGN = b"TAILRACE"
+_CRC = struct.Struct(">I")
+_SECTOR_SIZE = 512
+_CRC_AT = _SECTOR_SIZE - _CRC.size
+_SIGN_AT = _CRC_AT - len(_SIGN)
 
 
 class IndexHeader(NamedTuple):
@@ -47,6 +60,38 @@ def pack_header(header: IndexHeader) -> bytes:
         )
     )
     return data.ljust(HEADER_SIZE, b"\0")
+
+
+def sign_header(data: bytes, ledger_id: LedgerId) -> bytes:
+    """Return a packed header with our sign and its checksum; as it is if it has no room."""
+    if _content_end(data) > _SIGN_AT:
+        return data
+    signed = data[:_SIGN_AT] + _SIGN
+    return signed + _CRC.pack(_header_crc(signed, ledger_id)) + data[_SECTOR_SIZE:]
+
+
+def is_signed(data: Buffer, ledger_id: LedgerId) -> bool:
+    """Tell whether a header is as we wrote it; False for one of Java's, which proves nothing.
+
+    Errors: BadValue: it is damaged; BadLength.
+    """
+    first = bytes(data[:_SECTOR_SIZE])
+    if first[_SIGN_AT:_CRC_AT] == _SIGN:
+        if _CRC.unpack_from(first, _CRC_AT)[0] != _header_crc(first[:_CRC_AT], ledger_id):
+            raise BadValue("the header of the index does not match its checksum")
+        return True
+    if any(first[_SIGN_AT:]) and _content_end(first) <= _SIGN_AT:
+        raise BadValue("the sign in the header of the index is damaged")
+    return False
+
+
+def _header_crc(signed: bytes, ledger_id: LedgerId) -> int:
+    return crc32c(signed, crc32c(_I64.pack(ledger_id)))
+
+
+def _content_end(data: Buffer) -> int:
+    header = read_header(bytes(data).ljust(HEADER_SIZE, b"\0"))
+    return _HEAD.size + len(header.master_key) + 8 + len(header.explicit_lac)
 
 
 def read_header(data: Buffer) -> IndexHeader:
@@ -76,3 +121,22 @@ def file_path(ledger_id: int) -> tuple[str, str, str]:
 def slot_position(entry_id: EntryId) -> Position:
     """Return where the location of an entry lies in its index file."""
     return HEADER_SIZE + SLOT_SIZE * entry_id
+
+
+def unpack_slots(data: bytes) -> "array[int]":
+    """Return the locations in (part of) a page."""
+    slots = array("q", data[: len(data) // SLOT_SIZE * SLOT_SIZE])
+    _to_or_from_big_endian(slots)
+    return slots
+
+
+def pack_slots(run: "array[int]") -> bytes:
+    """Return the bytes of locations that follow each other."""
+    slots = array("q", run)
+    _to_or_from_big_endian(slots)
+    return slots.tobytes()
+
+
+def _to_or_from_big_endian(slots: "array[int]") -> None:
+    if sys.byteorder == "little":
+        slots.byteswap()

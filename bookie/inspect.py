@@ -18,7 +18,7 @@ from bookie.group_scan import GroupScan
 from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
 from bookie.ledger_dirs import LedgerDirs
-from bookie.marks import ENTRY_LOG_MARK, Mark, read_mark
+from bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, read_mark
 from core.errors import CorruptData
 from core.runtime.files import Files
 from protocol.ids import EntryId, LedgerId, Position
@@ -51,6 +51,8 @@ class BookieFiles:
         self._files = files
         self._dirs = LedgerDirs(files, ledger_directories)
         self._indexes = IndexFiles(files, self._dirs)
+        java_log = read_mark(files, self._dirs.all, JAVA_LOG_MARK)
+        self._indexes.java_log = -1 if java_log is None else java_log.file_id
         self._tail: dict[LedgerId, dict[EntryId, int]] | None = None
 
     def refresh(self) -> None:

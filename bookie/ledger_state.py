@@ -96,6 +96,7 @@ class LedgerState:
         "fenced",
         "generation",
         "header_unsaved",
+        "is_last_known",
         "lac",
         "lac_ms",
         "last_entry",
@@ -120,6 +121,8 @@ class LedgerState:
         """Highest LAC known here: of entry headers and of the explicit LAC."""
         self.lac_ms = 0
         self.last_entry: EntryId = -1
+        self.is_last_known = True
+        """Whether no higher entry can be here: the end of a damaged index is not known."""
         self.unsaved = LocationTable()
         self.saving: LocationTable | None = None
         self.header_unsaved = False

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 JOURNAL_MARK = "lastMark"
 ENTRY_LOG_MARK = "entryLogMark"
+JAVA_LOG_MARK = "javaLogMark"
+"""The highest entry log that Java's bookie made in these directories; position 0."""
 
 _MARK = struct.Struct(">qq")
 _CRC = struct.Struct(">I")

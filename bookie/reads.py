@@ -1,5 +1,6 @@
 """Reads of entries that are there: plain, of a fenced ledger, of LACs, of lists of entries."""
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable
@@ -39,6 +40,7 @@ class Reads:
         self, storage: Storage, pending_max: int, answer: Callable[[Reply, Response], None]
     ) -> None:
         self._storage = storage
+        self._loop = asyncio.get_running_loop()
         self.metrics = storage.metrics
         self._pending_max = pending_max
         self._answer = answer
@@ -68,17 +70,28 @@ class Reads:
         self.metrics.pending_reads += 1
         if entry_id == LAST_ENTRY:
             entry_id = state.last_entry
+            if not state.is_last_known:
+                self._loop.call_soon(self._fetched, state, then, _unknown_last(state))
+                return True
         self._storage.read(state, entry_id, functools.partial(self._fetched, state, then))
         return True
 
     def fetch_batch(
         self, state: LedgerState, first: EntryId, count_max: int, bytes_max: int, then: ThenBatch
     ) -> bool:
-        """Read entries that follow each other; False if too many reads wait already."""
+        """Read entries that follow each other (LAST_ENTRY: only the highest).
+
+        False if too many reads wait already.
+        """
         if self.metrics.pending_reads >= self._pending_max:
             self.metrics.reads_refused_total += 1
             return False
         self.metrics.pending_reads += 1
+        if first == LAST_ENTRY:
+            first, count_max = state.last_entry, 1
+            if not state.is_last_known:
+                self._loop.call_soon(self._fetched_batch, state, then, _unknown_last(state))
+                return True
         came = functools.partial(self._fetched_batch, state, then)
         self._storage.read_batch(state, first, count_max, bytes_max, came)
         return True
@@ -166,6 +179,12 @@ class Reads:
 
         if not self.fetch(state, request.entry_id, then):
             self.refuse(request, reply, StatusCode.ETOOMANYREQUESTS)
+
+
+def _unknown_last(state: LedgerState) -> CorruptData:
+    return CorruptData(
+        f"ledger={state.ledger_id}: which entry is the last is not known, its index is damaged"
+    )
 
 
 def _up_to_damage(

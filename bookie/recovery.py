@@ -26,7 +26,7 @@ from bookie.index_format import IndexHeader
 from bookie.journal_replay import JournalReplay
 from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LedgerState
-from bookie.marks import ENTRY_LOG_MARK, Mark, journal_mark_name, read_mark
+from bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, journal_mark_name, read_mark
 from bookie.memtable import Memtable
 from bookie.sorted_flush import LogToSeal, SortedFlush
 from core.errors import CorruptData
@@ -87,8 +87,12 @@ class Recovery:
                 self._files.sync_directory(directory)
         entry_log_mark = read_mark(self._files, self._dirs.all, ENTRY_LOG_MARK)
         journal_marks = self._read_journal_marks()
-        scan = EntryLogScan(self._files, self._dirs, self._index_group)
-        end = scan.run(self._dirs.log_ids(), entry_log_mark)
+        java_log = read_mark(self._files, self._dirs.all, JAVA_LOG_MARK)
+        self._indexes.java_log = -1 if java_log is None else java_log.file_id
+        log_ids = self._dirs.log_ids()
+        self._indexes.newest_log = max(log_ids, default=-1)
+        scan = EntryLogScan(self._files, self._dirs, self._index_group, self._note_java_log)
+        end = scan.run(log_ids, entry_log_mark)
         self._seals += scan.seals
         self._tail_bytes += scan.bytes
         entry_log = open_entry_log(end, max(self._dirs.log_ids(), default=-1))
@@ -154,11 +158,11 @@ class Recovery:
     def _is_stored(self, state: LedgerState, entry_id: EntryId, body: bytes) -> bool:
         """Return whether the entry logs have this body: of an entry added again the last counts."""
         location = state.locate(entry_id)
-        if not location:
-            location = self._reader.locate(state.ledger_id, entry_id, generation=0)
-        if not location:
-            return False
         try:
+            if not location:
+                location = self._reader.locate(state.ledger_id, entry_id, generation=0)
+            if not location:
+                return False
             return self._reader.read_at(state.ledger_id, entry_id, location) == body
         except CorruptData:
             return False
@@ -190,6 +194,9 @@ class Recovery:
 
     # The entry logs
 
+    def _note_java_log(self, log_id: int) -> None:
+        self._indexes.java_log = max(self._indexes.java_log, log_id)
+
     def _index_group(self, log_id: int, group: Group) -> None:
         ledgers = self._ledgers
         first = pack_location(log_id, 0)
@@ -218,6 +225,7 @@ def load_state(ledger_id: LedgerId, indexes: IndexFiles, reader: EntryReader) ->
         return None
     state = LedgerState(ledger_id, loaded.header)
     state.last_entry = loaded.last_entry
+    state.is_last_known = loaded.is_last_known
     if loaded.last_location:
         try:
             lac = reader.lac_at(ledger_id, loaded.last_entry, loaded.last_location)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from core.runtime.files import LockHeld, Space
 from protocol.ids import Buffer
-from tests.sim.disk import Inode, SimDisk
+from tests.sim.disk import BLOCK, Inode, SimDisk
 from tests.sim.process import ProcessDied, SimProcess, State
 
 _DEAD = State.DEAD
@@ -53,8 +53,11 @@ class SimFiles:
         try:
             self._boundary("write", name, len(data))
             self.disk.take_space(name, position + len(data) - len(inode.data))
-        except (ProcessDied, OSError):  # it may have got half way
-            inode.write(position, data[: rng.randint(0, len(data))])
+        except (ProcessDied, OSError):
+            # It may have got half way. No block is torn: a kernel copies pages whole, and ends a
+            # write for a signal or for want of room only between them.
+            end = (position + rng.randint(0, len(data))) // BLOCK * BLOCK
+            inode.write(position, data[: max(end - position, 0)])
             raise
         inode.write(position, data)
 

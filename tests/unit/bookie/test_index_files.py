@@ -54,7 +54,7 @@ def test_holes_are_skipped_when_a_ledger_is_listed(tmp_path: Path) -> None:
     indexes.write(L1, IndexHeader(b"key"), [table])
     files.reads = 0
     assert indexes.entry_ids(L1) == wanted
-    assert files.reads < 100
+    assert files.reads < 200  # of both files
     assert indexes.entry_ids(L2) == []
 
 
