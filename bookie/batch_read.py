@@ -8,6 +8,7 @@ Source: reference BookKeeper 1.11.
 from collections.abc import Callable
 from typing import Any, Final
 
+from bookie.errors import status_of
 from bookie.ledger_state import LedgerState
 from bookie.reads import Reads
 from bookie.storage import BATCH_ENTRIES_MAX
@@ -58,6 +59,6 @@ class BatchReads:
 def _response(request: BatchReadRequest, bodies: list[Buffer] | Exception) -> BatchReadResponse:
     ledger_id, entry_id = request.ledger_id, request.entry_id
     if isinstance(bodies, Exception):
-        return BatchReadResponse(StatusCode.EIO, ledger_id, entry_id)
+        return BatchReadResponse(status_of(bodies), ledger_id, entry_id)
     status = StatusCode.EOK if bodies else StatusCode.ENOENTRY
     return BatchReadResponse(status, ledger_id, entry_id, tuple(bodies))

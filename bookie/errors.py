@@ -7,12 +7,23 @@
       NoRoom            a disk is full before anything was promised: the bookie becomes read-only
 
 Damaged files are core.errors.CorruptData; a directory in use is core.runtime.files.LockHeld.
+
+What a request is answered when it fails tells those who keep copies what to do (`status_of`):
+
+    EIO                this copy is damaged, or its disk cannot be read: another one has to be made
+    ETOOMANYREQUESTS   the machine lacks file descriptors or memory now: ask again
+    LOCAL_UNAVAILABLE  the bookie ends; over TCP its connections do, as those of Java's
 """
 
 import errno
 from pathlib import Path
 
+from protocol.bookkeeper.messages import StatusCode
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_SHORT = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR)
+)
 
 
 class BookieError(Exception):
@@ -39,3 +50,9 @@ class NoRoom(OSError):
 def is_no_room(error: BaseException) -> bool:
     """Tell whether a disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in _FULL
+
+
+def status_of(error: Exception) -> StatusCode:
+    """Return what a request is answered that failed by this."""
+    is_short = isinstance(error, OSError) and error.errno in _SHORT
+    return StatusCode.ETOOMANYREQUESTS if is_short else StatusCode.EIO

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from bookie.errors import status_of
 from bookie.ledger_state import LedgerState
 from bookie.reads import Reads
 from protocol.bookkeeper.messages import (
@@ -81,7 +82,7 @@ class LongPolls:
 
         def then(body: bytes | Exception | None) -> None:
             if isinstance(body, Exception):
-                reply(ReadResponse(StatusCode.EIO, ledger_id, LAST_ENTRY))
+                reply(ReadResponse(status_of(body), ledger_id, LAST_ENTRY))
             elif body is None:
                 reply(ReadResponse(StatusCode.EOK, ledger_id, LAST_ENTRY, None, lac))
             else:

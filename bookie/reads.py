@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bookie.errors import status_of
 from bookie.ledger_state import LedgerState
 from bookie.storage import Storage
 from core.errors import CorruptData
@@ -106,7 +107,7 @@ class Reads:
 
         def then(body: bytes | Exception | None) -> None:
             if isinstance(body, Exception):
-                reply(ReadLacResponse(StatusCode.EIO, ledger_id))
+                reply(ReadLacResponse(status_of(body), ledger_id))
             elif body is None and packet is None:
                 reply(ReadLacResponse(StatusCode.ENOENTRY, ledger_id))
             else:
@@ -126,7 +127,7 @@ class Reads:
 
         def then(ids: list[EntryId] | Exception) -> None:
             if isinstance(ids, Exception):
-                reply(ListEntriesResponse(StatusCode.EIO, ledger_id))
+                reply(ListEntriesResponse(status_of(ids), ledger_id))
             else:
                 availability = encode_availability(ids)
                 reply(ListEntriesResponse(StatusCode.EOK, ledger_id, availability))
@@ -168,7 +169,10 @@ class Reads:
         then(bodies)
 
     def _count_damage(self, error: Exception) -> None:
-        self.metrics.reads_damaged_total += 1
+        if status_of(error) is StatusCode.EIO:
+            self.metrics.reads_damaged_total += 1
+        else:
+            self.metrics.reads_refused_total += 1
         logger.error("read_failed error=%s", error)
 
     def _read_and_answer(
@@ -204,6 +208,6 @@ def _response(
     if body is None:
         return ReadResponse(StatusCode.ENOENTRY, ledger_id, entry_id)
     if isinstance(body, Exception):
-        return ReadResponse(StatusCode.EIO, ledger_id, entry_id)
+        return ReadResponse(status_of(body), ledger_id, entry_id)
     lac = state.lac if with_lac else None
     return ReadResponse(StatusCode.EOK, ledger_id, entry_id, body, lac)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from bookie.batch_read import BatchReads
 from bookie.config import MIB, BookieConfig
 from bookie.disk_watch import in_all
+from bookie.errors import status_of
 from bookie.health import Health
 from bookie.held import is_held
 from bookie.index_format import ENTRY_ID_MAX, KEY_BYTES_MAX, PACKET_BYTES_MAX
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct(">qqq")
 _PACKET = struct.Struct(">qq")
 
+_GONE = StatusCode.LOCAL_UNAVAILABLE
+
 Reply: TypeAlias = Callable[[Any], Any]
 """Takes the request's response."""
 
@@ -101,7 +104,10 @@ class Bookie:
         return self.metrics.pending_bytes
 
     async def close(self) -> None:
-        """Finish what was submitted and leave everything in the index files; then answer EIO."""
+        """Finish what was submitted and leave everything in the index files.
+
+        Whatever is submitted then is answered as by a bookie that is not there.
+        """
         self._is_closed = True
         self._polls.release_all()
         await self._storage.close()
@@ -109,7 +115,7 @@ class Bookie:
     def submit(self, request: Request, reply: Reply) -> None:
         """Do what is asked and reply once. Cost: about 3 us for an add."""
         if self._is_closed or self.failed.done():
-            self._answer(reply, ErrorResponse(StatusCode.EIO, operation_of(request)))
+            self._answer(reply, ErrorResponse(_GONE, operation_of(request)))
             return
         if type(request) is AddRequest and (state := self._ledgers.get(request.ledger_id)):
             self._add(state, request, reply)
@@ -136,8 +142,10 @@ class Bookie:
 
     def _loaded(self, ledger_id: LedgerId, found: LedgerState | Exception | None) -> None:
         for handler, request, reply in self._loading.pop(ledger_id):
-            if isinstance(found, Exception) or self._is_closed:
-                reply(ErrorResponse(StatusCode.EIO, operation_of(request)))
+            if self._is_closed:
+                reply(ErrorResponse(_GONE, operation_of(request)))
+            elif isinstance(found, Exception):
+                reply(ErrorResponse(status_of(found), operation_of(request)))
             else:
                 handler(self._ledgers.get(ledger_id), request, reply)
 
@@ -346,8 +354,10 @@ def _short_head(request: AddRequest) -> tuple[int, int, int]:
 def _answer_info(
     request: BookieInfoRequest, reply: Reply, found: "asyncio.Future[dict[Path, Space]]"
 ) -> None:
-    if found.exception() is not None:
-        reply(BookieInfoResponse(StatusCode.EIO))
+    error = found.exception()
+    if error is not None:
+        assert isinstance(error, Exception), "the reading thread hands on no other"
+        reply(BookieInfoResponse(status_of(error)))
         return
     room, wanted = in_all(found.result()), request.requested or 0
     reply(

@@ -112,6 +112,9 @@ class BookieConnection:
         self._budget.give(size)
         if self._channel is None:
             return 0
+        if response.status is StatusCode.LOCAL_UNAVAILABLE:  # no word for the wire: it goes away
+            self._channel.abort("the bookie ends")
+            return 0
         parts = _encode(origin, response)
         if not parts:
             self._channel.abort(f"no words for {response.status.name}")

@@ -1,8 +1,10 @@
 """Which copies of a ledger's entries are not where its metadata says.
 
     gone      the bookie is not registered, neither as writable nor as read-only: it is not asked
-    lacking   it is there, and says that it has not got an entry, or what it has does not verify
-    doubtful  it is there and gave no such answer (silent, busy, refused): nothing is concluded
+    lacking   it is there, and says that it has not got an entry or that it is damaged (EIO), or
+              what it has does not verify
+    doubtful  it is there and gave no such answer (silent, busy, short of descriptors, ending):
+              nothing is concluded
 
 Why silence is not absence: a registered bookie that is slow for a minute would have its whole disk
 copied by the others, which makes them slow. Its session ends if it is dead, and then it is gone.

@@ -285,8 +285,8 @@ def test_one_journal_that_fails_ends_all(tmp_path: Path) -> None:
         failure = await bookie.failed
         assert isinstance(failure, StorageFailed)
         files.is_broken = False
-        assert (await ask(bookie, add(LedgerId(1), 1))).status is StatusCode.EIO
-        assert (await ask(bookie, add(LedgerId(0), 2))).status is StatusCode.EIO
+        assert (await ask(bookie, add(LedgerId(1), 1))).status is StatusCode.LOCAL_UNAVAILABLE
+        assert (await ask(bookie, add(LedgerId(0), 2))).status is StatusCode.LOCAL_UNAVAILABLE
         await bookie.close()
         assert not lost.done()
         bookie = await open_journaled(tmp_path, journal_directories=(first, second))

@@ -32,7 +32,7 @@ def test_a_failed_bookie_leaves_nobody_without_an_answer(
         for answer in asked:
             assert (await answer).status is not StatusCode.EOK
         assert bookie.failed.done()
-        assert (await ask(client, read(L1, 0))).status is StatusCode.EIO
+        assert (await ask(client, read(L1, 0))).status is StatusCode.LOCAL_UNAVAILABLE
         await bookie.close()
 
     run(story)

@@ -556,7 +556,8 @@ class _Load:
         future = ask(bookie, fence(ledger_id))
 
         def note(done: "asyncio.Future[object]") -> None:
-            if not done.cancelled() and done.result().status is not StatusCode.EIO:  # type: ignore[attr-defined]
+            gone = (StatusCode.EIO, StatusCode.LOCAL_UNAVAILABLE)
+            if not done.cancelled() and done.result().status not in gone:  # type: ignore[attr-defined]
                 self.fenced.add(ledger_id)
 
         future.add_done_callback(note)
@@ -769,8 +770,8 @@ def test_nothing_is_acknowledged_after_a_failed_write(
         error = await bookie.failed
         assert "the disk is gone" in str(error)
         files.broken = False
-        assert (await ask(bookie, add(L1, 4))).status is StatusCode.EIO
-        assert (await ask(bookie, read(L1, 0))).status is StatusCode.EIO
+        assert (await ask(bookie, add(L1, 4))).status is StatusCode.LOCAL_UNAVAILABLE
+        assert (await ask(bookie, read(L1, 0))).status is StatusCode.LOCAL_UNAVAILABLE
         await bookie.close()
         assert not any(f.done() for f in lost)
         assert (files.failed_syncs, files.syncs_later, files.writes_later) == (1, 0, 0)

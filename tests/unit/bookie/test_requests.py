@@ -1,6 +1,8 @@
 """The rules of requests, over the local client and over TCP, with entries in one file or in two."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from typing_extensions import override
 
 from bookie.app import BookieProcess, start_bookie
 from bookie.local import LocalBookieClient
+from core.autorecovery.ledger_check import Copy, judge
 from core.ledger.bookie_client import BookieClient
 from core.ledger.config import BookieClientConfig
 from core.ledger.tcp_bookie import TcpBookieClient
@@ -19,6 +22,7 @@ from protocol.bookkeeper.messages import (
     AddRequest,
     AuthRequest,
     AuthResponse,
+    BatchReadRequest,
     BookieInfo,
     BookieInfoRequest,
     BookieInfoResponse,
@@ -36,6 +40,7 @@ from protocol.bookkeeper.messages import (
     WriteLacRequest,
 )
 from protocol.ids import BookieId, LedgerId
+from tests.unit.bookie.tcp import served
 from tests.unit.bookie.world import (
     DIGEST,
     KEY,
@@ -372,7 +377,82 @@ def test_who_comes_while_a_bookie_closes_is_told(tmp_path: Path) -> None:
         answers.append(ask(bookie, add(L1, 0)))
         for answer in answers:
             assert isinstance((await answer).status, StatusCode)  # whatever: there is an answer
-        assert (await answers[-1]).status is StatusCode.EIO
+        assert (await answers[-1]).status is StatusCode.LOCAL_UNAVAILABLE
         await closing
+
+    run(story)
+
+
+class _NoDescriptors(SystemFiles):
+    """The process has no file descriptor left, or the disk cannot be read."""
+
+    error: int | None = None
+
+    @override
+    def open(self, path: Path, flags: int = os.O_RDONLY) -> int:
+        if self.error is not None:
+            raise OSError(self.error, os.strerror(self.error), str(path))
+        return super().open(path, flags)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "copy"),
+    [
+        (errno.EMFILE, StatusCode.ETOOMANYREQUESTS, Copy.DOUBTFUL),
+        (errno.ENFILE, StatusCode.ETOOMANYREQUESTS, Copy.DOUBTFUL),
+        (errno.ENOMEM, StatusCode.ETOOMANYREQUESTS, Copy.DOUBTFUL),
+        (errno.EIO, StatusCode.EIO, Copy.LACKING),
+    ],
+)
+def test_a_machine_that_is_short_of_something_has_not_lost_its_copies(
+    tmp_path: Path, error: int, status: StatusCode, copy: Copy
+) -> None:
+    async def story() -> None:
+        files = _NoDescriptors()
+        bookie = await open_small(tmp_path, files)
+        await ask(bookie, add(L1, 0))
+        await ask(bookie, add(L2, 0))
+        await bookie.close()
+        bookie = await open_small(tmp_path, files)
+        assert (await ask(bookie, ReadRequest(L1, 5))).status is StatusCode.ENOENTRY  # loaded
+        files.error = error
+        requests = [
+            *(ReadRequest(ledger_id, 5000) for ledger_id in (L1, L2)),  # of no page in memory
+            ReadRequest(L1, 5000, previous_lac=-1),
+            BatchReadRequest(L1, 5000, 10, 1000),
+            ReadLacRequest(L2),
+            ListEntriesRequest(L1),
+            fence(L2),
+            add(L2, 1),
+        ]
+        for request in requests:
+            answer = await ask(bookie, request)
+            assert answer.status is status, request
+            if type(request) is ReadRequest:
+                assert judge(answer, request.ledger_id, 5000, DIGEST) is copy
+        assert bookie.metrics.reads_damaged_total == (3 if status is StatusCode.EIO else 0)
+        files.error = None
+        assert (await ask(bookie, read(L1, 0))).status is EOK
+        assert (await ask(bookie, read(L2, 0))).status is EOK
+        await bookie.close()
+        answer = await ask(bookie, read(L1, 0))
+        assert judge(answer, L1, 0, DIGEST) is Copy.DOUBTFUL
+
+    run(story)
+
+
+def test_over_tcp_a_bookie_that_ends_is_one_whose_connection_is_lost(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with served(tmp_path) as process:
+
+            async def resolve() -> tuple[str, int]:
+                return "127.0.0.1", process.server.port
+
+            client = TcpBookieClient(BookieId("test:3181"), resolve, BookieClientConfig())
+            assert (await ask(client, add(L1, 0))).status is EOK
+            await process.bookie.close()  # its server still has connections
+            for request in (read(L1, 0), add(L1, 1), ReadLacRequest(L1)):
+                assert (await ask(client, request)).status is StatusCode.LOCAL_UNAVAILABLE
+            await client.close()
 
     run(story)
