@@ -184,7 +184,8 @@ class DirectAdds:
 
     def _note_roll(self) -> None:
         """Remember the log that was left behind, before the first entry of the new one."""
-        usage: dict[int, int] = {}
+        usage: dict[int, int] = dict(self._known.dropped_log_bytes)
+        self._known.dropped_log_bytes.clear()
         for state in chain(self._known.by_id.values(), self._removed):
             if state.log_bytes:
                 usage[state.ledger_id] = usage.get(state.ledger_id, 0) + state.log_bytes

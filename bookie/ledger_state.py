@@ -151,10 +151,10 @@ class LedgerState:
         return IndexHeader(self.master_key, self.fenced, self.explicit_lac)
 
     def is_clean(self) -> bool:
-        """Return whether nothing would be lost if this state were dropped from memory."""
+        """Return whether nothing but `log_bytes` would be lost if this were dropped from memory."""
         busy = self.pending or self.header_unsaved or self.waiters or self.fence_waiters
         fencing = self.fenced and not self.fence_durable
-        return not (busy or fencing or self.unsaved or self.saving or self.log_bytes)
+        return not (busy or fencing or self.unsaved or self.saving is not None)
 
     def take_explicit_lac(self, packet: bytes) -> bool:
         """Keep an explicit LAC unless a higher one is there; return whether it was kept."""

@@ -142,15 +142,15 @@ class LogCompactor:
 
         Use it before the next await: later another object may stand for that ledger.
         """
-        state = self._storage.ledgers.get(ledger_id)
-        if state is None:
+        while (state := self._storage.ledgers.get(ledger_id)) is None:
             found: asyncio.Future[LedgerState | Exception | None]
             found = asyncio.get_running_loop().create_future()
             self._storage.load(ledger_id, found.set_result)
             loaded = await found
             if isinstance(loaded, Exception):
                 raise loaded
-            state = self._storage.ledgers.get(ledger_id)
+            if loaded is None:
+                return None  # else it may have made room for another one already: load it again
         return state
 
     def _put(

@@ -20,7 +20,7 @@ class BookieMetrics:
     pending_bytes: int = gauge("bytes of adds that wait for their sync")
     pending_reads: int = gauge("reads that wait")
     long_polls: int = gauge("reads that wait for a LAC")
-    ledgers_open: int = gauge("ledgers in memory, at the last checkpoint")
+    ledgers_open: int = gauge("ledgers in memory")
     checkpoints_total: int = counter("checkpoints")
     ledgers_removed_total: int = counter("ledgers removed: no metadata, or it names others")
     over_replicated_total: int = counter("ledgers removed because other bookies keep them by now")

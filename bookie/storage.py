@@ -78,7 +78,7 @@ class Storage:
         """Has a result once nothing may be acknowledged any more: the process should end."""
         self.on_no_room: Callable[[NoRoom], None] = _nobody
         """Hears of entries that were refused because a disk is full."""
-        self.known = KnownLedgers(clock, self.metrics)
+        self.known = KnownLedgers(clock, self.metrics, config.cached_ledgers_max)
         self.ledgers = self.known.by_id
         checkpointer = Checkpointer(
             files, self._journals, self.dirs, self.indexes, config.journal_backups_max
@@ -258,7 +258,7 @@ class Storage:
         def keep(result: LedgerState | Exception | None) -> None:
             if isinstance(result, LedgerState):
                 result.generation = self.upkeep.generation
-                result = self.ledgers.setdefault(ledger_id, result)
+                result = self.known.keep(result)
             then(result)
 
         self._reads.submit(

@@ -186,18 +186,9 @@ class Upkeep:
             state.generation = self.generation
         self._adds.end_checkpoint(result)
         self._known.metrics.checkpoints_total += 1
-        self._known.metrics.ledgers_open = len(self._known.by_id)
-        self._drop_clean_ledgers()
+        self._known.drop_clean()
         done.set_result(None)
         self.consider()
-
-    def _drop_clean_ledgers(self) -> None:
-        by_id, unsaved = self._known.by_id, self._known.unsaved
-        excess = len(by_id) - self._config.cached_ledgers_max
-        if excess > 0:
-            clean = [s for s in by_id.values() if s.is_clean() and s not in unsaved]
-            for state in clean[:excess]:
-                del by_id[state.ledger_id]
 
 
 def _chain(source: "asyncio.Future[None]", target: "asyncio.Future[None]") -> None:

@@ -1,6 +1,7 @@
 """The storage as a whole against a dictionary: any order of adds, reads, checkpoints, restarts."""
 
 import asyncio
+import os
 import tempfile
 import threading
 from collections.abc import Callable
@@ -13,12 +14,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from typing_extensions import override
 
+from bookie.log_usage import LogUsages
 from core.runtime.files import SystemFiles
 from protocol.bookkeeper.availability import decode_availability
-from protocol.bookkeeper.messages import ListEntriesRequest, ReadLacRequest, StatusCode
+from protocol.bookkeeper.messages import (
+    ListEntriesRequest,
+    ReadLacRequest,
+    ReadRequest,
+    StatusCode,
+)
 from protocol.ids import LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
-from tests.unit.bookie.world import L1, add, ask, entry_body, fence, open_small, read, run
+from tests.unit.bookie.world import L1, L2, add, ask, entry_body, fence, open_small, read, run
 
 if TYPE_CHECKING:
     from bookie.app import OpenBookie
@@ -140,24 +147,129 @@ TestStorage = StorageMachine.TestCase
 TestStorage.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
-def test_memory_holds_no_more_ledgers_than_allowed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_memory_holds_no_more_ledgers_than_allowed(
+    tmp_path: Path, journal_write_data: bool
+) -> None:
+    """Also without a checkpoint: a bookie that only reads, lists or is scrubbed makes none."""
+    count, limit = 60, 5
+    changes = {"cached_ledgers_max": limit, "journal_write_data": journal_write_data}
+
     async def story() -> None:
-        bookie = await open_small(tmp_path, cached_ledgers_max=5)
-        for number in range(20):
+        bookie = await open_small(tmp_path, **changes)
+        for number in range(count):
             await ask(bookie, add(LedgerId(number), 0, b"%d" % number))
+        assert len(bookie._storage.ledgers) == count  # none is in an index file yet
+        await bookie.checkpoint()
+        assert len(bookie._storage.ledgers) == bookie.metrics.ledgers_open == limit
         await bookie.close()
-        bookie = await open_small(tmp_path, cached_ledgers_max=5)
-        for number in range(20):
-            assert (await ask(bookie, read(LedgerId(number), 0))).status is StatusCode.EOK
-        await ask(bookie, add(L1, 1))
-        await bookie.checkpoint()
-        assert bookie.metrics.ledgers_open == 20
-        await ask(bookie, add(LedgerId(3), 1))
-        await bookie.checkpoint()
-        assert bookie.metrics.ledgers_open <= 6
-        for number in range(20):
+        bookie = await open_small(tmp_path, **changes)
+        for ask_for in (read, fence, lambda ledger_id, _: ListEntriesRequest(ledger_id)):
+            for number in range(count):
+                ledger_id = LedgerId(number)
+                assert (await ask(bookie, ask_for(ledger_id, 0))).status is StatusCode.EOK
+            if ask_for is fence:
+                await bookie.checkpoint()
+            assert len(bookie._storage.ledgers) == bookie.metrics.ledgers_open == limit
+        for number in range(count):
             body = entry_body(LedgerId(number), 0, b"%d" % number)
             assert (await ask(bookie, read(LedgerId(number), 0))).body == body
+            status = (await ask(bookie, add(LedgerId(number), 1))).status
+            assert status is StatusCode.EFENCED
+        await bookie.close()
+
+    run(story)
+
+
+def test_what_waits_is_never_let_go(tmp_path: Path) -> None:
+    """A long poll, and an add that is not durable, keep their ledger in memory."""
+
+    async def story() -> None:
+        bookie = await open_small(tmp_path, cached_ledgers_max=1)
+        for number in range(10):
+            await ask(bookie, add(LedgerId(number), 0))
+        await bookie.checkpoint()
+        poll = ask(bookie, ReadRequest(L1, -1, previous_lac=-1, timeout_ms=60_000, piggyback=True))
+        for number in range(2, 10):
+            await ask(bookie, read(LedgerId(number), 0))
+        assert len(bookie._storage.ledgers) == 2
+        await ask(bookie, add(L1, 1, lac=0))
+        assert (await poll).max_lac == 0
+        await bookie.close()
+
+    run(story)
+
+
+class _GatedIndexes(SystemFiles):
+    """Index files are synced only while the gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.is_waited_for = threading.Event()
+        self._indexes: set[int] = set()
+
+    @override
+    def open(self, path: Path, flags: int = os.O_RDONLY) -> int:
+        fd = super().open(path, flags)
+        self._indexes.discard(fd)
+        if path.suffix in (".idx", ".sums"):
+            self._indexes.add(fd)
+        return fd
+
+    @override
+    def sync(self, fd: int) -> None:
+        if fd in self._indexes:
+            self.is_waited_for.set()
+            assert self.gate.wait(20)
+        super().sync(fd)
+
+
+@pytest.mark.parametrize("journal_write_data", [False, True])
+def test_what_a_checkpoint_is_writing_is_never_let_go(
+    tmp_path: Path, journal_write_data: bool
+) -> None:
+    async def story() -> None:
+        files = _GatedIndexes()
+        bookie = await open_small(
+            tmp_path, files, cached_ledgers_max=1, journal_write_data=journal_write_data
+        )
+        for number in range(10):
+            await ask(bookie, add(LedgerId(number), 0))
+        await bookie.checkpoint()
+        files.is_waited_for.clear()
+        files.gate.clear()
+        await ask(bookie, fence(L1))
+        await ask(bookie, add(L2, 1))
+        checkpoint = asyncio.ensure_future(bookie.checkpoint())
+        await asyncio.to_thread(files.is_waited_for.wait, 20)
+        for number in range(3, 10):
+            await ask(bookie, read(LedgerId(number), 0))
+        assert (await ask(bookie, add(L1, 1))).status is StatusCode.EFENCED
+        assert (await ask(bookie, read(L2, 1))).status is StatusCode.EOK
+        assert (await ask(bookie, read(L2))).body == entry_body(L2, 1, b"payload")
+        files.gate.set()
+        await checkpoint
+        assert len(bookie._storage.ledgers) == 1
+        await bookie.close()
+
+    run(story)
+
+
+def test_a_log_is_sealed_with_all_its_ledgers_however_few_are_in_memory(tmp_path: Path) -> None:
+    async def story() -> None:
+        bookie = await open_small(tmp_path, cached_ledgers_max=1, log_size_limit=4000)
+        for entry_id in range(3):
+            for number in range(4):
+                await ask(bookie, add(LedgerId(number), entry_id, bytes(100)))
+                await bookie.checkpoint()
+        for entry_id in range(3, 30):
+            await ask(bookie, add(LedgerId(9), entry_id, bytes(200)))
+        await bookie.checkpoint()
+        usage = LogUsages(SystemFiles(), bookie._dirs).read(0)
+        assert usage is not None
+        size = len(entry_body(L1, 0, bytes(100))) + 4
+        assert {number: usage[number] for number in range(4)} == dict.fromkeys(range(4), 3 * size)
         await bookie.close()
 
     run(story)
