@@ -33,11 +33,11 @@ from protocol.records.batch import (
     CONTROL,
     TRANSACTIONAL,
     BatchHeader,
-    has_max_timestamp,
+    is_headed,
     read_header,
     stamp,
     stamp_log_append_time,
-    stamp_max_timestamp,
+    with_header,
 )
 from protocol.records.control import EndTransaction, build_marker
 from protocol.records.recompress import recompress
@@ -91,6 +91,7 @@ class PartitionLog(ReadablePartition):
             timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
             log_append_time=settings.log_append_time,
             zstd_allowed=True,
+            segment_bytes=settings.segment_bytes,
             stored_codec=None if settings.stored_as is None else settings.stored_as.codec,
         )
         self._rules = rules
@@ -153,9 +154,11 @@ class PartitionLog(ReadablePartition):
             changed = recompress(batch, header, self._stored_as)
             if len(changed) > self.settings.max_message_bytes:
                 return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
+            if len(changed) > self.settings.segment_bytes:
+                return Append.answered(ErrorCode.RECORD_LIST_TOO_LARGE)
             batch = changed
-        elif not has_max_timestamp(batch, header.max_timestamp):  # the records have another one
-            stamp_max_timestamp(batch, header.max_timestamp)
+        elif not is_headed(batch, header):  # its own header claimed what is not so
+            batch = with_header(batch, header)
         last = self.log_end_offset + header.last_offset_delta
         append = self._enqueue(batch, last, header.max_timestamp)
         if header.producer_id >= 0 and append.base_offset >= 0:  # else the log refused it

@@ -37,6 +37,7 @@ _INT64 = struct.Struct(">q")
 CRC_AT = 17
 CRC_FROM = 21
 """What the CRC covers begins here."""
+_ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 _SEQUENCE_MODULUS = 1 << 31
 
@@ -151,24 +152,33 @@ def stamp_log_append_time(buf: bytearray | memoryview, now_ms: int, at: int = 0)
     Shape: `buf` holds the whole batch. Base timestamp and deltas stay, readers ignore them.
     Cost: one pass of CRC over the batch.
     """
-    buf[at + 22] |= LOG_APPEND_TIME  # the low byte of the attributes
+    buf[at + _ATTRIBUTES_AT] = 0  # no bit there means anything, nor the lower byte's highest
+    buf[at + _ATTRIBUTES_AT + 1] = buf[at + _ATTRIBUTES_AT + 1] & 0x7F | LOG_APPEND_TIME
     _INT64.pack_into(buf, at + _MAX_TIMESTAMP_AT, now_ms)
     stamp_crc(buf, at)
 
 
-def has_max_timestamp(buf: Buffer, max_timestamp: int) -> bool:
-    """Whether the batch in `buf` says that of itself."""
-    found: int = _INT64.unpack_from(buf, _MAX_TIMESTAMP_AT)[0]
-    return found == max_timestamp
+def is_headed(buf: Buffer, header: BatchHeader) -> bool:
+    """Whether the batch in `buf` says of its size and time what a header does.
 
-
-def stamp_max_timestamp(buf: bytearray | memoryview, max_timestamp: int) -> None:
-    """Write the newest time of a batch's records into it, and a new CRC.
-
-    Shape, Cost: as `stamp_log_append_time`. Source: DefaultRecordBatch.setMaxTimestamp.
+    One of another codec was made from what the header is of, and says what it should.
     """
-    _INT64.pack_into(buf, _MAX_TIMESTAMP_AT, max_timestamp)
-    stamp_crc(buf)
+    newest, attributes = _INT64.unpack_from(buf, _MAX_TIMESTAMP_AT)[0], buf[_ATTRIBUTES_AT + 1]
+    differ = attributes ^ header.attributes & 0xFF
+    if not differ and newest == header.max_timestamp:
+        return len(buf) == LOG_OVERHEAD + header.batch_length
+    return bool(differ & CODEC_MASK)
+
+
+def with_header(buf: memoryview, header: BatchHeader) -> memoryview:
+    """Write another header into the batch in `buf`, in place, and a new CRC; return its new bytes.
+
+    Shape: `buf` holds the whole batch; the header's size is that, or less. Cost: one pass of CRC.
+    """
+    _HEADER.pack_into(buf, 0, *header)
+    batch = buf[: header.size_bytes]
+    stamp_crc(batch)
+    return batch
 
 
 def stamp_crc(buf: bytearray | memoryview, at: int = 0) -> None:

@@ -14,15 +14,17 @@ from protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 from protocol.crc32c import crc32c
 from protocol.errors import BadLength, DecodeError, ErrorCode, ProtocolError
 from protocol.ids import Buffer
-from protocol.lz4_frame import frame_fault
+from protocol.lz4_frame import frame_end
 from protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_FROM,
+    DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     unpack_header,
@@ -30,11 +32,14 @@ from protocol.records.batch import (
 from protocol.records.judging import WINDOW_BYTES, Judged, judge
 from protocol.records.loops import check
 from protocol.records.record import RECORD_BYTES_MIN
-from protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY
+from protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY, ONE_TIME
 
 UNBOUNDED_MS = (1 << 63) - 1
 """`message.timestamp.before.max.ms` as Kafka has it by default: no lower bound."""
 _ANY_TIME = -UNBOUNDED_MS - 1, UNBOUNDED_MS
+_NO_TIME = 1, 0
+_KEPT = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+"""Bits that Kafka writes again with the times of a batch."""
 RECORD_ERRORS_MAX = 100
 """Record errors that one answer lists; the batch is refused whole anyway."""
 
@@ -50,6 +55,8 @@ class ProduceRules(NamedTuple):
     """The topic's own time; then the client's timestamps are not looked at."""
     zstd_allowed: bool
     """Produce v7 and later."""
+    segment_bytes: int = UNBOUNDED_MS
+    """A larger batch fits no segment."""
     stored_codec: int | None = None
     """What batches are packed with before they are stored; None: they stay as they are."""
 
@@ -77,8 +84,8 @@ def check_batch(buf: Buffer, rules: ProduceRules, now_ms: int) -> BatchHeader:
     """Return the header to store of the one batch in `buf`, which may be stamped for the rest.
 
     Shape: `buf` holds exactly one batch, nothing after it. The header is the batch's own, but that
-    its max timestamp is the newest of the records', or NO_TIMESTAMP; of a topic with a time of its
-    own it is not looked at.
+    its max timestamp is the newest of the records', or NO_TIMESTAMP, and that time the producer's;
+    a topic with a time of its own writes it later. Padding behind an LZ4 frame is not in its size.
     Errors: InvalidBatch with the code of the first check that fails.
     Cost: 2 us, one pass of CRC, 25 ns a record, and what unpacking takes.
     """
@@ -131,21 +138,40 @@ def check_records(
     """
     taken = _ANY_TIME if rules.log_append_time else _times_taken(rules, now_ms)
     codec = header.attributes & CODEC_MASK
-    if codec:
-        payload = _payload(buf, header, unpacked_max)
+    if codec:  # librdkafka could not read what has padding behind it: `size` is without
+        payload, size = _unpack(buf, header, unpacked_max)
         _check_room(header, len(payload))
         how = LISTS | IN_ORDER
         if rules.stored_codec is None or rules.stored_codec == codec:
             how |= BY_FIELDS
     else:
-        payload = memoryview(buf)[HEADER_SIZE:]
+        payload, size = memoryview(buf)[HEADER_SIZE:], len(buf)
         how = LISTS
     if rules.compacted:
         how |= NEEDS_KEY | IN_ORDER  # the cleaner knows records by their offsets
-    newest = _newest(payload, header, taken, how)
-    if newest == header.max_timestamp or rules.log_append_time:
+    base_time = header.base_timestamp
+    if header.attributes & LOG_APPEND_TIME:
+        how |= ONE_TIME
+        base_time = header.max_timestamp
+        if rules.log_append_time or base_time == NO_TIMESTAMP:
+            base_time, taken = 0, _NO_TIME
+    newest = _newest(payload, (header.record_count, base_time), taken, how)
+    if len(buf) > rules.segment_bytes:
+        _refuse(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"batch of {len(buf)} bytes, a segment takes {rules.segment_bytes}",
+        )
+    if size == len(buf) and newest == header.max_timestamp and not how & ONE_TIME:
         return header
-    return header._replace(max_timestamp=newest)
+    return _put_right(header, size, None if rules.log_append_time else newest)
+
+
+def _put_right(header: BatchHeader, size: int, newest: int | None) -> BatchHeader:
+    """Return a header with the batch's true size and newest time; None: the topic sets its own."""
+    right = header._replace(batch_length=size - LOG_OVERHEAD)
+    if newest is None:
+        return right
+    return right._replace(attributes=header.attributes & _KEPT, max_timestamp=newest)
 
 
 def _is_plain(header: BatchHeader) -> bool:
@@ -213,8 +239,6 @@ def _check_fields(header: BatchHeader) -> None:
             ErrorCode.INVALID_RECORD,
             f"sequence {header.base_sequence} with producer id {header.producer_id}",
         )
-    if header.attributes & LOG_APPEND_TIME:
-        _refuse(ErrorCode.INVALID_TIMESTAMP, "a producer may not set LogAppendTime")
 
 
 def _check_room(header: BatchHeader, size: int) -> None:
@@ -223,25 +247,24 @@ def _check_room(header: BatchHeader, size: int) -> None:
         _refuse(ErrorCode.INVALID_RECORD, f"{header.record_count} records in {size} bytes")
 
 
-def _payload(buf: Buffer, header: BatchHeader, unpacked_max: int) -> Buffer:
-    """Decompress. What is too much gets the error on which producers split a batch.
+def _unpack(buf: Buffer, header: BatchHeader, unpacked_max: int) -> tuple[Buffer, int]:
+    """Decompress; return also where what is compressed ends. Else, as `check_records`.
 
-    The decompressor's error ends here: its frames hold all that had come out, 64 MiB at most.
+    What is too much gets the error on which producers split a batch. The decompressor's error ends
+    here: its frames hold all that had come out, 64 MiB at most.
     """
     packed = memoryview(buf)[HEADER_SIZE:]
     try:
         payload = decompress(header.codec, packed, unpacked_max)
+        end = frame_end(packed) if header.codec == Codec.LZ4 else len(packed)
     except BadLength as error:
         if unpacked_max < DECOMPRESSED_BYTES_MAX:
             raise TooMuchToUnpack(str(error)) from None
         code, reason = ErrorCode.MESSAGE_TOO_LARGE, str(error)
     except DecodeError as error:
-        code, reason = ErrorCode.CORRUPT_MESSAGE, str(error)
+        code, reason = ErrorCode.INVALID_RECORD, str(error)
     else:
-        fault = frame_fault(packed) if header.codec == Codec.LZ4 else None
-        if fault is None:
-            return payload
-        code, reason = ErrorCode.INVALID_RECORD, f"lz4: {fault}"
+        return payload, HEADER_SIZE + end
     raise InvalidBatch(code, reason)
 
 
@@ -252,9 +275,12 @@ def _times_taken(rules: ProduceRules, now_ms: int) -> tuple[int, int]:
     return oldest, UNBOUNDED_MS if after_ms > UNBOUNDED_MS - now_ms else now_ms + after_ms
 
 
-def _newest(payload: Buffer, header: BatchHeader, taken: tuple[int, int], how: int) -> int:
-    """Return the newest time of the records, or say what is wrong with them."""
-    count, base_time = header.record_count, header.base_timestamp
+def _newest(payload: Buffer, claims: tuple[int, int], taken: tuple[int, int], how: int) -> int:
+    """Return the newest time of the records, or say what is wrong with them.
+
+    `claims`: how many there are, and the time that theirs are counted from.
+    """
+    count, base_time = claims
     oldest, newest_taken = taken
     if len(payload) <= WINDOW_BYTES:  # most are good, and walked in one step
         data = bytes(payload)
@@ -274,8 +300,11 @@ def _newest(payload: Buffer, header: BatchHeader, taken: tuple[int, int], how: i
 
 def _refuse_records(found: Judged, taken: tuple[int, int]) -> NoReturn:
     """Answer bad records: a bad time wins over a missing key, as in Kafka."""
+    wrong_time = f"is not in [{taken[0]}, {taken[1]}]"
+    if taken == _NO_TIME:
+        wrong_time = "is the broker's to set: producers may not use LogAppendTime"
     errors = tuple(
-        (index, f"Timestamp {time} is not in [{taken[0]}, {taken[1]}].")
+        (index, f"Timestamp {time} {wrong_time}.")
         if time is not None
         else (index, "Compacted topic cannot accept message without key.")
         for index, time in found.untaken

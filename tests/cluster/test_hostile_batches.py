@@ -92,14 +92,16 @@ REFUSED: dict[str, tuple[bytes | None, int]] = {
         _with_header(record_count=0x7FFFFFFF, last_offset_delta=0x7FFFFFFE), INVALID_RECORD
     ),
     "a control batch": (_with_header(attributes=0x20), INVALID_RECORD),
-    "the broker's time": (_with_header(attributes=0x08), BAD_TIMESTAMP),
+    "the broker's time, but none": (
+        _with_header(attributes=0x08, max_timestamp=-1), BAD_TIMESTAMP
+    ),
     "codec 7": (_with_header(attributes=7), INVALID_RECORD),
     "no sequence": (_with_header(producer_id=1, producer_epoch=0), INVALID_RECORD),
-    "no gzip": (_with_payload(1, b"no gzip at all"), CORRUPT_MESSAGE),
-    "cut gzip": (_with_payload(1, gzip.compress(bytes(1000))[:-9]), CORRUPT_MESSAGE),
-    "no snappy": (_with_payload(2, b"\xff\xff no snappy"), CORRUPT_MESSAGE),
-    "no lz4": (_with_payload(3, b"no lz4 at all"), CORRUPT_MESSAGE),
-    "no zstd": (_with_payload(4, b"no zstd at all"), CORRUPT_MESSAGE),
+    "no gzip": (_with_payload(1, b"no gzip at all"), INVALID_RECORD),
+    "cut gzip": (_with_payload(1, gzip.compress(bytes(1000))[:-9]), INVALID_RECORD),
+    "no snappy": (_with_payload(2, b"\xff\xff no snappy"), INVALID_RECORD),
+    "no lz4": (_with_payload(3, b"no lz4 at all"), INVALID_RECORD),
+    "no zstd": (_with_payload(4, b"no zstd at all"), INVALID_RECORD),
     "more than the topic takes": (bytes(batch(bytes(2 * MEBIBYTE))), TOO_LARGE),
     "more than a log record takes": (bytes(batch(bytes(8 * MEBIBYTE))), TOO_LARGE),
 }  # fmt: skip
@@ -176,7 +178,7 @@ def test_a_batch_of_a_hundred_thousand_empty_streams(
     records = _with_payload(number, unit * (1_000_000 // len(unit)))
     create_topic(hostile, topic)
     with RawClient(hostile) as client:
-        assert produce(client, topic, records).error_code == CORRUPT_MESSAGE
+        assert produce(client, topic, records).error_code == INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", range(5))

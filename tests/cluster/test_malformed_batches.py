@@ -6,8 +6,9 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from protocol.compression import Codec
 from protocol.errors import ErrorCode
-from protocol.records.batch import read_header, stamp_crc
+from protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, read_header, stamp_crc
 from protocol.records.record import Record, build_batch
 from tests.cluster.raw import RawClient, batch, create_topic, fetch, produce
 from tests.malformed import CASES
@@ -81,3 +82,38 @@ def test_a_look_up_by_time_goes_by_the_records(
     finally:
         consumer.close()
     assert found.offset == 1
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+@pytest.mark.parametrize("padding", [bytes(8), b"abc"])
+def test_padding_behind_a_stream_is_taken(
+    hostile: TailraceProcess, topic: str, codec: Codec, padding: bytes
+) -> None:
+    create_topic(hostile, topic)
+    padded = batch(b"one", b"two", codec=codec) + padding
+    struct.pack_into(">i", padded, 8, len(padded) - LOG_OVERHEAD)
+    stamp_crc(padded)
+    with RawClient(hostile) as client:
+        assert produce(client, topic, padded).error_code == 0
+        assert produce(client, topic, batch(b"three")).error_code == 0
+    assert consumed(hostile, topic, 3) == [b"one", b"two", b"three"]
+
+
+def test_the_brokers_time_is_for_the_broker_to_set(hostile: TailraceProcess, topic: str) -> None:
+    create_topic(hostile, topic)
+    now_ms = time.time_ns() // 1_000_000
+    claims = build_batch([Record(0, now_ms, value=b"v")], attributes=LOG_APPEND_TIME)
+    with RawClient(hostile) as client:
+        assert produce(client, topic, claims).error_code == 0
+        stored = fetch(client, topic).records
+    assert stored is not None
+    assert not read_header(stored).is_log_append_time
+
+
+def test_a_batch_that_fits_no_segment(hostile: TailraceProcess, topic: str) -> None:
+    limits = {"max.message.bytes": str(3 << 20), "segment.bytes": str(1 << 20)}
+    create_topic(hostile, topic, **{name.replace(".", "_"): each for name, each in limits.items()})
+    with RawClient(hostile) as client:
+        refused = produce(client, topic, batch(bytes(1 << 20)))
+        assert refused.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+        assert produce(client, topic, batch(bytes(1 << 19))).error_code == 0

@@ -16,7 +16,7 @@ from compaction.restoring.fold import Aborted, Progress, fold, next_offset
 from compaction.restoring.records import take_batch
 from protocol.compression import Codec, compress, decompress, decompress_into
 from protocol.errors import DecodeError, ProtocolError
-from protocol.lz4_frame import frame_fault
+from protocol.lz4_frame import frame_end
 from protocol.records import loops, record_loops
 from protocol.records.batch import (
     HEADER_SIZE,
@@ -256,8 +256,10 @@ def _packed_seeds() -> Iterator[bytes]:
     yield bytes((Codec.SNAPPY,)) + compress(Codec.SNAPPY, b"abc" * 30)[20:]
 
 
-def _fault_of(data: bytes) -> str | None:
-    return frame_fault(memoryview(data))
+def _end_of_frame(data: bytes) -> int:
+    end = frame_end(memoryview(data))
+    assert 0 < end <= len(data)
+    return end
 
 
 TARGETS = (
@@ -315,8 +317,8 @@ TARGETS = (
     ),
     Target(
         name="lz4-frame",
-        decode=_fault_of,
-        errors=(),
+        decode=_end_of_frame,
+        errors=(DecodeError,),
         seeds=lambda: (d[1:] for d in _packed_seeds() if d[0] == Codec.LZ4),
     ),
 )

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.compression import Codec
 from protocol.crc32c import crc32c
 from protocol.errors import BadChecksum, BadLength, BadValue, BufferUnderflow, DecodeError
 from protocol.records.batch import (
@@ -14,6 +15,7 @@ from protocol.records.batch import (
     BatchHeader,
     TimestampType,
     compute_crc,
+    is_headed,
     pack_header,
     read_header,
     split_batches,
@@ -21,6 +23,7 @@ from protocol.records.batch import (
     stamp_log_append_time,
     unpack_header,
     verify_crc,
+    with_header,
 )
 from protocol.records.record import Producer, Record, build_batch, iter_records
 from tests.strategies import hostile, int32s, int64s, record_batches
@@ -113,6 +116,29 @@ def test_the_brokers_own_time_changes_three_fields() -> None:
         attributes=LOG_APPEND_TIME, max_timestamp=1234, crc=compute_crc(batch)
     )
     assert [(r.timestamp, r.timestamp_type) for r in iter_records(batch)] == [(1234, 1)] * 2
+
+
+def test_a_header_that_is_put_right() -> None:
+    batch = memoryview(build_batch([Record(0, 1000, value=b"v" * 50)], Codec.LZ4) + b"padding")
+    header = read_header(batch)
+    struct.pack_into(">i", batch, 8, header.batch_length + 7)
+    for wrong in (
+        header,
+        read_header(batch)._replace(max_timestamp=1001),
+        read_header(batch)._replace(attributes=Codec.LZ4 | LOG_APPEND_TIME),
+    ):
+        assert not is_headed(batch, wrong)
+    right = with_header(batch, header._replace(max_timestamp=1001))
+    assert len(right) == len(batch) - 7
+    verify_crc(right)
+    assert is_headed(right, read_header(right))
+    assert read_header(right) == header._replace(max_timestamp=1001, crc=read_header(right).crc)
+
+
+def test_a_batch_that_was_packed_anew_keeps_its_own_header() -> None:
+    records = [Record(0, 1000, value=b"v" * 50)]
+    claims = read_header(build_batch(records))
+    assert is_headed(build_batch(records, Codec.ZSTD), claims)
 
 
 def test_every_flipped_bit_after_the_crc_is_found() -> None:
