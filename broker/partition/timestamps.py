@@ -7,6 +7,7 @@ Source: reference Kafka 5.7; UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from broker.partition.offsets import Totals
@@ -16,7 +17,7 @@ from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader, read_header
 from protocol.records.record import payload_of
-from protocol.records.times import ANY_TIME, iter_times
+from protocol.records.times import first_since, newest_from
 
 SCAN_BYTES = 256 * 1024
 """Bytes read at once while a segment is scanned: about one index point."""
@@ -67,7 +68,8 @@ async def _newest_batch(log: PartitionLog, totals: Totals) -> tuple[int, Offset]
             break
         largest = header.max_timestamp
         if header.base_offset < start and not header.is_log_append_time:
-            largest = max((t for at, t in _times(header, batch) if at >= start), default=-1)
+            with _corrupt_if_unreadable(header):
+                largest = newest_from(*payload_of(batch), start)
         if largest > best[0]:
             best = (largest, max(header.base_offset, start))
     return best
@@ -101,17 +103,14 @@ def _first_in(
     epoch = header.partition_leader_epoch
     if header.is_log_append_time:
         return TimestampedOffset(max(header.base_offset, start), header.max_timestamp, epoch)
-    for offset, time in _times(header, batch, timestamp):
-        if offset >= start:
-            return TimestampedOffset(offset, time, epoch)
-    return None
+    with _corrupt_if_unreadable(header):
+        found = first_since(*payload_of(batch), timestamp, start)
+        return None if found is None else TimestampedOffset(*found, epoch)
 
 
-def _times(
-    header: BatchHeader, batch: Buffer, since: int = ANY_TIME
-) -> Iterator[tuple[Offset, int]]:
-    """Yield offset and timestamp of each record that is not older. Errors: CorruptData."""
+@contextmanager
+def _corrupt_if_unreadable(header: BatchHeader) -> Iterator[None]:
     try:
-        yield from iter_times(*payload_of(batch), since)
+        yield
     except DecodeError as error:
         raise CorruptData(f"batch at offset {header.base_offset}: {error}") from error

@@ -1,8 +1,6 @@
 """Walks the records of a whole batch for a broker that judges them, however many they are.
 
-The loops take bytes and bounded steps: here a payload of any kind becomes bytes, part by part, and
-the steps become one walk. Between two steps other threads may run.
-Source: reference Kafka 3.1; LogValidator.
+Between two steps of it other threads may run. Source: reference Kafka 3.1; LogValidator.
 """
 
 from typing import NamedTuple
@@ -11,9 +9,7 @@ from protocol.errors import BadLength, BadValue
 from protocol.ids import Buffer
 from protocol.records.loops import check
 from protocol.records.record_loops import CUT, FAULTS, LISTS, NO_TIME, UNTIMELY
-
-WINDOW_BYTES = 1 << 20
-"""So much of a payload that is not bytes is copied at once; more for a record that is larger."""
+from protocol.records.window import Window
 
 
 class Untaken(NamedTuple):
@@ -35,28 +31,6 @@ class Judged(NamedTuple):
     keyless: int
     """How many there are without a key, of all."""
     untimely: int
-
-
-class Window:
-    """A part of a payload, as bytes."""
-
-    def __init__(self, payload: Buffer) -> None:
-        self._payload = payload
-        self._start = 0
-        self._size = WINDOW_BYTES
-        self.data = payload if isinstance(payload, bytes) else bytes(payload[:WINDOW_BYTES])
-
-    @property
-    def is_last(self) -> bool:
-        """Whether nothing lies behind it."""
-        return self._start + len(self.data) == len(self._payload)
-
-    def move(self, at: int) -> None:
-        """Begin it at a place inside; if that is its beginning, have it twice as large."""
-        self._start += at
-        if at == 0:
-            self._size *= 2
-        self.data = bytes(self._payload[self._start : self._start + self._size])
 
 
 def judge(

@@ -1,71 +1,69 @@
 """When the records of a batch were made, without taking anything else of them.
 
-For look-ups by time, which may meet a batch of ten thousand records. Source: reference Kafka 3.1.
+For look-ups by time. The times are those of the producer: with LogAppendTime they do not count.
+A walk is made in bounded steps, so any thread may make it. Source: reference Kafka 3.1.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from protocol.errors import BadLength, BufferUnderflow
+from protocol.errors import BadLength, BadValue
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader
-from protocol.records.record import RECORD_BYTES_MIN
-from protocol.varint import read_unsigned32, read_unsigned64, read_varint
+from protocol.records.loops import scan
+from protocol.records.record_loops import CUT, FAULTS, FOUND, NO_TIME
+from protocol.records.window import Window
 
-_THREE_BYTES: Final = 1 << 14
-"""The first two bytes of a longer varint make at least this; a shorter one is less."""
+_NEVER: Final = (1 << 63) - 1
+_EARLIEST: Final = -(1 << 63)
+_DELTA_MAX: Final = (1 << 31) - 1
 
-ANY_TIME: Final = -(1 << 64)
+
+class TimedRecord(NamedTuple):
+    """A record, as it is found by time."""
+
+    offset: Offset
+    timestamp: int
 
 
-def iter_times(
-    header: BatchHeader, payload: Buffer, since: int = ANY_TIME
-) -> Iterator[tuple[Offset, int]]:
-    """Yield offset and timestamp of each record of a decompressed payload, or of those `since`.
+def first_since(
+    header: BatchHeader, payload: Buffer, since: int, first: Offset = 0
+) -> TimedRecord | None:
+    """Return the first record from offset `first` on that is not older than `since`.
 
-    The timestamps are those of the producer: with LogAppendTime they do not count.
-    Errors: DecodeError family, possibly after some records; offsets of records that are left out
-    are not looked at. Cost: nothing is copied; 0.35 us a record, twice that if it is not left out.
+    Shape: a decompressed payload. Errors: BadValue, BadLength; records behind it are not looked at.
+    Cost: 20 ns a record, and a copy of the payload where it is not bytes.
     """
-    try:
-        yield from _iter_times(header, memoryview(payload), since - header.base_timestamp)
-    except IndexError:
-        raise BufferUnderflow("the bytes end inside a record") from None
+    return _scan(header, payload, min(max(since, _EARLIEST), _NEVER), first)[0]
 
 
-def _iter_times(  # noqa: C901, PLR0912, PLR0915  a call for each number would double its cost
-    header: BatchHeader, data: memoryview, since_delta: int
-) -> Iterator[tuple[Offset, int]]:
-    size, at = len(data), 0
-    for _ in range(header.record_count):
-        start = at
-        word = data[at]
-        at += 1
-        if word >= 0x80:
-            word += (data[at] << 7) - 0x80
-            at += 1
-            if word >= _THREE_BYTES:
-                word, at = read_unsigned32(data, start)
-        end = at + (word >> 1 ^ -(word & 1))
-        if end - at < RECORD_BYTES_MIN - 1 or end > size:
-            raise BadLength(f"a record of {end - at} bytes, with {size - at} left")
-        at += 1  # attributes
-        start = at
-        word = data[at]
-        at += 1
-        if word >= 0x80:
-            word += (data[at] << 7) - 0x80
-            at += 1
-            if word >= _THREE_BYTES:
-                word, at = read_unsigned64(data, start)
-        delta = word >> 1 ^ -(word & 1)
-        if delta < since_delta and at <= end:
-            at = end
-            continue
-        offset_delta, at = read_varint(data, at)
-        if at > end:
-            raise BufferUnderflow("a record that ends inside its offset")
-        yield header.base_offset + offset_delta, header.base_timestamp + delta
-        at = end
-    if at != size:
-        raise BadLength(f"{size - at} bytes after the last record")
+def newest_from(header: BatchHeader, payload: Buffer, first: Offset) -> int:
+    """Return the newest time of the records from offset `first` on, at least NO_TIMESTAMP.
+
+    Shape, Errors, Cost: as above; all records are looked at.
+    """
+    at_newest, newest = _scan(header, payload, _NEVER, first)
+    return newest if at_newest is None else at_newest.timestamp
+
+
+def _scan(
+    header: BatchHeader, payload: Buffer, since: int, first: Offset
+) -> tuple[TimedRecord | None, int]:
+    first_delta = min(max(first - header.base_offset, -_DELTA_MAX), _DELTA_MAX)
+    count, base_time = header.record_count, header.base_timestamp
+    window = Window(payload)
+    at = index = 0
+    newest = NO_TIME
+    while index < count:
+        at, index, newest, fault, delta, time = scan(
+            window.data, count, base_time, since, first_delta, at, index, newest
+        )
+        if fault == FOUND:
+            return TimedRecord(header.base_offset + delta, time), newest
+        if fault == CUT and not window.is_last:
+            window.move(at)
+            at = 0
+        elif fault:
+            raise BadValue(f"record {index}: {FAULTS[fault]}")
+    if at != len(window.data) or not window.is_last:
+        raise BadLength("bytes after the last record")
+    return None, newest

@@ -29,10 +29,11 @@ from protocol.records.batch import (
     BatchHeader,
     unpack_header,
 )
-from protocol.records.judging import WINDOW_BYTES, Judged, judge
+from protocol.records.judging import Judged, judge
 from protocol.records.loops import check
 from protocol.records.record import RECORD_BYTES_MIN
 from protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY, ONE_TIME
+from protocol.records.window import WINDOW_BYTES
 
 UNBOUNDED_MS = (1 << 63) - 1
 """`message.timestamp.before.max.ms` as Kafka has it by default: no lower bound."""

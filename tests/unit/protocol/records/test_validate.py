@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from protocol.compression import Codec, compress
 from protocol.errors import DecodeError, ErrorCode
 from protocol.ids import Buffer
-from protocol.records import judging, validate
+from protocol.records import validate, window
 from protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
@@ -437,7 +437,7 @@ def test_a_walk_in_parts_is_the_walk(
 
     whole = judged(payload)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judging, "WINDOW_BYTES", window_bytes)
+        patch.setattr(window, "WINDOW_BYTES", window_bytes)
         assert judged(memoryview(payload)) == whole
 
 
