@@ -7,6 +7,7 @@ bisection; from the point on, batches are scanned.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from math import inf
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
@@ -57,7 +58,7 @@ class SegmentIndex:
     __slots__ = (
         "_before", "_entries", "_offsets", "_since_point", "aborted", "batches", "first_offset",
         "first_timestamp", "keys", "ledger_id", "max_timestamp", "max_timestamp_offset",
-        "next_offset", "records", "size_bytes", "tombstones",
+        "next_offset", "read_again_s", "records", "size_bytes", "tombstones",
     )  # fmt: skip
 
     def __init__(self, next_offset: Offset = 0) -> None:
@@ -74,6 +75,8 @@ class SegmentIndex:
         """Kept beside the rest, encoded by itself."""
         self.ledger_id = LedgerId(-1)
         """Whose entries the points name; -1: not known. Not encoded: the index lies in it."""
+        self.read_again_s = inf
+        """When what could not be read of the segment is tried again; inf: all of it is counted."""
         self._offsets = array("q")
         self._entries = array("q")
         self._before = array("q")  # the largest timestamp before each point

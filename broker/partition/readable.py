@@ -18,6 +18,7 @@ from broker.partition.unstable import UnstableOffsets
 from broker.partition.waiters import Waiters
 from core.errors import LogTruncated
 from core.log.log import Log
+from core.log.reader_settings import ReadRules
 from core.log.resume import Place
 from core.runtime.clock import Clock
 from protocol.errors import ErrorCode
@@ -90,6 +91,28 @@ class ReadablePartition:
             found = await self.read_log(offset, max_bytes, at_least_one=True)
             self._readers.ask_ahead()
         return found.parts
+
+    async def read_around(self, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
+        """Return what `read` does, without batches in entries that cannot be read from any copy.
+
+        Errors: CoreError.
+        """
+        near = await self.locate(offset)
+        if near is None:
+            return []
+        rules = ReadRules(skips_damaged=True)
+        reader = await self.log.open_reader(offset, near, reads_ahead=False, rules=rules)
+        try:
+            entries = await reader.read_entries(max_bytes)
+        finally:
+            await reader.close()
+        end = self.high_watermark
+        return [
+            batch
+            for entry in entries
+            for txid, batch in zip(entry.columns.txids, entry.columns.payloads, strict=True)
+            if offset <= txid < end
+        ]
 
     async def locate(self, offset: Offset) -> Place | None:
         """Return a place from which on a reader meets `offset`. Errors: CoreError."""

@@ -13,6 +13,7 @@ nor does who has come to the tail cache: what was read ahead for him is there (6
 import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 from broker.partition.bookmarks import Bookmark, Bookmarks
@@ -20,8 +21,10 @@ from broker.partition.found import NOTHING, NOTHING_FITS, Found, fitting
 from broker.partition.kept_readers import READS_ON_BYTES, Cursor, KeptReaders
 from core.errors import CoreError
 from core.log.log import Log
+from core.log.reader_settings import ReadRules
 from core.log.resume import Place
 from protocol.ids import Buffer, Offset
+from protocol.records.batch import read_header
 
 
 class ReadRange(NamedTuple):
@@ -112,7 +115,8 @@ class OpenReaders:
         if near is None:
             return None
         rewrites = source.log.rewrites
-        reader = await source.log.open_reader(offset, near, reads_ahead=False)
+        rules = ReadRules(covers=partial(_begins_by, offset))
+        reader = await source.log.open_reader(offset, near, reads_ahead=False, rules=rules)
         cursor = Cursor(reader, offset, rewrites, source.marks)
         cursor.is_new = mark is None
         cursor.stays = mark is not None and mark.is_recent(self._reads_total, self._limit)
@@ -166,6 +170,11 @@ class OpenReaders:
                 await cursor.reader.close()
             except CoreError:
                 continue  # it was only read from: nothing is lost with it
+
+
+def _begins_by(offset: Offset, batch: Buffer) -> bool:
+    """Tell whether a batch begins at an offset or before it."""
+    return read_header(batch).base_offset <= offset
 
 
 async def _collect(cursor: Cursor, span: ReadRange) -> Found:

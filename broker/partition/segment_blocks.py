@@ -14,6 +14,7 @@ from broker.partition.offsets import SegmentIndex
 from broker.partition.partition_log import PartitionLog
 from compaction.cleaner.cleanable import StoredBatches
 from core.errors import LogTruncated
+from core.log.reader_settings import ReadRules
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import Buffer, Offset
@@ -71,7 +72,8 @@ async def _stored(
     # The pass itself reads one block ahead: more would be far beyond what it may read a second.
     start: DLSN | Offset = DLSN(lssn, 0, 0) if offset is None else offset
     near = None if offset is None else await log.locate(offset)
-    reader = await log.log.open_reader(start, near, reads_ahead=False, through_lssn=lssn)
+    rules = ReadRules(through_lssn=lssn)
+    reader = await log.log.open_reader(start, near, reads_ahead=False, rules=rules)
     try:
         while entries := await reader.read_entries(block_bytes()):
             batches: list[Buffer] = []

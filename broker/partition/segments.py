@@ -3,25 +3,30 @@
 Segments that this owner wrote or replayed are in `PartitionState`; older ones left an index record
 when they were completed. One that has none (written by another library, or completed by recovery)
 is read once from end to end, from its snapshot on: it may end transactions that began before it.
-Totals are kept for all segments, indexes for a few. Aborted transactions are looked for only where
-the owner's state says that some are.
+Totals are kept for all segments, indexes for a few. An index record that cannot be read is as one
+that is not there; entries that cannot be read are left out, and what was aborted there is not known
+then. Aborted transactions are looked for only where the owner's state says that some are.
 
 An index belongs to a ledger, not only to a segment: what is known of one that the cleaner, here or
 in another process, wrote anew is dropped as soon as the list of segments says so.
 """
 
+import asyncio
 import logging
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
+from math import inf
 
 from broker.partition.aborted import AbortedTransaction
 from broker.partition.offsets import NO_TIMESTAMP, SegmentIndex, Totals
 from broker.partition.segment_state import PartitionState, decode_index
-from core.errors import ColdObjectNotFound, CorruptData, EntryNotFound, LedgerNotFound
+from core.errors import ColdObjectNotFound, CorruptData, LedgerNotFound, LogTruncated
 from core.log.entries import EntryRecords
 from core.log.log import Log
+from core.log.reader_settings import READ_ALL, ReadRules
 from core.log.resume import Place
+from core.log.search import DAMAGED
 from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
 from protocol.distributedlog.record import LogRecord
@@ -36,7 +41,9 @@ INDEX_BYTES_KEPT = 256 * 1024
 _UNKNOWN = LedgerId(-1)
 SCAN_BYTES = 1024 * 1024
 """Bytes read at once from a segment without an index."""
-LOST = (CorruptData, ColdObjectNotFound, LedgerNotFound, EntryNotFound)
+DAMAGE_KEPT_S = 60.0
+"""How long what is known of a damaged segment counts: its entries may be mended."""
+LOST = (*DAMAGED, ColdObjectNotFound, LedgerNotFound)
 """What says that a segment's bytes are lost, or damaged in the copies that could be asked."""
 
 
@@ -64,7 +71,7 @@ class SegmentCatalog:
             yield segment.lssn, await self._totals_of(segment.lssn)
 
     async def totals_to_trim(self) -> AsyncIterator[tuple[int, Totals]]:
-        """Yield what `totals` does, so that one lost segment does not keep all the others for ever.
+        """Yield what `totals` does, so that one lost segment does not hide or keep all the others.
 
         One whose bytes cannot be had counts as no bytes; its end stands in the metadata.
         Errors: CoreError.
@@ -111,8 +118,7 @@ class SegmentCatalog:
             if grows and lssn > self._state.lssn:
                 return SegmentIndex(self._state.next_offset)  # begun, and not written to yet
             rewrites, ledger_id = self._log.rewrites, self._ledger_of(lssn)
-            data = await self._log.read_index(lssn)
-            index = decode_index(data) if data else await self._read_through(lssn)
+            index = await self._read_index(lssn) or await self._read_through(lssn)
             if rewrites != self._log.rewrites:
                 index = None  # it may be of either ledger
                 continue
@@ -122,15 +128,32 @@ class SegmentCatalog:
             self._keep(lssn, index)
         return index
 
+    async def _read_index(self, lssn: int) -> SegmentIndex | None:
+        """Return what a segment's index record says; None if there is none that can be read."""
+        try:
+            data = await self._log.read_index(lssn)
+            return decode_index(data) if data else None
+        except DAMAGED as error:
+            self._note_damaged(lssn, error)
+            return None
+
+    def _note_damaged(self, lssn: int, error: Exception) -> None:
+        name = self._log.name
+        logger.warning("segment_damaged log=%s lssn=%d error=%r", name, lssn, error)
+
     def _in_memory(self, lssn: int) -> SegmentIndex | None:
         index = self._state.indexes.get(lssn)
         if index is None and lssn in self._indexes:
             index = self._indexes[lssn]
             self._indexes.move_to_end(lssn)
+            if index.read_again_s <= asyncio.get_running_loop().time():
+                del self._indexes[lssn]
+                return None
         return index
 
     def _keep(self, lssn: int, index: SegmentIndex) -> None:
-        self._totals[lssn] = index.ledger_id, index.totals
+        if index.read_again_s == inf:
+            self._totals[lssn] = index.ledger_id, index.totals
         self._indexes[lssn] = index
         size_bytes = sum(each.memory_bytes for each in self._indexes.values())
         while len(self._indexes) > INDEXES_KEPT and size_bytes > INDEX_BYTES_KEPT:
@@ -163,7 +186,7 @@ class SegmentCatalog:
             return found
         for lssn in self._holders(first):
             known = self._in_memory(lssn)
-            if known is None:
+            if known is None or known.read_again_s < inf:
                 return None
             more, is_whole = known.aborted.overlapping(first, last)
             found += more
@@ -184,7 +207,10 @@ class SegmentCatalog:
             return known
         found: list[AbortedTransaction] = []
         for lssn in self._holders(first):
-            more, is_whole = (await self.index(lssn)).aborted.overlapping(first, last)
+            index = await self.index(lssn)
+            if index.read_again_s < inf:
+                raise CorruptData(f"what was aborted in segment {lssn} of {self._log.name} is lost")
+            more, is_whole = index.aborted.overlapping(first, last)
             found += more
             if is_whole:
                 break
@@ -251,23 +277,69 @@ class SegmentCatalog:
 
         Errors: CoreError.
         """
-        return (await self._replayed(lssn)).snapshot()
+        state = await self._begun(lssn)
+        await self._replay(state, lssn, READ_ALL)
+        return state.snapshot()
 
     async def _read_through(self, lssn: int) -> SegmentIndex:
-        return (await self._replayed(lssn)).ended_index()
+        """Return what a segment holds, as far as it can be read. Errors: CoreError."""
+        try:
+            state = await self._begun(lssn)
+            await self._replay(state, lssn, READ_ALL)
+        except DAMAGED as error:
+            self._note_damaged(lssn, error)
+        else:
+            return state.ended_index()
+        try:
+            state, is_whole = await self._begun(lssn), True
+        except DAMAGED:
+            state, is_whole = PartitionState(self._state.now_ms), False
+            state.begin_segment(lssn, LedgerId(-1))
+        await self._replay(state, lssn, ReadRules(skips_damaged=True))
+        index, segment = state.ended_index(), self._log.segments.find(lssn)
+        if segment is not None and not segment.in_progress:
+            index.next_offset = max(index.next_offset, Offset(segment.last_txid + 1))
+            is_whole &= index.batches == segment.record_count  # what is damaged held none
+        if not is_whole:
+            index.read_again_s = asyncio.get_running_loop().time() + DAMAGE_KEPT_S
+        return index
 
-    async def _replayed(self, lssn: int) -> PartitionState:
+    async def _begun(self, lssn: int) -> PartitionState:
+        """Return the state before a segment. Errors: CoreError."""
         state = PartitionState(self._state.now_ms)
-        state.restore(await self._log.read_snapshot(lssn))
+        state.restore(await self._snapshot_before(lssn))
         state.begin_segment(lssn, LedgerId(-1))
-        reader = await self._log.open_reader(DLSN(lssn, 0, 0), through_lssn=lssn)
+        return state
+
+    async def _replay(self, state: PartitionState, lssn: int, rules: ReadRules) -> None:
+        """Let a state take all records of one segment. Errors: CoreError."""
+        segment = self._log.segments.find(lssn)
+        rules = rules._replace(through_lssn=lssn)
+        reader = await self._log.open_reader(DLSN(lssn, 0, 0), rules=rules)
         try:
             while entries := await reader.read_entries(SCAN_BYTES):
                 for entry in entries:
                     _replay(state, entry)
+                if segment is not None and state.next_offset > segment.last_txid >= 0:
+                    return  # what is behind holds none, whether it can be read or not
         finally:
             await reader.close()
-        return state
+
+    async def _snapshot_before(self, lssn: int) -> bytes | None:
+        """Return the state before a segment: its own record, or what the one before it ends with.
+
+        Errors: CoreError, if neither can be read.
+        """
+        try:
+            return await self._log.read_snapshot(lssn)
+        except DAMAGED as error:
+            try:
+                before = await self._log.read_end_snapshot(lssn - 1)
+            except (LogTruncated, *DAMAGED):
+                before = None
+            if before is None:
+                raise error from None
+            return before
 
 
 def _by_metadata(segment: SegmentMetadata) -> Totals:

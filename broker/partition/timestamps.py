@@ -13,6 +13,7 @@ from typing import NamedTuple
 from broker.partition.offsets import Totals
 from broker.partition.partition_log import PartitionLog
 from core.errors import CorruptData
+from core.log.search import DAMAGED
 from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader, read_header
@@ -33,7 +34,7 @@ class TimestampedOffset(NamedTuple):
 
 async def first_at(log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
     """Return the first readable record that is not older than `timestamp`. Errors: CoreError."""
-    async for lssn, totals in log.segments.totals():
+    async for lssn, totals in log.segments.totals_to_trim():
         if totals.max_timestamp >= timestamp and totals.next_offset > log.log_start_offset:
             start = (await log.segments.index(lssn)).offset_before(timestamp) or 0
             found = await _scan(log, max(start, log.log_start_offset), timestamp)
@@ -45,7 +46,7 @@ async def first_at(log: PartitionLog, timestamp: int) -> TimestampedOffset | Non
 async def newest(log: PartitionLog) -> TimestampedOffset | None:
     """Return the first record with the largest timestamp. Errors: CoreError."""
     best: tuple[int, Offset] | None = None
-    async for _, totals in log.segments.totals():
+    async for _, totals in log.segments.totals_to_trim():
         if totals.next_offset <= log.log_start_offset:
             continue
         found = totals.max_timestamp, totals.max_timestamp_offset
@@ -86,9 +87,12 @@ async def _scan(log: PartitionLog, offset: Offset, timestamp: int) -> Timestampe
 
 
 async def _batches(log: PartitionLog, offset: Offset) -> AsyncIterator[Buffer]:
-    """Yield readable batches from the one that holds `offset` on."""
+    """Yield batches from the one that holds `offset` on, without those that are damaged."""
     while True:
-        batches = await log.read(offset, SCAN_BYTES)
+        try:
+            batches = await log.read(offset, SCAN_BYTES)
+        except DAMAGED:
+            batches = await log.read_around(offset, SCAN_BYTES)
         for batch in batches:
             yield batch
         if not batches:

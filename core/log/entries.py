@@ -58,6 +58,11 @@ class EntryRecords(NamedTuple):
         return self.size_bytes - HEADER_SIZE * len(self.columns.payloads)
 
     @property
+    def first_position(self) -> int:
+        """Position of the first record; 0 where they are not counted."""
+        return self.columns.metadata[0] >> 16 & POSITION_MAX
+
+    @property
     def last_position(self) -> int:
         """Position of the last record, of the last one in it if that is a record set."""
         last = self.columns.metadata[-1] >> 16 & POSITION_MAX

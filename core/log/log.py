@@ -15,9 +15,11 @@ from core.log.known_segments import KnownSegments
 from core.log.log_reading import LogReading
 from core.log.log_writing import LogWriting
 from core.log.owner import LogListener, SegmentState
+from core.log.owner_records import SegmentIndex
 from core.log.ownership import Ownership
 from core.log.read_lock import LockedReader, open_locked_reader, read_lock_path
 from core.log.reader import LogReader
+from core.log.reader_settings import READ_ALL, ReadRules
 from core.log.recovery import (
     read_index,
     read_snapshot,
@@ -127,7 +129,7 @@ class Log:
         near: Place | None = None,
         *,
         reads_ahead: bool = True,
-        through_lssn: int | None = None,
+        rules: ReadRules = READ_ALL,
     ) -> LogReader:
         """Return a reader of the records with DLSN >= `start`, or with txid >= `start`.
 
@@ -136,12 +138,10 @@ class Log:
         far from it, from a caller's own index or `find`; nothing is searched then, unless the
         segment was rewritten since. A DLSN counts in the ledger that its segment has at the first
         read. `reads_ahead`: False for one who takes a little and closes it again, or calls
-        `LogReader.ask_ahead` himself. `through_lssn`: the segment at whose end the reading ends.
+        `LogReader.ask_ahead` himself. `rules`: what it leaves out, and where it ends.
         Errors: LogNotFound; for a txid as `find`.
         """
-        return await self._reading.open_reader(
-            start, near, reads_ahead=reads_ahead, through_lssn=through_lssn
-        )
+        return await self._reading.open_reader(start, near, reads_ahead=reads_ahead, rules=rules)
 
     async def open_reader_with_lock(
         self, start: DLSN | TxId, subscriber: str = "", wait_ms: int = -1
@@ -179,15 +179,22 @@ class Log:
     async def read_index(self, lssn: int) -> bytes | None:
         """Return what `SegmentState.index` said when a segment ended; None when it has none.
 
-        Errors: LogTruncated; BookieUnavailable, CorruptData. Cost: one read.
+        Errors: LogTruncated; BookieUnavailable, CorruptData, EntryNotFound. Cost: one read.
         """
+        found = await self._read_end(lssn)
+        return None if found is None else found.segment_index
 
-        async def read() -> bytes | None:
+    async def read_end_snapshot(self, lssn: int) -> bytes | None:
+        """Return what `SegmentState.snapshot` said then. Errors, cost: as `read_index`."""
+        found = await self._read_end(lssn)
+        return None if found is None else found.end_snapshot
+
+    async def _read_end(self, lssn: int) -> SegmentIndex | None:
+        async def read() -> SegmentIndex | None:
             view = await self.view(lssn)
             if not view.ledger.is_closed:
                 return None
-            found = await read_index(view.metadata, view.ledger)
-            return None if found is None else found.segment_index
+            return await read_index(view.metadata, view.ledger)
 
         return await self._reading.with_segments_there(read)
 

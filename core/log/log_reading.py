@@ -11,7 +11,7 @@ from core.log.context import LogContext
 from core.log.log_tail import LogTail
 from core.log.positioning import first_readable
 from core.log.reader import LogReader
-from core.log.reader_settings import ReaderSettings
+from core.log.reader_settings import READ_ALL, ReaderSettings, ReadRules
 from core.log.resume import Place
 from core.log.search import find_forward, find_in_segment
 from core.log.segment_view import SegmentView, WriterLookup
@@ -82,7 +82,7 @@ class LogReading:
         near: Place | None = None,
         *,
         reads_ahead: bool = True,
-        through_lssn: int | None = None,
+        rules: ReadRules = READ_ALL,
     ) -> LogReader:
         """Return a reader of the records with DLSN >= `start`, or with that txid or a higher one.
 
@@ -91,10 +91,8 @@ class LogReading:
         await self.refresh()
         context = self._context
         settings = ReaderSettings(
-            context.config, context.metrics, context.clock, reads_ahead=reads_ahead
+            context.config, context.metrics, context.clock, reads_ahead=reads_ahead, rules=rules
         )
-        if through_lssn is not None:
-            settings = settings._replace(through_lssn=through_lssn)
         if isinstance(start, DLSN):
             return LogReader(self, start, settings)
         settings = settings._replace(from_txid=start)

@@ -44,6 +44,10 @@ class PositionCheck:
         self._last = last if first else None
         return None
 
+    def is_next(self, records: EntryRecords) -> bool:
+        """Tell whether an entry's records certainly follow: none is missing between."""
+        return self._last is not None and records.first_position == self._last + 1
+
     def accept(self, records: EntryRecords) -> None:
         """Go on behind an entry's records in spite of a gap."""
         self._last = records.last_position

@@ -105,9 +105,9 @@ class ReadAhead:
         """Tell whether everything up to an entry was given out or is on its way."""
         return entry_id < self.next_entry or entry_id <= self._asked_to
 
-    def skip(self) -> None:
-        """Go on behind the next entry."""
-        self.next_entry += 1
+    def go_to(self, entry_id: EntryId) -> None:
+        """Go on at an entry behind the next one, which cannot be read."""
+        self.next_entry = entry_id
         self._trust_again()
 
     def let_go(self) -> None:

@@ -46,9 +46,7 @@ class LogReader:
         self._settings = settings
         self._tasks = Tasks("log.reader")
         pace = ReadPace(config.read_ahead_bytes)
-        self._context = ReaderContext(
-            log.name, config, settings.metrics, log.shared, pace, self._tasks
-        )
+        self._context = ReaderContext(log.name, settings, log.shared, pace, self._tasks)
         self._place = log.shared.join((start.lssn, start.entry_id))
         self._start = start
         self._start_ledger = settings.ledger_id
@@ -213,7 +211,7 @@ class LogReader:
             self._idleness.on_entry()
             if self._move(cursor, max_bytes):
                 await asyncio.sleep(0)  # let it be sent: the consumer may not pause for long
-        is_over = step is Step.END and lssn >= self._settings.through_lssn
+        is_over = step is Step.END and lssn >= self._settings.rules.through_lssn
         if step is Step.END and not is_over:
             self._leave(cursor, DLSN(lssn + 1, 0, 0))
         self._was_at_tail = is_over or step is Step.TAIL
@@ -230,7 +228,7 @@ class LogReader:
     def _look_ahead(self, cursor: SegmentCursor, max_bytes: int | None = None) -> bool:
         has_asked = cursor.ask_ahead(max_bytes)
         following = self._log.segments.find(cursor.view.metadata.lssn + 1)
-        if following is None or following.lssn > self._settings.through_lssn:
+        if following is None or following.lssn > self._settings.rules.through_lssn:
             return has_asked
         if self._following is None and cursor.is_near_end():
             expected = (following.lssn, following.ledger_id)
@@ -270,7 +268,7 @@ class LogReader:
     async def _enter_segment(self) -> bool:
         """Go to the segment of the position; False when it does not exist yet."""
         segment = await self._find_segment()
-        if segment is None or segment.lssn > self._settings.through_lssn:
+        if segment is None or segment.lssn > self._settings.rules.through_lssn:
             return False
         following, self._following, self._opening = self._following, None, None
         is_beginning = self._start == (segment.lssn, 0, 0)

@@ -1,11 +1,31 @@
 """What a reader of a log is made with."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from core.log.config import LogConfig
 from core.log.context import LogMetrics
 from core.runtime.clock import Clock
-from protocol.ids import LedgerId, TxId
+from protocol.ids import Buffer, LedgerId, TxId
+
+
+def _covers_nothing(_payload: Buffer) -> bool:
+    return False
+
+
+class ReadRules(NamedTuple):
+    """What a reader leaves out, and where its log ends."""
+
+    through_lssn: int = 2**63 - 1
+    """The segment at whose end this reader's log ends; nothing behind it is opened or read."""
+    covers: Callable[[Buffer], bool] = _covers_nothing
+    """Whether a record, by its payload, holds what was asked for by a txid that is lower than its
+    own: entries before it that cannot be read are not wanted then."""
+    skips_damaged: bool = False
+    """Whether entries that cannot be read from any copy are left out."""
+
+
+READ_ALL: Final = ReadRules()
 
 
 class ReaderSettings(NamedTuple):
@@ -21,5 +41,4 @@ class ReaderSettings(NamedTuple):
     reads_ahead: bool = True
     """Whether more is read than was asked for: not for one who takes a little and goes, or who says
     when (`LogReader.ask_ahead`)."""
-    through_lssn: int = 2**63 - 1
-    """The segment at whose end this reader's log ends; nothing behind it is opened or read."""
+    rules: ReadRules = READ_ALL

@@ -7,9 +7,9 @@ Source: reference DistributedLog 5.8; ARCHITECTURE D6.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from core.errors import CorruptData, LedgerNotFound
 from core.ledger.client import LedgerClient
@@ -26,6 +26,7 @@ from core.log.owner_records import (
     join_snapshot,
     read_part,
 )
+from core.log.search import DAMAGED
 from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import SegmentNodes
 from core.log.segments import SegmentEnd, SegmentList
@@ -37,6 +38,8 @@ from protocol.errors import DecodeError
 from protocol.ids import NO_ENTRY, EntryId, TxId
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 OpenSegment = Callable[[SegmentMetadata], Awaitable[SegmentLedger]]
 
@@ -171,17 +174,27 @@ class FoundState(NamedTuple):
 async def find_state(segments: SegmentList, open_segment: OpenSegment) -> FoundState | None:
     """Return the newest state that the owners of these segments left; None when there is none.
 
+    What cannot be read does not count: the records since the state before it say as much.
     Cost: one entry after a clean end, two or more per segment that does not tell.
     """
     for segment in reversed(segments.segments):
         ledger = await open_segment(segment)
-        index = await read_index(segment, ledger)
+        index = await if_readable(read_index(segment, ledger), segment)
         if index is not None:
             return FoundState(index.end_snapshot, segment.lssn + 1)
-        snapshot = await read_snapshot(segment, ledger)
+        snapshot = await if_readable(read_snapshot(segment, ledger), segment)
         if snapshot is not None:
             return FoundState(snapshot, segment.lssn)
     return None
+
+
+async def if_readable(record: Awaitable[_T | None], segment: SegmentMetadata) -> _T | None:
+    """Return what an owner's record says; None, and a line in the log, if it is damaged."""
+    try:
+        return await record
+    except DAMAGED as error:
+        logger.error("owner_record_unreadable lssn=%d error=%r", segment.lssn, error)  # noqa: TRY400
+        return None
 
 
 async def restore_state(
@@ -265,10 +278,44 @@ async def _read_part(
 async def _replay(
     segment: SegmentMetadata, ledger: SegmentLedger, state: SegmentState, context: LogContext
 ) -> None:
+    """Give the state a segment's records. Errors: CorruptData, EntryNotFound if one is lost.
+
+    An entry that cannot be read may have held none, as the owner's own do: positions tell.
+    """
     state.begin_segment(segment.lssn, segment.ledger_id)
-    async with aclosing(scan_ledger(ledger, 0, context)) as scan:
-        async for entries in scan:
-            for entry in entries:
-                for dlsn, record in visible_records(segment, entry).records():
-                    context.metrics.replayed_records_total += 1
-                    state.replay(dlsn, record)
+    position = 0
+    damage: Exception | None = None
+    async with aclosing(_each_entry(ledger, context)) as found:
+        async for entry in found:
+            if isinstance(entry, Exception):
+                damage = damage or entry
+                continue
+            records = visible_records(segment, entry)
+            if not records.slots:
+                continue
+            if damage is not None and records.first_position != position + 1:
+                raise damage
+            position, damage = records.last_position, None
+            for dlsn, record in records.records():
+                context.metrics.replayed_records_total += 1
+                state.replay(dlsn, record)
+    is_counted = segment.record_count > 0 or segment.last_entry_id < 0
+    if damage is not None and not (is_counted and position == segment.record_count):
+        raise damage
+
+
+async def _each_entry(
+    ledger: SegmentLedger, context: LogContext
+) -> AsyncGenerator[Entry | Exception, None]:
+    """Yield all entries in order, for one that cannot be read the reason. Errors: others."""
+    at = 0
+    while at <= ledger.last_confirmed:
+        try:
+            async with aclosing(scan_ledger(ledger, at, context)) as scan:
+                async for entries in scan:
+                    for entry in entries:
+                        at = entry.entry_id + 1
+                        yield entry
+        except DAMAGED as error:
+            yield error
+            at += 1

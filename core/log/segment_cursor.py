@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from core.errors import CorruptData, DLIllegalState, EntryNotFound, InvalidEnvelopedEntry
-from core.log.config import LogConfig
-from core.log.context import LogMetrics
+from core.errors import CoreError, CorruptData, DLIllegalState, InvalidEnvelopedEntry
 from core.log.entries import EntryRecords, visible_records
 from core.log.position_check import PositionCheck, PositionGap
 from core.log.read_ahead import ReadAhead
 from core.log.read_pace import ReadPace
+from core.log.reader_settings import ReaderSettings
 from core.log.resume import BEGINNING, Resume
-from core.log.segment_view import SegmentView
+from core.log.search import DAMAGED, records_behind
+from core.log.segment_view import Readable, SegmentView
 from core.log.shared_entries import SharedEntries
 from core.runtime.tasks import Tasks
 from protocol.distributedlog.dlsn import DLSN
@@ -43,8 +43,7 @@ class ReaderContext:
     """What the cursors of one reader share."""
 
     log: str
-    config: LogConfig
-    metrics: LogMetrics
+    settings: ReaderSettings
     shared: SharedEntries
     pace: ReadPace
     tasks: Tasks
@@ -61,12 +60,12 @@ class SegmentCursor:
         self.taken: Resume | None = None
         """Where one goes on behind what was taken; None: nothing was."""
         self._metadata = view.metadata
-        self._expands_sets = context.config.expands_record_sets
+        self._expands_sets = context.settings.config.expands_record_sets
         self._start = start
         self._context = context
         lssn, first = self._metadata.lssn, max(start.entry_id, 0)
         self._ahead = ReadAhead(
-            lssn, view.ledger, first, context.config, context.shared, context.pace
+            lssn, view.ledger, first, context.settings.config, context.shared, context.pace
         )
         self._positions = PositionCheck(from_beginning=first == 0 and start.slot <= 0)
         self._entries: deque[Entry] = deque()
@@ -109,13 +108,15 @@ class SegmentCursor:
         readable = self.view.known()
         if asks and not readable.is_final and ahead.next_entry > readable.last:
             readable = await self.view.look()
-        while ahead.next_entry <= readable.last:
+        last = self._last_with_records(readable)
+        while ahead.next_entry <= last:
             try:
-                entries = await ahead.read(readable.last, max_bytes)
-            except (CorruptData, EntryNotFound) as error:
-                if isinstance(error, EntryNotFound) or not self._skips(ahead.next_entry, error):
+                entries = await ahead.read(last, max_bytes)
+            except DAMAGED as error:
+                if self._skips(ahead.next_entry, error):
+                    ahead.go_to(ahead.next_entry + 1)
+                elif not await self._passes_damage():
                     raise type(error)(f"{self._where(ahead.next_entry)}: {error}") from error
-                ahead.skip()
             else:
                 self._entries.extend(entries)
                 return Step.ENTRIES
@@ -126,7 +127,8 @@ class SegmentCursor:
 
         `max_bytes`: about so many of them at most.
         """
-        return self._ahead.ask_ahead(self.view.known().last, self._context.tasks, max_bytes)
+        last = self._last_with_records(self.view.known())
+        return self._ahead.ask_ahead(last, self._context.tasks, max_bytes)
 
     def may_read_on(self) -> bool:
         """Tell whether there is more, as far as this process knows: entries, or a fixed end."""
@@ -135,7 +137,7 @@ class SegmentCursor:
 
     def is_near_end(self) -> bool:
         """Tell whether everything that is confirmed was given out or asked for."""
-        return self._ahead.has_asked_for(self.view.known().last)
+        return self._ahead.has_asked_for(self._last_with_records(self.view.known()))
 
     def take(self, into: list[EntryRecords], left: int) -> int:
         """Add what readers see of the next entries to `into`, until it has `left` bytes more.
@@ -164,6 +166,11 @@ class SegmentCursor:
         """Give up what is held: the reader leaves the segment."""
         self._ahead.let_go()
 
+    def _last_with_records(self, readable: Readable) -> EntryId:
+        """Return the last entry to read: what comes behind a segment's end is its owner's."""
+        end = self._metadata.last_entry_id
+        return readable.last if self._metadata.in_progress or end < 0 else min(readable.last, end)
+
     def _visible(self, entry: "Entry") -> EntryRecords | None:
         """Return what readers see of an entry; None when it is skipped."""
         try:
@@ -180,16 +187,39 @@ class SegmentCursor:
 
     def _on_gap(self, records: EntryRecords, gap: PositionGap) -> None:
         what = f"position {gap.found} where {gap.expected} comes next"
-        if self._context.config.detects_position_gaps:
+        if self._context.settings.config.detects_position_gaps:
             raise DLIllegalState(f"{self._where(records.entry_id)}: {what}")
-        self._context.metrics.position_gaps_total += 1
+        self._context.settings.metrics.position_gaps_total += 1
         logger.warning("position_gap %s: %s", self._where(records.entry_id), what)
         self._positions.accept(records)
 
-    def _skips(self, entry_id: EntryId, error: CorruptData) -> bool:
-        if not self._context.config.skips_broken_entries:
+    async def _passes_damage(self) -> bool:
+        """Go on behind entries that cannot be read, if nothing that is wanted is in them.
+
+        That is so if no position is missing, or what comes next is not wanted either or holds what
+        was asked for.
+        """
+        records = await records_behind(self.view, self._ahead.next_entry)
+        if records is None:
             return False
-        self._context.metrics.broken_entries_skipped_total += 1
+        if not self._positions.is_next(records):
+            txid, rules = self._context.settings.from_txid, self._context.settings.rules
+            if txid is None:
+                return False
+            if records.columns.txids[0] >= txid and not rules.covers(records.columns.payloads[0]):
+                return False
+            self._positions = PositionCheck(from_beginning=False)
+        self._ahead.go_to(records.entry_id)
+        return True
+
+    def _skips(self, entry_id: EntryId, error: CoreError) -> bool:
+        settings = self._context.settings
+        is_broken = isinstance(error, CorruptData)
+        if settings.rules.skips_damaged:
+            self._positions = PositionCheck(from_beginning=False)
+        elif not (is_broken and settings.config.skips_broken_entries):
+            return False
+        self._context.settings.metrics.broken_entries_skipped_total += 1
         logger.warning("entry_skipped %s: %s", self._where(entry_id), error)
         return True
 

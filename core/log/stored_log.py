@@ -7,7 +7,7 @@ nothing behind in this process. What is seen may change at once, unless nobody w
 from core.errors import NoNode
 from core.log.context import LogContext
 from core.log.ownership import read_members
-from core.log.recovery import read_index
+from core.log.recovery import if_readable, read_index
 from core.log.segment_nodes import read_segments
 from core.log.segments import SegmentList
 from core.log.tiered import open_segment
@@ -51,12 +51,13 @@ class StoredLog:
         return await self._has_children(self._paths.purged)
 
     async def index_of(self, segment: SegmentMetadata) -> tuple[bytes | None, int]:
-        """Return what a completed segment's index record says (None: it has none), and its bytes.
+        """Return what a completed segment's index record says, and the segment's bytes.
 
-        Errors: LedgerNotFound, BookieUnavailable, CorruptData. Cost: two reads.
+        None: it has none, or none that can be read. Errors: LedgerNotFound, BookieUnavailable.
+        Cost: two reads.
         """
         ledger = await open_segment(segment, self._paths, self._context)
-        found = await read_index(segment, ledger)
+        found = await if_readable(read_index(segment, ledger), segment)
         return None if found is None else found.segment_index, ledger.length
 
     async def _has_children(self, path: str) -> bool:

@@ -32,6 +32,7 @@ from broker.quotas.registry import QuotaRegistry
 from broker.transactions.coordinator import Parts, TransactionCoordinator
 from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
 from core.log.entries import EntryRecords, LogRecordWithDLSN
+from core.log.reader_settings import READ_ALL, ReadRules
 from core.log.resume import Place
 from core.log.rolling import RollingPolicy
 from core.log.trimmer import SegmentTier
@@ -199,7 +200,7 @@ class FakeLog:
         near: Place | None = None,
         *,
         reads_ahead: bool = True,
-        through_lssn: int | None = None,
+        rules: ReadRules = READ_ALL,
     ) -> "FakeReader":
         self.readers_opened += 1
         self.readers_ahead += reads_ahead
@@ -209,9 +210,9 @@ class FakeLog:
             is_there = segment is not None and segment.ledger_id == near.ledger_id
             start = near.dlsn if is_there else await self.locate(start) or near.dlsn
         self.located_by_reader.append(start.entry_id)
-        if through_lssn is not None:
-            self.scanned.append(through_lssn)
-        return FakeReader(self, start, through_lssn)
+        if rules.through_lssn < READ_ALL.through_lssn:
+            self.scanned.append(rules.through_lssn)
+        return FakeReader(self, start, rules)
 
     async def find(self, txid: int) -> Place | None:
         dlsn = await self.locate(txid)
@@ -387,10 +388,10 @@ class FakeWriter:
 class FakeReader:
     """Reads a `FakeLog` up to what is confirmed."""
 
-    def __init__(self, log: FakeLog, start: DLSN, through_lssn: int | None = None) -> None:
+    def __init__(self, log: FakeLog, start: DLSN, rules: ReadRules) -> None:
         self._log = log
         self._next = start
-        self._through_lssn = through_lssn
+        self._rules = rules
 
     async def read_entries(self, max_bytes: int) -> list[EntryRecords]:
         await asyncio.sleep(0)
@@ -399,7 +400,7 @@ class FakeReader:
         for dlsn, record in self._log.readable():
             if dlsn < self._next:
                 continue
-            is_over = self._through_lssn is not None and dlsn.lssn > self._through_lssn
+            is_over = dlsn.lssn > self._rules.through_lssn
             if is_over or sum(each.size_bytes for each in found) >= max_bytes:
                 break
             columns = RecordColumns([0], [record.txid], [record.payload], 0)

@@ -1,6 +1,7 @@
 """The log start: on disk before it is told, never back, segments after it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from core.errors import (
     LedgerNotFound,
     Unavailable,
 )
+from protocol.distributedlog.dlsn import DLSN
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
@@ -194,16 +196,22 @@ async def test_a_start_that_a_former_owner_put_on_disk_late_does_not_fall() -> N
 
 
 def lose(world: World, lost: int, error: type[Exception]) -> None:
-    """Let a segment's index not be read."""
+    """Let nothing of a segment be read."""
     stream = world.log("t")
-    read = stream.read_index
+    read, open_reader = stream.read_index, stream.open_reader
 
     async def read_index(lssn: int) -> bytes | None:
         if lssn == lost:
             raise error(f"segment {lost}")
         return await read(lssn)
 
+    async def open_lost(start: Any, **how: Any) -> Any:
+        if isinstance(start, DLSN) and start.lssn == lost:
+            raise error(f"segment {lost}")
+        return await open_reader(start, **how)
+
     stream.read_index = read_index  # type: ignore[method-assign]
+    stream.open_reader = open_lost  # type: ignore[method-assign, assignment]
 
 
 @pytest.mark.parametrize("error", [CorruptData, ColdObjectNotFound, LedgerNotFound, EntryNotFound])

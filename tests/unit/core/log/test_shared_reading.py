@@ -20,6 +20,7 @@ from core.log.entry_cache import (
 )
 from core.log.log import Log
 from core.log.reader import LogReader
+from core.log.reader_settings import ReadRules
 from core.log.segment_cursor import SegmentCursor
 from core.log.tail_follower import TailFollower
 from protocol.bookkeeper.messages import ReadLacRequest, ReadRequest, StatusCode
@@ -440,7 +441,7 @@ def test_a_reader_of_one_segment_reads_nothing_behind_it(tmp_path: Path) -> None
             for reads_ahead in (True, False):
                 world.bookie.requests.clear()
                 reader = await log.open_reader(
-                    DLSN(lssn, 0, 0), reads_ahead=reads_ahead, through_lssn=lssn
+                    DLSN(lssn, 0, 0), reads_ahead=reads_ahead, rules=ReadRules(through_lssn=lssn)
                 )
                 assert await drain(reader) == list(range(3 * lssn - 3, 3 * lssn))
                 assert await reader.read_entries(1 << 20) == []
@@ -449,7 +450,7 @@ def test_a_reader_of_one_segment_reads_nothing_behind_it(tmp_path: Path) -> None
                 assert ledger is not None
                 assert {ledger_id for ledger_id, _ in reads(world)} == {ledger.ledger_id}
         await log.truncate(DLSN(4, 0, 0))
-        reader = await log.open_reader(DLSN(2, 0, 0), through_lssn=2)
+        reader = await log.open_reader(DLSN(2, 0, 0), rules=ReadRules(through_lssn=2))
         assert await drain(reader) == [], "it begins behind its end"
         await reader.close()
 
