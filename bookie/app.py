@@ -27,6 +27,7 @@ from bookie.storage import Storage
 from core.errors import CoreError, NodeExists
 from core.metadata.bookie_service_info import (
     BOOKIE_RPC,
+    FRAME_BYTES_MAX,
     NETWORK_LOCATION,
     BookieServiceInfo,
     Endpoint,
@@ -231,11 +232,13 @@ class BookieProcess:
         if self.http is not None:
             doors.append(Endpoint("httpserver", config.http.host, self.http.port, "http"))
         place = config.location()
+        properties = {NETWORK_LOCATION: place.rack} if place else {}
+        properties[FRAME_BYTES_MAX] = str(config.frame_bytes_max)
         self.registration = BookieRegistration(
             store,
             LedgerPaths(config.ledgers_root),
             self.bookie.bookie_id,
-            BookieServiceInfo(tuple(doors), {NETWORK_LOCATION: place.rack} if place else {}),
+            BookieServiceInfo(tuple(doors), properties),
             stale_wait_ms=stale_wait_ms,
             on_refused=self._refuse,
         )

@@ -10,7 +10,7 @@ from bookie.group_format import GROUP_BYTES_MAX
 from bookie.scrub import ScrubConfig
 from core.metadata.network_location import NetworkLocation, parse_location
 from core.runtime.config import setting
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, FRAME_OVERHEAD_BYTES, MAX_FRAME_BYTES
 
 MIB = 1024 * 1024
 
@@ -171,7 +171,10 @@ class BookieConfig:
         "maxPendingReadRequestsPerThread", 10_000, "Reads that wait; above it they are refused."
     )
     frame_bytes_max: int = setting(
-        "nettyMaxFrameSizeBytes", MAX_FRAME_BYTES, "A longer frame ends its connection."
+        "nettyMaxFrameSizeBytes",
+        FRAME_BYTES_LIMIT,
+        "A longer frame ends its connection. Clients hear of it in the bookie's registration and "
+        "send larger entries than 5 MiB, BookKeeper's default, only where it allows them.",
     )
     batch_read_bytes_max: int = setting(
         "maxBatchReadSize", MAX_FRAME_BYTES, "An answer to a batch read. Unit: bytes."
@@ -200,13 +203,13 @@ class BookieConfig:
             if not paths or len(set(paths)) < len(paths):
                 raise ValueError(f"{name} must name at least one directory, and none twice")
         if not HEADER_SIZE < self.log_size_limit <= POSITION_MAX - GROUP_BYTES_MAX:
-            raise ValueError("logSizeLimit must be in 1025..2^31-1 less 16 MiB")
-        if not 0 < self.group_bytes_max <= (GROUP_BYTES_MAX - MAX_FRAME_BYTES) // 2:
+            raise ValueError("logSizeLimit must be in 1025..2^31-1 less 83 MiB")
+        if not 0 < self.group_bytes_max <= (GROUP_BYTES_MAX - FRAME_BYTES_LIMIT) // 2:
             raise ValueError("journalBufferedWritesThreshold must be in 1..5.5 MiB")
         if self.pending_bytes_max * MIB < MAX_FRAME_BYTES:
-            raise ValueError("journalMaxMemorySizeMb must hold one frame")
-        if self.frame_bytes_max > MAX_FRAME_BYTES:
-            raise ValueError(f"nettyMaxFrameSizeBytes is at most {MAX_FRAME_BYTES}")
+            raise ValueError("journalMaxMemorySizeMb must hold one frame of 5 MiB")
+        if self.frame_bytes_max > FRAME_BYTES_LIMIT:
+            raise ValueError(f"nettyMaxFrameSizeBytes is at most {FRAME_BYTES_LIMIT}")
         if self.batch_read_bytes_max > MAX_FRAME_BYTES:
             raise ValueError(f"maxBatchReadSize is at most {MAX_FRAME_BYTES}")
         self.disks.rules(self.log_size_limit)
@@ -215,6 +218,11 @@ class BookieConfig:
     def location(self) -> NetworkLocation | None:
         """Return where it stands, if that is set. Errors: ValueError for what is no path."""
         return parse_location(self.network_location) if self.network_location else None
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest body of an entry that is taken."""
+        return self.frame_bytes_max - FRAME_OVERHEAD_BYTES
 
     @property
     def identity(self) -> str:

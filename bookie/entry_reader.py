@@ -17,7 +17,7 @@ from bookie.ledger_index import SLOTS_PER_SECTOR
 from bookie.page_cache import ReadBehind
 from core.errors import CorruptData
 from core.runtime.files import Files
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.ids import Buffer, EntryId, LedgerId
 
 _SIZE = struct.Struct(">i")
@@ -67,7 +67,7 @@ class EntryReader:
         fd = self._fd(log_id)
         head = self._files.read_at(fd, _SIZE.size, position - _SIZE.size)
         (size,) = _SIZE.unpack(head) if len(head) == _SIZE.size else (0,)
-        if not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES:
+        if not MIN_BODY_SIZE <= size <= FRAME_BYTES_LIMIT:
             raise self._damage(ledger_id, entry_id, location, f"a size of {size}")
         body = self._files.read_at(fd, size, position)
         if self._behind is not None:
@@ -245,7 +245,7 @@ def _missing(data: bytes) -> int:
     if len(data) < LENGTH_SIZE:
         return 0
     (size,) = _SIZE.unpack_from(data)
-    return max(LENGTH_SIZE + size - len(data), 0) if size <= MAX_FRAME_BYTES else 0
+    return max(LENGTH_SIZE + size - len(data), 0) if size <= FRAME_BYTES_LIMIT else 0
 
 
 def _body_at(span: memoryview, at: int) -> memoryview | None:
@@ -254,6 +254,6 @@ def _body_at(span: memoryview, at: int) -> memoryview | None:
     if start > len(span):
         return None
     (size,) = _SIZE.unpack_from(span, at)
-    if not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES or start + size > len(span):
+    if not MIN_BODY_SIZE <= size <= FRAME_BYTES_LIMIT or start + size > len(span):
         return None
     return span[start : start + size]

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.crc32c import crc32c
 from protocol.ids import Buffer, EntryId, Position
 
@@ -32,7 +32,7 @@ TRAILER_SIZE = 40
 RECORD_HEAD_SIZE = 4
 MIN_BODY_SIZE = 16
 _LAC_END = 24
-GROUP_BYTES_MAX = 16 * 1024 * 1024
+GROUP_BYTES_MAX = FRAME_BYTES_LIMIT + 11 * 1024 * 1024
 """No group is longer: 4 MiB are taken at once, and the last entry taken is a frame at most."""
 
 _TRAILER = struct.Struct(">iqqqqI")
@@ -112,7 +112,7 @@ def read_group(window: memoryview, at: int, origin: Position, file_id: int) -> G
     last = len(window) - _RECORD.size
     while place <= last:
         size, ledger_id, entry_id, lac = _RECORD.unpack_from(window, place)
-        if ledger_id < 0 or not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES:
+        if ledger_id < 0 or not MIN_BODY_SIZE <= size <= FRAME_BYTES_LIMIT:
             if ledger_id == NO_LEDGER and entry_id in (SYNCED, WRITTEN):
                 return _close_group(window, at, place, origin, file_id, records)
             return Stop.END

@@ -22,6 +22,8 @@ from core.errors import CorruptData
 from protocol.ids import Position
 
 WINDOW_BYTES = 16 * 1024 * 1024
+LARGEST_WINDOW_BYTES = GROUP_BYTES_MAX + TRAILER_SIZE
+"""For a group with an entry that is longer than a window."""
 _PATTERN = trailer_pattern()
 _ZEROS_BEFORE = len(_PATTERN) - len(_PATTERN.lstrip(b"\0"))
 _SEARCHED = _PATTERN.strip(b"\0")
@@ -38,7 +40,8 @@ class GroupScan:
     A group with a wrong checksum but a whole structure is given out (`intact` false) if something
     acknowledged follows it: its entries exist, and their readers' digests judge them.
     Errors: CorruptData, if records behind a broken structure were acknowledged.
-    Cost: one pass of CRC32C over the file, 0.3 us a record, two windows of memory.
+    Cost: one pass of CRC32C over the file, 0.3 us a record, two windows of memory, and a group
+    that is longer.
     """
 
     def __init__(self, read: Read, name: str, file_id: int, alignment: int = 1) -> None:
@@ -55,11 +58,15 @@ class GroupScan:
     def groups(self, start: Position) -> Iterator[Group]:
         """Yield the groups from `start`, the first byte of one."""
         self.end = start
-        origin, window = start, memoryview(self._read(WINDOW_BYTES, start))
+        origin, asked = start, WINDOW_BYTES
+        window = memoryview(self._read(asked, start))
         while True:
             group = read_group(window, self.end - origin, origin, self._file_id)
-            if group is Stop.SHORT and self.end > origin and len(window) == WINDOW_BYTES:
-                origin, window = self.end, memoryview(self._read(WINDOW_BYTES, self.end))
+            is_at_start = self.end == origin
+            may_be_longer = len(window) == asked and not (is_at_start and asked > WINDOW_BYTES)
+            if group is Stop.SHORT and may_be_longer:
+                asked = LARGEST_WINDOW_BYTES if is_at_start else WINDOW_BYTES
+                origin, window = self.end, memoryview(self._read(asked, self.end))
                 continue
             if isinstance(group, Stop):
                 self._refuse_if_followed(self.end)
@@ -69,7 +76,8 @@ class GroupScan:
             yield group
             self.end = group.end + padding_size(group.end, self._alignment)
             if self.end - origin > len(window):
-                origin, window = self.end, memoryview(self._read(WINDOW_BYTES, self.end))
+                origin, asked = self.end, WINDOW_BYTES
+                window = memoryview(self._read(asked, self.end))
 
     def _refuse_if_followed(self, position: Position) -> None:
         if self._is_followed(position):

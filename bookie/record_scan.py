@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from bookie.group_format import MIN_BODY_SIZE, RECORD_HEAD_SIZE, Record
 from bookie.journal_format import PADDING
 from core.errors import CorruptData
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.ids import Position
 
 WINDOW_BYTES = 8 * 1024 * 1024
@@ -56,13 +56,13 @@ def scan_records(
 
 
 def _is_record(size: int, at: Position, name: str) -> bool:
-    if size and not MIN_BODY_SIZE <= size <= MAX_FRAME_BYTES:
+    if size and not MIN_BODY_SIZE <= size <= FRAME_BYTES_LIMIT:
         raise CorruptData(f"{name}: a record of {size} bytes at position {at}")
     return size > 0
 
 
 def _padding_length(head: bytes, at: Position, name: str) -> int:
     length: int = _I32.unpack_from(head, RECORD_HEAD_SIZE)[0]
-    if not 0 <= length <= MAX_FRAME_BYTES:
+    if not 0 <= length <= FRAME_BYTES_LIMIT:
         raise CorruptData(f"{name}: padding of {length} bytes at position {at}")
     return length

@@ -27,7 +27,6 @@ from bookie.ledger_state import LedgerState
 from bookie.long_poll import LongPolls
 from bookie.reads import Reads
 from bookie.storage import Storage
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
@@ -52,7 +51,7 @@ from protocol.bookkeeper.messages import (
     WriteLacResponse,
     operation_of,
 )
-from protocol.ids import Buffer, EntryId, LedgerId
+from protocol.ids import LedgerId
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +78,7 @@ class Bookie:
         self._loop = asyncio.get_running_loop()
         self._ledgers = storage.ledgers
         self._pending_bytes_max = config.pending_bytes_max * MIB
+        self._entry_bytes_max = config.entry_bytes_max
         self.metrics = storage.metrics
         self.failed = storage.failed
         """Has a result once nothing may be acknowledged any more: the process should end."""
@@ -168,8 +168,12 @@ class Bookie:
         try:
             head = _HEAD.unpack_from(body[0])
         except (struct.error, IndexError):
-            head = _short_head(request)
-        if head[:2] != (ledger_id, entry_id) or not _is_storable(entry_id, body):
+            head = _short_head(request, self._entry_bytes_max)
+        if (
+            head[:2] != (ledger_id, entry_id)
+            or not 0 <= entry_id <= ENTRY_ID_MAX
+            or sum(map(len, body)) > self._entry_bytes_max
+        ):
             self._refuse_add(request, reply, StatusCode.EBADREQ)
             return
         if recovery:
@@ -339,14 +343,10 @@ class Bookie:
         self._loop.call_soon(reply, response)
 
 
-def _is_storable(entry_id: EntryId, body: tuple[Buffer, ...]) -> bool:
-    return 0 <= entry_id <= ENTRY_ID_MAX and sum(map(len, body)) <= MAX_ENTRY_BYTES
-
-
-def _short_head(request: AddRequest) -> tuple[int, int, int]:
+def _short_head(request: AddRequest, bytes_max: int) -> tuple[int, int, int]:
     """Return ledger id, entry id and LAC of a body whose first part is short; -1 for none."""
     size = sum(map(len, request.body))
-    if not _HEAD.size <= size <= MAX_ENTRY_BYTES:
+    if not _HEAD.size <= size <= bytes_max:
         return (-1, -1, -1)  # refused, so it need not be joined
     return _HEAD.unpack_from(b"".join(request.body))
 

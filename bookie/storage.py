@@ -228,7 +228,7 @@ class Storage:
         body: tuple[Buffer, ...],
         reply: Callable[[AddResponse], Any],
     ) -> None:
-        """Store an entry of at most MAX_ENTRY_BYTES; the reply comes when it is durable."""
+        """Store an entry; the reply comes when it is durable."""
         size = sum(map(len, body))
         record_size = size + RECORD_HEAD_SIZE
         state.pending += 1

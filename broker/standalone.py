@@ -90,9 +90,13 @@ async def standalone(
         files = SystemFiles() if faults is None else faults.files
         store, bookie = await _open_storage(config, clock, files, metrics, stack)
         client = LocalBookieClient(bookie, bookie.bookie_id)
-        writable = LocalBookies([client], lambda _: not bookie.health.is_read_only)
+        entry_bytes_max = config.bookie.entry_bytes_max
+        writable = LocalBookies(
+            [client], lambda _: not bookie.health.is_read_only, entry_bytes_max=entry_bytes_max
+        )
         namespace = await _open_namespace(config, clock, store, writable, metrics, stack)
-        bookies = LocalBookies([client])  # a topic may be made while the disk is full
+        # A topic may be made while the disk is full.
+        bookies = LocalBookies([client], entry_bytes_max=entry_bytes_max)
         storage = Storage(
             store,
             namespace,

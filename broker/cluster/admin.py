@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from broker.cluster.config import TopicsConfig
 from broker.errors import KafkaError
+from core.log.config import RECORD_BYTES_MAX, record_bytes_in
 from protocol.errors import ErrorCode
 from protocol.ids import BookieId
 
@@ -18,6 +19,7 @@ UNSET = -1
 """Number of partitions or replicas that the caller leaves to the broker."""
 
 
+MAX_MESSAGE_BYTES = "max.message.bytes"
 NEW_PARTITIONS_MAX = 10_000
 """Partitions that one request may make."""
 _TOO_MANY = "Excessively large number of partitions per request."
@@ -47,6 +49,9 @@ class AvailableBookies(Protocol):
 
     async def registered(self) -> Sequence[BookieId]:
         """Return those and the ones that are read-only now. Errors: CoreError."""
+
+    def entry_bytes_max(self, bookie_id: BookieId) -> int:
+        """Return the largest entry that a bookie takes."""
 
 
 class Nodes(NamedTuple):
@@ -78,6 +83,28 @@ def check_ensemble(ensemble_size: int, bookies: int) -> None:
             f"because only {bookies} bookie(s) are registered."
         )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+async def check_batch_size(
+    bookies: AvailableBookies, max_message_bytes: int, ensemble_size: int
+) -> None:
+    """Check that enough registered bookies take a topic's largest batch. Errors: KafkaError.
+
+    What fits into BookKeeper's default frame, every bookie takes.
+    """
+    if max_message_bytes <= RECORD_BYTES_MAX:
+        return
+    registered = await bookies.registered()
+    takes = {bookie: record_bytes_in(bookies.entry_bytes_max(bookie)) for bookie in registered}
+    small = sorted(bookie for bookie, most in takes.items() if most < max_message_bytes)
+    if len(takes) - len(small) < ensemble_size:
+        message = (
+            f"Invalid value {max_message_bytes} for configuration max.message.bytes: a batch of "
+            f"that size is stored as one entry on {ensemble_size} bookie(s), and these take "
+            f"less ({RECORD_BYTES_MAX} where nettyMaxFrameSizeBytes is BookKeeper's default): "
+            + ", ".join(f"{bookie} {takes[bookie]}" for bookie in small)
+        )
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
 def check_new_partitions(count: int) -> None:

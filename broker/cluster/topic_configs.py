@@ -23,9 +23,10 @@ from broker.cluster.config_def import (
     parse,
     refuse,
 )
+from core.log.config import RECORD_BYTES_LIMIT
 
-MAX_MESSAGE_BYTES_LIMIT = 5 * 1024 * 1024
-"""BookKeeper's largest frame: no batch above it can ever be stored, so no topic may ask for one."""
+MAX_MESSAGE_BYTES_LIMIT = RECORD_BYTES_LIMIT
+"""What the largest frame of a bookie here carries: no batch above it can ever be stored."""
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -77,7 +78,7 @@ def _storable(value: int) -> str | None:
         return None
     return (
         f"Value must be no more than {MAX_MESSAGE_BYTES_LIMIT}: a batch is stored as one ledger "
-        "entry, and BookKeeper's frames end there"
+        "entry, and a bookie's largest frame ends there"
     )
 
 
@@ -191,7 +192,8 @@ _TABLE = (
     TopicConfig(
         "max.message.bytes", _I, 1_048_588, _both(at_least(0), _storable),
         _names("message.max.bytes"), _ACTS,
-        "Largest record batch, compressed and with its header.",
+        "Largest record batch, compressed and with its header. Above 5242247 bytes it needs "
+        "bookies whose nettyMaxFrameSizeBytes is above BookKeeper's default, as Tailrace's is.",
     ),
     TopicConfig(
         "message.timestamp.after.max.ms", _L, HOUR_MS, at_least(0),

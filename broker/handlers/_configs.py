@@ -1,12 +1,13 @@
 """What both requests that alter configs do to one resource."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from broker.cluster.admin import repeated
+from broker.cluster.admin import MAX_MESSAGE_BYTES, check_batch_size, repeated
 from broker.cluster.alterations import Changes
 from broker.cluster.loggers import alter_levels
+from broker.cluster.quorums import quorums_of
 from broker.cluster.resources import ResourceType, check_broker_name, resource_type
 from broker.context import RequestContext
 from broker.errors import KafkaError, admin_error_code
@@ -110,7 +111,21 @@ async def _alter_topic(
     if not name:
         detail = "Default topic resources are not allowed."
         raise KafkaError(ErrorCode.INVALID_REQUEST, detail)
+    topics = ctx.broker.topics
     if validate_only:
-        ctx.broker.topics.check_alter(name, changes)
-    else:
-        await ctx.broker.topics.alter_configs(name, changes)
+        overrides = topics.check_alter(name, changes)
+        await _check_batches(ctx, name, overrides)
+        return
+    if any(change.name == MAX_MESSAGE_BYTES for change in changes.alterations):
+        await _check_batches(ctx, name, topics.check_alter(name, changes))
+    await topics.alter_configs(name, changes)
+
+
+async def _check_batches(ctx: RequestContext, name: str, overrides: Mapping[str, str]) -> None:
+    """Refuse batches that are larger than enough bookies take. Errors: KafkaError, CoreError."""
+    topic = ctx.broker.topics.get(name)
+    if topic is None or MAX_MESSAGE_BYTES not in overrides:
+        return
+    settings = ctx.broker.topics.defaults.resolve(overrides)
+    ensemble_size = quorums_of(topic.replication_factor, settings).ensemble_size
+    await check_batch_size(ctx.broker.bookies, settings.max_message_bytes, ensemble_size)

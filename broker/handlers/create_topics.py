@@ -10,9 +10,11 @@ import logging
 from collections.abc import Mapping
 
 from broker.cluster.admin import (
+    MAX_MESSAGE_BYTES,
     Asked,
     Nodes,
     Shape,
+    check_batch_size,
     check_ensemble,
     check_total,
     repeated,
@@ -93,8 +95,13 @@ async def _create(
             topic.name, asked.replication_factor, nodes.bookies,
         )  # fmt: skip
     overrides = topics.check_create(topic.name, configs, replication_factor)
-    quorums = quorums_of(replication_factor, topics.defaults.resolve(overrides))
+    settings = topics.defaults.resolve(overrides)
+    quorums = quorums_of(replication_factor, settings)
     check_ensemble(quorums.ensemble_size, nodes.bookies)
+    if MAX_MESSAGE_BYTES in overrides:
+        await check_batch_size(
+            ctx.broker.bookies, settings.max_message_bytes, quorums.ensemble_size
+        )
     if ctx.quota is not None:
         ctx.quota.mutate(partitions, strict=ctx.header.api_version >= QUOTA_STRICT_SINCE)
     topic_id = bytes(16)

@@ -100,6 +100,7 @@ class PartitionLog(ReadablePartition):
             self._writer.rolling = RollingPolicy(
                 settings.segment_bytes, settings.roll_ms, settings.segment_jitter_ms
             )
+            self._writer.take_records(settings.max_message_bytes)
         self._rules_before_zstd = rules._replace(zstd_allowed=False)
 
     def start(self, writer: LogWriter, notes: LogNotes) -> None:

@@ -166,15 +166,16 @@ class SegmentFilter:
             stays[int(read[place])] = int(read[place])
         cut = np.flatnonzero(is_cut)
         for place, data in zip(cut.tolist(), cut_out(headers.take(cut), kept, cut), strict=True):
-            is_cut[place] = len(data) <= self._rules.batch_bytes_max
+            is_cut[place] = len(data) <= self._bytes_max(headers[place])
             stays[int(read[place])] = data
         for place in np.flatnonzero(is_left & ~is_same & ~is_cut).tolist():
             horizon = self._new_horizon() if gets_horizon[place] else None
             at, is_complete = int(read[place]), bool(is_whole[place])
             rebuilt = self._rebuilt(headers[place], kept, place, horizon, is_whole=is_complete)
-            if rebuilt is not None and len(rebuilt) > self._rules.batch_bytes_max:
+            bytes_max = self._bytes_max(headers[place])
+            if rebuilt is not None and len(rebuilt) > bytes_max:
                 what = f"its records that stay take {len(rebuilt)} bytes,"
-                what = f"{what} {self._rules.batch_bytes_max} fit"
+                what = f"{what} {bytes_max} fit"
                 raise CorruptBatch(at, headers[place].base_offset, what)
             stays[at] = at if rebuilt is None else rebuilt
 
@@ -187,7 +188,7 @@ class SegmentFilter:
         producer's did. Delete markers that get no horizon stay until their batch has room. What
         cannot be packed into a batch any more is returned too large.
         """
-        bytes_max = self._rules.batch_bytes_max
+        bytes_max = self._bytes_max(header)
         if horizon is not None:
             rebuilt = rebuild(header, kept, place, horizon)
             if len(rebuilt) <= bytes_max:
@@ -198,6 +199,10 @@ class SegmentFilter:
         if len(rebuilt) > bytes_max and header.codec in TIGHTEST:
             rebuilt = rebuild(header, kept, place, None, TIGHTEST[header.codec])
         return rebuilt
+
+    def _bytes_max(self, header: BatchHeader) -> int:
+        """Return how large a batch may become: what is stored already has room where it goes."""
+        return max(self._rules.batch_bytes_max, header.size_bytes)
 
     def _keeps(self, columns: Columns, headers: Headers) -> Choice:
         """Say of each record whether it stays."""

@@ -11,7 +11,8 @@ A place fails for itself: an entry that no replica has fails those who need it, 
 refuses an entry fails its place, and the others go on. Nothing here is remembered: what a failed
 copy left on a bookie that the metadata never names is removed by that bookie.
 
-Memory: one batch of `rereplicationEntryBatchSize` entries, fewer when they are large.
+Memory: one batch of `rereplicationEntryBatchSize` entries, fewer when they are large; one entry of
+a ledger that may have entries above 5 MiB.
 """
 
 import asyncio
@@ -37,6 +38,7 @@ from core.errors import (
 from core.ledger.bookie_client import ask
 from core.ledger.context import LedgerContext
 from core.ledger.durability import promise_of
+from core.ledger.entry_limit import entry_limit_of, has_large_entries
 from core.ledger.metadata_update import StoredLedger
 from core.ledger.outcomes import add_error_of, error_of, worse
 from core.ledger.placement_policy import Quorums
@@ -101,8 +103,9 @@ class FragmentCopier:
         targets = await self._targets(stored, checked)
         copy = _Copy(stored, checked, targets, self._context, self._metrics)
         largest = BATCH_BYTES
+        batch_max = 1 if has_large_entries(stored.metadata.custom) else self._batch_max
         entries = checked.span.entries_at(sorted(targets))
-        while batch := list(islice(entries, self._batch_size(largest))):
+        while batch := list(islice(entries, _batch_size(largest, batch_max))):
             if not is_ours():
                 raise LockLost(f"the lock of ledger {stored.ledger_id} went with its session")
             bodies = await copy.read(batch)
@@ -113,9 +116,6 @@ class FragmentCopier:
             largest = max([1, *sizes]) if largest == BATCH_BYTES else max([largest, *sizes])
             await self._wait(sum(sizes))
         return copy.outcome()
-
-    def _batch_size(self, largest: int) -> int:
-        return min(max(BATCH_BYTES // largest, 1), self._batch_max)
 
     async def _wait(self, count: int) -> None:
         pause_s = self._pace.on_copied(count, asyncio.get_running_loop().time())
@@ -135,7 +135,9 @@ class FragmentCopier:
         none: NotEnoughBookies | None = None
         ensemble = span.ensemble
         try:
-            ensemble = await self._context.ensembles.replace(ensemble, missing, quorums, promise)
+            ensemble = await self._context.ensembles.replace(
+                ensemble, missing, quorums, promise, entry_bytes=entry_limit_of(metadata.custom)
+            )
         except NotEnoughBookies as error:
             none = error
         writable = await self._context.bookies.available()
@@ -147,6 +149,10 @@ class FragmentCopier:
         if none is not None and not targets:
             raise none
         return targets
+
+
+def _batch_size(largest: int, batch_max: int) -> int:
+    return min(max(BATCH_BYTES // largest, 1), batch_max)
 
 
 class _Copy:

@@ -27,6 +27,7 @@ from core.autorecovery.config import AutoRecoveryConfig
 from core.autorecovery.fragments import FragmentSpan, StoredEntries, fragments_of
 from core.ledger.bookie_client import ask
 from core.ledger.bookie_registry import BookieRegistry
+from core.ledger.entry_limit import has_large_entries
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
 from core.ledger.outcomes import ABSENT
 from protocol.bookkeeper.digest import Digest
@@ -45,6 +46,8 @@ PROBES_MAX: Final = 16
 """Entries that one check asks for at once."""
 READS_MAX: Final = 64
 """Entries that all checks of this object ask for at once; with 5 MiB each, 320 MiB in memory."""
+LARGE_READS_MAX: Final = 4
+"""Entries of ledgers that may have larger ones: with 72 MiB each, 288 MiB."""
 
 
 class Copy(Enum):
@@ -90,6 +93,7 @@ class LedgerCheck:
         self._nodes = nodes
         self._bookies = bookies
         self._turns = asyncio.Semaphore(READS_MAX)
+        self._large_turns = asyncio.Semaphore(LARGE_READS_MAX)
         self._percentage = config.ledger_verification_percentage
         self._rng = rng
 
@@ -116,8 +120,9 @@ class LedgerCheck:
             await self._find_end(stored, checked[-1])
         digest = Digest(stored.metadata.digest, stored.metadata.password)
         probes = self._probes(checked)
-        while window := list(islice(probes, PROBES_MAX)):
-            answers = [await self._read(stored.ledger_id, probe) for probe in window]
+        probes_max = 1 if has_large_entries(stored.metadata.custom) else PROBES_MAX
+        while window := list(islice(probes, probes_max)):
+            answers = [await self._read(stored, probe) for probe in window]
             for probe, answer in zip(window, answers, strict=True):
                 found = judge(await answer, stored.ledger_id, probe.entry_id, digest)
                 _note(probe, found)
@@ -145,16 +150,18 @@ class LedgerCheck:
             low, high = between * number // wanted, between * (number + 1) // wanted
             yield entries[1 + self._rng.randrange(low, high)]
 
-    async def _read(self, ledger_id: LedgerId, probe: _Probe) -> asyncio.Future[Response]:
-        return await self._ask(probe.fragment.span.ensemble[probe.place], ledger_id, probe.entry_id)
+    async def _read(self, stored: StoredLedger, probe: _Probe) -> asyncio.Future[Response]:
+        return await self._ask(probe.fragment.span.ensemble[probe.place], stored, probe.entry_id)
 
     async def _ask(
-        self, bookie: BookieId, ledger_id: LedgerId, entry_id: EntryId
+        self, bookie: BookieId, stored: StoredLedger, entry_id: EntryId
     ) -> asyncio.Future[Response]:
         """Ask when it is this read's turn; the answer ends the turn."""
-        await self._turns.acquire()
-        answer = ask(self._bookies.client(bookie), ReadRequest(ledger_id, entry_id))
-        answer.add_done_callback(lambda _: self._turns.release())
+        is_large = has_large_entries(stored.metadata.custom)
+        turns = self._large_turns if is_large else self._turns
+        await turns.acquire()
+        answer = ask(self._bookies.client(bookie), ReadRequest(stored.ledger_id, entry_id))
+        answer.add_done_callback(lambda _: turns.release())
         return answer
 
     async def _find_end(self, stored: StoredLedger, last: CheckedFragment) -> None:
@@ -162,7 +169,7 @@ class LedgerCheck:
         span = last.span
         digest = Digest(stored.metadata.digest, stored.metadata.password)
         answers = [
-            await self._ask(bookie, stored.ledger_id, LAST_ENTRY)
+            await self._ask(bookie, stored, LAST_ENTRY)
             for place, bookie in enumerate(span.ensemble)
             if place not in last.gone
         ]

@@ -17,13 +17,14 @@ from core.errors import BookieUnavailable, CoreError, LogRecordTooLong
 from core.ledger.add_options import AddFailure, AddOptions, FailureListener
 from core.ledger.bookie_client import ask_all
 from core.ledger.bookie_registry import BookieRegistry
+from core.ledger.entry_limit import entry_limit_of
 from core.ledger.metadata_update import StoredLedger
 from core.ledger.metrics import LedgerMetrics
 from core.ledger.outcomes import UNRECOVERABLE_ADD, add_error_of, error_of
 from core.ledger.quorum import WriteQuorumTracker
 from core.ledger.schedule import Schedule
 from protocol.bookkeeper.digest import Digest, ledger_master_key
-from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES, pack_entry, pack_lac
+from protocol.bookkeeper.entry import HEADER_SIZE, pack_entry, pack_lac
 from protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
@@ -91,7 +92,7 @@ class EntryAdder:
         self._metrics = metrics
         self._digest = Digest(metadata.digest, metadata.password)
         self._master_key = ledger_master_key(metadata.password)
-        self.payload_max = MAX_ENTRY_BYTES - HEADER_SIZE - self._digest.size
+        self.payload_max = entry_limit_of(metadata.custom) - HEADER_SIZE - self._digest.size
         self._recovery = options.recover_from is not None
         self._priority = HIGH_PRIORITY if self._recovery else 0
         ensemble = metadata.fragments[-1].ensemble

@@ -42,9 +42,17 @@ class BatchRead:
     """One range from the bookie that is to be asked first; made anew for each."""
 
     def __init__(
-        self, context: ReadContext, first: EntryId, last: EntryId, entry_bytes: int
+        self,
+        context: ReadContext,
+        first: EntryId,
+        last: EntryId,
+        entry_bytes: int,
+        answers_max: int | None = None,
     ) -> None:
-        """`entry_bytes`: how large an entry probably is; 0: nobody knows."""
+        """`entry_bytes`: how large an entry probably is; 0: nobody knows.
+
+        `answers_max`: answers that are taken at most; None: as many as bring the range.
+        """
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._start_s = self._loop.time()
@@ -56,6 +64,7 @@ class BatchRead:
         self._last = last
         fitting = -(-BATCH_BYTES // entry_bytes) if entry_bytes > 0 else BATCH_ENTRIES
         self._count_max = min(fitting, BATCH_ENTRIES)
+        self._answers_left = answers_max
         self._asked: deque[_Asked] = deque()
 
     async def run(self) -> list[Entry]:
@@ -64,7 +73,7 @@ class BatchRead:
         [] if the bookie reads no batches. One that is silent for the time of a speculative read is
         given up, and counts as slow. Errors: none. Cancel: answers that still come are dropped.
         Cost: a round trip for `AT_ONCE` answers, each of `BATCH_BYTES` if the guess is right and of
-        `MAX_FRAME_BYTES` at most.
+        `MAX_FRAME_BYTES` at most, or of one entry that is larger.
         """
         entries: list[Entry] = []
         if self._client.reads_batches:
@@ -81,6 +90,8 @@ class BatchRead:
                 break
             entries += news
             missing = asked.entry_count - len(news)
+            if self._answers_left == 0:
+                break
             if missing:
                 self._asked.appendleft(self._ask(asked.first + len(news), missing))
             self._ask_ahead()
@@ -88,6 +99,10 @@ class BatchRead:
 
     def _ask_ahead(self) -> None:
         while self._following <= self._last and len(self._asked) < AT_ONCE:
+            if self._answers_left is not None:
+                if not self._answers_left:
+                    return
+                self._answers_left -= 1
             count = min(self._count_max, self._last - self._following + 1)
             self._asked.append(self._ask(self._following, count))
             self._following += count

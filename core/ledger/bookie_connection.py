@@ -16,7 +16,7 @@ from core.runtime.budget import Budget
 from core.runtime.net import FrameChannel, FrameLimits
 from core.runtime.receive_buffer import ReceiveBuffer
 from core.runtime.tasks import Tasks
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.bookkeeper.messages import (
     ErrorResponse,
     ReadRequest,
@@ -204,7 +204,7 @@ class BookieConnection:
         logger.log(level, "bookie_unreachable bookie=%s error=%s", self.bookie_id, error)
 
     def _new_channel(self) -> FrameChannel:
-        limits = FrameLimits(frame_bytes_max=MAX_FRAME_BYTES, write_high_bytes=_NO_WRITE_HOLD)
+        limits = FrameLimits(frame_bytes_max=FRAME_BYTES_LIMIT, write_high_bytes=_NO_WRITE_HOLD)
         return FrameChannel(self, limits, self._budget, _RECEIVE)
 
     def _expire(self) -> None:

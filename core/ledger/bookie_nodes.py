@@ -1,4 +1,4 @@
-"""What registered bookies say of themselves: where they can be reached, and where they stand.
+"""What registered bookies say of themselves: where they are reached, where they stand, what fits.
 
 Each node is read once and again after it changed. What a bookie said last is remembered beyond its
 registration: the members of an ensemble that are gone still stood in some region, and a bookie may
@@ -17,6 +17,7 @@ from core.metadata.layout import LedgerPaths
 from core.metadata.network_location import NetworkLocation
 from core.metadata.store import MetadataStore, Node, WatchEvent
 from core.runtime.tasks import together
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ _READS_AT_ONCE: Final = 64
 class _Said(NamedTuple):
     address: tuple[str, int] | None
     location: NetworkLocation | None
+    entry_bytes_max: int = MAX_ENTRY_BYTES
     problem: str = ""
     """Why there is no address."""
 
@@ -53,6 +55,11 @@ class BookieNodes:
         """Return where a bookie said last that it stands."""
         said = self._said.get(bookie_id)
         return said.location if said is not None else None
+
+    def entry_bytes_max(self, bookie_id: BookieId) -> int:
+        """Return the largest entry that a bookie said last that it takes."""
+        said = self._said.get(bookie_id)
+        return said.entry_bytes_max if said is not None else MAX_ENTRY_BYTES
 
     async def address(self, bookie_id: BookieId) -> tuple[str, int]:
         """Return where a bookie can be reached. Errors: BookieUnavailable, Unavailable.
@@ -119,12 +126,17 @@ def _said_by(bookie_id: BookieId, data: bytes) -> _Said:
         info = decode_service_info(data, bookie_id)
     except CorruptData as error:
         logger.warning("bookie_registration_unreadable bookie=%s %s", bookie_id, error)
-        return _Said(None, None, str(error))
+        return _Said(None, None, problem=str(error))
     door = info.rpc()
     address = (door.host, door.port) if door is not None else None
     problem = "" if door is not None else f"bookie {bookie_id} does not speak bookie-rpc"
+    location, entry_bytes_max = None, MAX_ENTRY_BYTES
     try:
-        return _Said(address, info.location(), problem)
+        location = info.location()
     except CorruptData as error:
         logger.warning("bookie_location_unreadable bookie=%s %s", bookie_id, error)
-        return _Said(address, None, problem)
+    try:
+        entry_bytes_max = info.entry_bytes_max()
+    except CorruptData as error:
+        logger.warning("bookie_frame_size_unreadable bookie=%s %s", bookie_id, error)
+    return _Said(address, location, entry_bytes_max, problem)

@@ -21,6 +21,7 @@ from core.metadata.layout import LEDGERS_ROOT, LedgerPaths
 from core.metadata.network_location import NetworkLocation
 from core.metadata.store import MetadataStore, WatchEvent
 from core.runtime.tasks import Tasks
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,9 @@ class BookieRegistry(Protocol):
     def location(self, bookie_id: BookieId) -> NetworkLocation | None:
         """Return where a bookie says that it stands; of one that is gone: its last word."""
 
+    def entry_bytes_max(self, bookie_id: BookieId) -> int:
+        """Return the largest body of an entry that a bookie takes, as far as is known."""
+
     @property
     def version(self) -> int:
         """Rises when a standing or a location may have changed."""
@@ -63,10 +67,13 @@ class LocalBookies:
         self,
         clients: Iterable[BookieClient],
         is_writable: Callable[[BookieId], bool] = lambda _: True,
+        *,
+        entry_bytes_max: int = MAX_ENTRY_BYTES,
     ) -> None:
-        """`is_writable`: whether one takes new ledgers now."""
+        """`is_writable`: whether one takes new ledgers now; `entry_bytes_max`: of each of them."""
         self._clients = {client.bookie_id: client for client in clients}
         self._is_writable = is_writable
+        self._entry_bytes_max = entry_bytes_max
         self.version = 0
 
     async def available(self) -> list[BookieId]:
@@ -84,6 +91,10 @@ class LocalBookies:
     def location(self, bookie_id: BookieId) -> NetworkLocation | None:
         """Say nothing: they all stand here."""
         return None
+
+    def entry_bytes_max(self, bookie_id: BookieId) -> int:
+        """Return what they were said to take."""
+        return self._entry_bytes_max
 
     def client(self, bookie_id: BookieId) -> BookieClient:
         """Return the bookie's client, or one that answers for a bookie that is not here."""
@@ -155,6 +166,10 @@ class RegisteredBookies:
     def location(self, bookie_id: BookieId) -> NetworkLocation | None:
         """Return what a bookie's node said when it was last read, in this process' life."""
         return self._nodes.location(bookie_id)
+
+    def entry_bytes_max(self, bookie_id: BookieId) -> int:
+        """Return what a bookie's node said when it was last read."""
+        return self._nodes.entry_bytes_max(bookie_id)
 
     def client(self, bookie_id: BookieId) -> BookieClient:
         """Return the bookie's client; its address is looked up whenever it connects."""

@@ -15,6 +15,7 @@ from core.ledger.config import LedgerClientConfig, LedgerConfig
 from core.ledger.context import LedgerContext
 from core.ledger.durability import with_promise
 from core.ledger.ensembles import Ensembles
+from core.ledger.entry_limit import with_entry_limit
 from core.ledger.ledger_creation import LedgerCreator
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
 from core.ledger.metrics import LedgerMetrics
@@ -183,7 +184,7 @@ class LedgerClient:
             fragments=(Fragment(0, ensemble),),
             digest=config.digest,
             password=config.password,
-            custom=with_promise(config.custom, promise),
+            custom=with_entry_limit(with_promise(config.custom, promise), config.entry_bytes_max),
             ctoken=self._rng.getrandbits(63),
         )
         stored = await self._creator.create(metadata, ledger_id)
@@ -195,7 +196,7 @@ class LedgerClient:
         choose = ensembles.new_ensemble
         if config.opportunistic_striping:
             choose = ensembles.new_ensemble_up_to
-        return await choose(_quorums(config), promise)
+        return await choose(_quorums(config), promise, entry_bytes=config.entry_bytes_max)
 
 
 def _quorums(config: LedgerConfig) -> Quorums:

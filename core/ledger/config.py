@@ -7,6 +7,7 @@ from core.ledger.durability import durability_problem
 from core.ledger.placement_config import PlacementConfig, QuarantineConfig
 from core.runtime.config import setting
 from protocol.bookkeeper.digest import DigestType
+from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,10 @@ class LedgerConfig:
     """Fail the ledger when an add waits for its ack quorum between one and one and a half times so
     long; 0: wait for the bookies' own time-outs. BookKeeper: addEntryQuorumTimeoutSec."""
 
+    entry_bytes_max: int = MAX_ENTRY_BYTES
+    """Largest body of an entry, see `entry_limit`; above what every bookie takes, only those are
+    chosen whose frames are large enough (BookKeeper: nettyMaxFrameSizeBytes)."""
+
     regions_min: int | None = None
     """Regions that hold every acknowledged entry (0, 1: no promise); None: the client's
     reppMinimumRegionsForDurability. DistributedLog: minRegionsForDurability."""
@@ -55,6 +60,8 @@ class LedgerConfig:
         problem = durability_problem(self.write_quorum, self.ack_quorum, self.regions_min or 0)
         if problem is not None:
             raise ValueError(problem)
+        if not MAX_ENTRY_BYTES <= self.entry_bytes_max <= ENTRY_BYTES_LIMIT:
+            raise ValueError(f"entries of {self.entry_bytes_max} bytes")
         if self.unconfirmed_entries_max < 1 or self.unconfirmed_bytes_max < 1:
             raise ValueError("a ledger needs room for one unconfirmed entry")
         if min(

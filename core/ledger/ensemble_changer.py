@@ -24,6 +24,7 @@ from core.ledger.metadata_update import UNAVAILABLE_PAUSES_S
 from core.ledger.metrics import LedgerMetrics
 from core.ledger.placement_policy import Quorums
 from core.runtime.tasks import Tasks
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import BookieId, EntryId
 
@@ -66,6 +67,8 @@ class ChangePolicy(NamedTuple):
     with it that it answered and never synced."""
     regions_min: int | None = None
     """What the ledger was promised when it was made, see `durability`; None: not known."""
+    entry_bytes: int = MAX_ENTRY_BYTES
+    """The largest entry that the ledger may have, see `entry_limit`."""
 
 
 class EnsembleChanger:
@@ -178,7 +181,11 @@ class EnsembleChanger:
             try:
                 async with asyncio.timeout(CHOICE_S):
                     return await self._ensembles.replace(
-                        before, places, quorums, self._policy.regions_min
+                        before,
+                        places,
+                        quorums,
+                        self._policy.regions_min,
+                        entry_bytes=self._policy.entry_bytes,
                     )
             except NotEnoughBookies as none:
                 error = none

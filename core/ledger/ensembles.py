@@ -26,6 +26,7 @@ from core.ledger.watched_node import WatchedNode
 from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
 from core.metadata.region_rules import NO_RULES, parse_region_rules
 from core.metadata.store import MetadataStore
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.bookkeeper.messages import (
     BookieInfo,
     BookieInfoRequest,
@@ -99,19 +100,23 @@ class Ensembles:
         regions_min: int | None = None,
         *,
         exclude: Bookies = (),
+        entry_bytes: int = MAX_ENTRY_BYTES,
     ) -> tuple[BookieId, ...]:
         """Return different bookies in their striping order, none of `exclude`.
 
         `regions_min`: as `promise` takes it; above 1 it makes the placement region-aware.
+        `entry_bytes`: the largest entry that each must take.
         Errors: InvalidQuorums; NotEnoughBookies says how many there are and why others are left
         out. Cost: nothing once the lists of bookies and racks are known.
         """
         available = await self._available()
         policy = self._policy(regions_min)
         self._check(policy, quorums)
-        found = choose(policy, self._candidates(policy, available, exclude), quorums)
+        too_small = self._too_small(available, entry_bytes)
+        candidates = self._candidates(policy, available, {*exclude, *too_small})
+        found = choose(policy, candidates, quorums)
         if found is None:
-            why = self._why(policy, available, exclude)
+            why = self._why(policy, available, exclude) + _small(too_small, entry_bytes)
             raise NotEnoughBookies(f"{quorums.size} bookies are needed{why}")
         return found
 
@@ -121,6 +126,7 @@ class Ensembles:
         regions_min: int | None = None,
         *,
         exclude: Bookies = (),
+        entry_bytes: int = MAX_ENTRY_BYTES,
     ) -> tuple[BookieId, ...]:
         """Return the largest ensemble of E down to Qw bookies (opportunisticStriping).
 
@@ -129,11 +135,15 @@ class Ensembles:
         for size in range(quorums.size, quorums.write, -1):
             smaller = quorums._replace(size=size)
             try:
-                return await self.new_ensemble(smaller, regions_min, exclude=exclude)
+                return await self.new_ensemble(
+                    smaller, regions_min, exclude=exclude, entry_bytes=entry_bytes
+                )
             except NotEnoughBookies as error:
                 logger.info("ensemble_shrinks size=%d %s", size, error)
         smallest = quorums._replace(size=quorums.write)
-        return await self.new_ensemble(smallest, regions_min, exclude=exclude)
+        return await self.new_ensemble(
+            smallest, regions_min, exclude=exclude, entry_bytes=entry_bytes
+        )
 
     async def replace(
         self,
@@ -141,6 +151,8 @@ class Ensembles:
         failed: Mapping[int, BookieId],
         quorums: Quorums,
         promised: int | None = None,
+        *,
+        entry_bytes: int = MAX_ENTRY_BYTES,
     ) -> tuple[BookieId, ...]:
         """Return the ensemble with as many of the failed places as possible given to others.
 
@@ -149,6 +161,7 @@ class Ensembles:
         `promised`: the regions that the ledger was promised when it was made, which are kept unless
         reppEnableDurabilityEnforcementInReplace is off. None: nobody knows (BookKeeper does not
         say); then this client's own number is kept if there is a way.
+        `entry_bytes`: the largest entry of the ledger, which whoever takes a place must take.
         Errors: NotEnoughBookies when not one place could be given.
         """
         available = await self._available()
@@ -157,12 +170,14 @@ class Ensembles:
             is_hard = promised is not None and self._placement.enforce_in_replace
             policy = with_fields(policy, is_hard=is_hard)
         gone = {*ensemble, *failed.values()}
-        candidates = self._candidates(policy, available, gone)
+        too_small = self._too_small(available, entry_bytes) - gone
+        candidates = self._candidates(policy, available, gone | too_small)
         members = [Member(bookie, self.location(bookie)) for bookie in ensemble]
         found = replace(policy, candidates, quorums, members, sorted(failed))
         if found is None:
             wanted = f"{len(failed)} of {len(ensemble)} bookies are to be replaced"
-            raise NotEnoughBookies(wanted + self._why(policy, available, gone))
+            why = self._why(policy, available, gone) + _small(too_small, entry_bytes)
+            raise NotEnoughBookies(wanted + why)
         return found
 
     async def refresh(self) -> None:
@@ -203,6 +218,12 @@ class Ensembles:
         return lambda acked: policy.acks_suffice([locate(b) for b in acked], write_quorum)
 
     # -- inside ---
+
+    def _too_small(self, bookies: Bookies, entry_bytes: int) -> set[BookieId]:
+        """Return those that do not take entries of this size; none of what every bookie takes."""
+        if entry_bytes <= MAX_ENTRY_BYTES:
+            return set()
+        return {b for b in bookies if self._bookies.entry_bytes_max(b) < entry_bytes}
 
     async def _available(self) -> list[BookieId]:
         available = await self._bookies.available()
@@ -289,3 +310,11 @@ class Ensembles:
             self._free_bytes[bookie] = response.free_disk_space
         else:
             logger.info("free_disk_unknown bookie=%s status=%s", bookie, response.status.name)
+
+
+def _small(bookies: Bookies, entry_bytes: int) -> str:
+    """Return who is left out because of the size of entries, for the operator."""
+    if not bookies:
+        return ""
+    names = ", ".join(sorted(bookies))
+    return f"; entries of {entry_bytes} bytes are above nettyMaxFrameSizeBytes of: {names}"

@@ -12,6 +12,7 @@ from typing import Any, Final
 from core.errors import CoreError, EntryNotFound, LedgerNotFound, MetadataConflict, Unavailable
 from core.ledger.batch_read import BatchRead, is_on_each_bookie
 from core.ledger.bookie_registry import BookieRegistry
+from core.ledger.entry_limit import has_large_entries
 from core.ledger.lac_reads import glimpse_lac, search_lac
 from core.ledger.long_poll import Outcome
 from core.ledger.metadata_update import LedgerNodes, StoredLedger
@@ -28,6 +29,12 @@ from protocol.bookkeeper.messages import StatusCode
 from protocol.ids import NO_ENTRY, BookieId, EntryId
 
 logger = logging.getLogger(__name__)
+
+SOME_BYTES: Final = 16 * 1024 * 1024
+"""What `read_some` gathers of large entries, and what one of its pieces may go beyond it is
+`LARGE_AT_ONCE` entries."""
+LARGE_AT_ONCE: Final = 2
+"""Entries of up to 72 MiB that are asked for at once."""
 
 _MOVES_MAX: Final = 3
 """How often one read follows entries that were moved to other bookies."""
@@ -104,25 +111,54 @@ class LedgerReader:
         Cost: one round trip per `window` entries, or per few MiB and 256 entries where the ledger
         is not striped and its bookies read batches.
         """
-        if first < 0 or last > self._last_confirmed:
-            raise EntryNotFound(
-                f"entries {first}..{last} of ledger {self.ledger_id}, confirmed up to"
-                f" {self._last_confirmed}"
-            )
+        self._check_confirmed(first, last)
         entries = [] if parallel else await self._read_in_batches(first, last)
         return entries + await self._read(first + len(entries), last, parallel=parallel)
 
-    async def _read_in_batches(self, first: EntryId, last: EntryId) -> list[Entry]:
+    async def read_some(self, first: EntryId, last: EntryId) -> list[Entry]:
+        """Return entries from `first` on: at least one, and all up to `last` unless they are large.
+
+        For who guesses by their average how many are read at once: of a ledger that may have
+        entries above 5 MiB no more come than make `SOME_BYTES`, and one more piece.
+        Errors: as `read`.
+        """
+        if not has_large_entries(self.metadata.custom):
+            return await self.read(first, last)
+        self._check_confirmed(first, last)
+        entries: list[Entry] = []
+        size, count = 0, 1
+        while first <= last and size < SOME_BYTES:
+            to = min(last, first + count - 1)
+            some = await self._read_in_batches(first, to, answers_max=1)
+            some = some or await self._read(first, min(to, first + LARGE_AT_ONCE - 1))
+            entries += some
+            largest = max(len(entry.payload) for entry in some)
+            size += sum(len(entry.payload) for entry in some)
+            first = some[-1].entry_id + 1
+            count = max(1, min(2 * count, (SOME_BYTES - size) // (largest + 1)))
+        return entries
+
+    async def _read_in_batches(
+        self, first: EntryId, last: EntryId, answers_max: int | None = None
+    ) -> list[Entry]:
         """Return the entries from `first` on as far as batches bring them; [] if there are none."""
         if last <= first or not is_on_each_bookie(self._schedules, first, last):
             return []
         entry_bytes = self._entry_bytes or self.length // (self._last_confirmed + 1)
-        entries = await BatchRead(self._context, first, last, entry_bytes).run()
+        read = BatchRead(self._context, first, last, entry_bytes, answers_max)
+        entries = await read.run()
         if entries:
             self._nodes.metrics.reads_total += len(entries)
             self._entry_bytes = entries[-1].length // (entries[-1].entry_id + 1)
             self.note_confirmed(entries[-1].lac)
         return entries
+
+    def _check_confirmed(self, first: EntryId, last: EntryId) -> None:
+        if first < 0 or last > self._last_confirmed:
+            raise EntryNotFound(
+                f"entries {first}..{last} of ledger {self.ledger_id}, confirmed up to"
+                f" {self._last_confirmed}"
+            )
 
     async def read_unconfirmed(self, first: EntryId, last: EntryId) -> list[Entry]:
         """Return entries that need not be confirmed: they may vanish, and come again otherwise.

@@ -26,6 +26,7 @@ from core.ledger.context import LedgerContext
 from core.ledger.durability import promise_of
 from core.ledger.ensemble_change import with_ensemble, with_recovered, without_unwritten
 from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
+from core.ledger.entry_limit import entry_limit_of, has_large_entries
 from core.ledger.metadata_update import StoredLedger
 from core.ledger.reader import LedgerReader
 from core.ledger.recovery_reads import RecoveryReads
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 ATTEMPTS_MAX: Final = 8
 """How often recovery begins anew because somebody replaced bookies under it."""
 BATCH_MAX: Final = 64
+LARGE_BATCH_MAX: Final = 2
+"""Of a ledger whose entries may be larger than 5 MiB: up to 72 MiB each, whatever the mean is."""
 BATCH_BYTES: Final = 1024 * 1024
 """What recovery of one ledger aims to have in memory, if a batch of the given size is not more."""
 
@@ -197,7 +200,8 @@ class _Recovery:
         broker starts.
         """
         adder = self._new_adder(lac)
-        policy = ChangePolicy(regions_min=promise_of(self.stored.metadata.custom))
+        custom = self.stored.metadata.custom
+        policy = ChangePolicy(regions_min=promise_of(custom), entry_bytes=entry_limit_of(custom))
         changer = adder.failures = EnsembleChanger(
             adder, self._context.ensembles, self._change, policy, self._nodes.metrics
         )
@@ -219,6 +223,8 @@ class _Recovery:
         return adder.last_add_pushed, adder.length
 
     async def _add_again(self, adder: EntryAdder, batch: int) -> None:
+        batch_max = LARGE_BATCH_MAX if has_large_entries(self.stored.metadata.custom) else BATCH_MAX
+        batch = min(batch, batch_max)
         while True:
             before = adder.length
             next_entry = adder.last_add_pushed + 1
@@ -232,7 +238,7 @@ class _Recovery:
                 adder.add((entry.payload,))
             await adder.drained()
             mean_bytes = max((adder.length - before) // batch, 1) if before else BATCH_BYTES
-            batch = min(max(batch, BATCH_BYTES // mean_bytes), BATCH_MAX)
+            batch = min(max(batch, BATCH_BYTES // mean_bytes), batch_max)
 
     def _new_adder(self, lac: EntryId) -> EntryAdder:
         metrics, options = self._nodes.metrics, AddOptions(recover_from=(lac, 0))

@@ -26,6 +26,7 @@ from core.ledger.context import LedgerContext
 from core.ledger.durability import promise_of
 from core.ledger.ensemble_change import with_ensemble, without_unwritten
 from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
+from core.ledger.entry_limit import entry_limit_of
 from core.ledger.metadata_update import StoredLedger
 from core.ledger.write_timers import AddTimeout, ExplicitLac, Ticker
 from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
@@ -64,7 +65,11 @@ class OpenLedger:
             AddOptions(deferred_sync=deferred_sync, ack_rule=ack_rule),
         )
         policy = ChangePolicy(
-            config.delay_ensemble_change, config.ensemble_changes_max, deferred_sync, promise
+            config.delay_ensemble_change,
+            config.ensemble_changes_max,
+            deferred_sync,
+            promise,
+            entry_limit_of(stored.metadata.custom),
         )
         self._changer = adder.failures = EnsembleChanger(
             adder, context.ensembles, self._commit_change, policy, context.nodes.metrics
@@ -89,6 +94,11 @@ class OpenLedger:
     def length(self) -> int:
         """Payload bytes pushed, confirmed or not."""
         return self._adder.length
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """Bytes of the largest entry that it may have, with BookKeeper's header."""
+        return entry_limit_of(self._stored.metadata.custom)
 
     @property
     def metadata(self) -> LedgerMetadata:

@@ -12,6 +12,7 @@ Source: reference DistributedLog 5.7; SimpleLedgerAllocator.
 """
 
 import logging
+from dataclasses import replace
 from typing import Protocol
 
 from core.errors import CoreError, MetadataConflict, OwnershipLost
@@ -21,6 +22,7 @@ from core.ledger.writer import LedgerWriter
 from core.log.allocation_node import AllocationNode
 from core.log.config import LogConfig
 from core.metadata.store import MetadataStore, SetData
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -29,10 +31,13 @@ logger = logging.getLogger(__name__)
 class Allocator(Protocol):
     """Makes the ledgers of one log's segments, one after the other."""
 
-    async def allocate(self, listener: LedgerListener) -> LedgerWriter:
+    async def allocate(
+        self, listener: LedgerListener, entry_bytes: int = MAX_ENTRY_BYTES
+    ) -> LedgerWriter:
         """Make a ledger and record it; it is the next segment's as soon as that is started.
 
-        Errors: OwnershipLost when somebody else allocates in our place; NotEnoughBookies;
+        `entry_bytes`: the largest entry that it must take, if that is more than the log's settings
+        say. Errors: OwnershipLost when somebody else allocates in our place; NotEnoughBookies;
         OverCapacity: try again later.
         """
 
@@ -70,12 +75,16 @@ class LedgerAllocator:
         self._config = config.ledger_config()
         self._allocated: LedgerWriter | None = None
 
-    async def allocate(self, listener: LedgerListener) -> LedgerWriter:
+    async def allocate(
+        self, listener: LedgerListener, entry_bytes: int = MAX_ENTRY_BYTES
+    ) -> LedgerWriter:
         """Make a ledger and record it (Allocator).
 
         Errors: OwnershipLost; NotEnoughBookies; Unavailable: the same call may succeed later.
         """
-        ledger = await self._ledgers.create_ledger(self._config, listener)
+        entry_bytes = max(self._config.entry_bytes_max, entry_bytes)
+        config = replace(self._config, entry_bytes_max=entry_bytes)
+        ledger = await self._ledgers.create_ledger(config, listener)
         try:
             await self._node.record(ledger.ledger_id)
         except MetadataConflict as error:

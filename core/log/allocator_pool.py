@@ -24,6 +24,7 @@ from core.log.allocation import LedgerAllocator
 from core.log.allocation_node import AllocationNode
 from core.log.config import LogConfig
 from core.metadata.store import MetadataStore, SetData
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 
 if TYPE_CHECKING:
     from protocol.ids import LedgerId
@@ -122,7 +123,9 @@ class PooledAllocator:
         self._node: AllocationNode | None = None
         self._inner: LedgerAllocator | None = None
 
-    async def allocate(self, listener: LedgerListener) -> LedgerWriter:
+    async def allocate(
+        self, listener: LedgerListener, entry_bytes: int = MAX_ENTRY_BYTES
+    ) -> LedgerWriter:
         """Make a ledger and record it in a node of the pool (Allocator).
 
         Errors: Unavailable when another process uses the pool; OverCapacity, NotEnoughBookies.
@@ -131,7 +134,7 @@ class PooledAllocator:
             node = await self._pool.take()
             inner = LedgerAllocator(node, self._ledgers, self._config, self._pool.unused)
             try:
-                ledger = await inner.allocate(listener)
+                ledger = await inner.allocate(listener, entry_bytes)
             except OwnershipLost as error:
                 self._pool.doubt(node)
                 logger.warning("allocator_of_another path=%s error=%s", node.path, error)

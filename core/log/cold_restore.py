@@ -13,7 +13,7 @@ from random import Random
 from core.errors import ColdStorageDisabled, MetadataConflict
 from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
 from core.log.cold.store import ColdStore
-from core.log.cold.verify import read_entries, read_frame
+from core.log.cold.verify import Verified, entry_bytes_in, read_entries, read_frame
 from core.log.context import LogContext
 from core.log.noted_ledger import NotedLedger, create_noted
 from core.log.purged import PurgedNodes, Purpose
@@ -54,9 +54,13 @@ class ColdRestorer:
         return wanted
 
     async def _restore(self, cold: ColdSegment, cold_store: ColdStore) -> None:
-        ledger = await create_noted(self._purged, self._context, self._rng, Purpose.RESTORE)
+        frame = await read_frame(cold.name, cold_store.objects)
+        entry_bytes = entry_bytes_in(frame.blocks)
+        ledger = await create_noted(
+            self._purged, self._context, self._rng, Purpose.RESTORE, entry_bytes
+        )
         try:
-            await self._write(cold, cold_store, ledger)
+            await self._write(cold, frame, cold_store, ledger)
             await self._publish(cold.metadata.lssn, ledger)
         except BaseException:
             ledger.abort()
@@ -64,8 +68,9 @@ class ColdRestorer:
         cold_store.metrics.segments_restored_total += 1
         logger.info("cold_restored name=%s ledger=%d", cold.name, ledger.ledger_id)
 
-    async def _write(self, cold: ColdSegment, cold_store: ColdStore, ledger: NotedLedger) -> None:
-        frame = await read_frame(cold.name, cold_store.objects)
+    async def _write(
+        self, cold: ColdSegment, frame: Verified, cold_store: ColdStore, ledger: NotedLedger
+    ) -> None:
         span_bytes = cold_store.config.part_bytes
         async for entry in read_entries(cold.name, frame, cold_store.objects, span_bytes):
             await ledger.add([entry.payload])

@@ -7,24 +7,39 @@ from typing import Final
 from core.ledger.config import LedgerConfig
 from core.ledger.durability import durability_problem
 from core.runtime.config import setting
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
 from protocol.distributedlog.envelope import ENVELOPE_SIZE, EnvelopeCodec
 from protocol.distributedlog.record import HEADER_SIZE, MAX_LOGRECORDSET_SIZE
 
 _BOOKKEEPER_HEADER_MAX: Final = 100
 """Above BookKeeper's entry header (32 bytes) and its largest digest (20)."""
 
-RECORD_BYTES_MAX: Final = MAX_ENTRY_BYTES - _BOOKKEEPER_HEADER_MAX - ENVELOPE_SIZE - HEADER_SIZE
-"""Largest payload of one record: what one frame to a bookie carries.
+_AROUND_RECORD: Final = _BOOKKEEPER_HEADER_MAX + ENVELOPE_SIZE + HEADER_SIZE
+"""What an entry has beside the payload of its only record."""
 
-DistributedLog's own writer stops at 1,040,384 bytes, below Kafka's default max.message.bytes of
-1,048,588; its reader has no such limit (DESIGN.md, "Records above DistributedLog's limit").
+RECORD_BYTES_MAX: Final = MAX_ENTRY_BYTES - _AROUND_RECORD
+"""Largest payload of one record in any ledger: what one frame to any bookie carries.
+
+DistributedLog's own writer stops at 1,040,384 bytes (DESIGN.md).
 """
+
+RECORD_BYTES_LIMIT: Final = ENTRY_BYTES_LIMIT - _AROUND_RECORD
+"""Largest payload of one record in a ledger that asks for bookies with large frames."""
 
 REGION_ID_MAX: Final = 15
 
 ENTRY_RECORDS_BYTES_MAX: Final = MAX_LOGRECORDSET_SIZE - ENVELOPE_SIZE
 """Records (with headers) that are packed together; a larger record has an entry of its own."""
+
+
+def entry_bytes_for(record_bytes: int) -> int:
+    """Return how large the entries of a ledger must be allowed to be for such a record."""
+    return max(record_bytes + _AROUND_RECORD, MAX_ENTRY_BYTES)
+
+
+def record_bytes_in(entry_bytes: int) -> int:
+    """Return the largest record that fits into entries of this size."""
+    return entry_bytes - _AROUND_RECORD
 
 
 _NOT_NEGATIVE: Final = (
@@ -154,7 +169,9 @@ class LogConfig:
     record_bytes_max: int = setting(
         "log.record.bytes.max",
         RECORD_BYTES_MAX,
-        "Largest record; Java's writer stops at 1040364 bytes, its reader does not",
+        "Largest record; Java's writer stops at 1040364 bytes, its reader does not. Above"
+        f" {RECORD_BYTES_MAX} segments are written to bookies only whose nettyMaxFrameSizeBytes"
+        " is as large. A topic's max.message.bytes raises it for its logs",
     )
     control_flush_ms: int = setting(
         "periodicFlushFrequencyMilliSeconds",
@@ -355,6 +372,7 @@ class LogConfig:
             opportunistic_striping=self.opportunistic_striping,
             add_entry_quorum_timeout_ms=self.add_quorum_timeout_ms,
             regions_min=self.regions_min,
+            entry_bytes_max=entry_bytes_for(self.record_bytes_max),
         )
 
     def _check_writer(self) -> None:
@@ -363,8 +381,8 @@ class LogConfig:
         problem = durability_problem(self.write_quorum, self.ack_quorum, self.regions_min or 0)
         if problem is not None:
             raise ValueError(f"log.min.regions.for.durability: {problem}")
-        if not 1 <= self.record_bytes_max <= RECORD_BYTES_MAX:
-            raise ValueError(f"log.record.bytes.max must be 1..{RECORD_BYTES_MAX}")
+        if not 1 <= self.record_bytes_max <= RECORD_BYTES_LIMIT:
+            raise ValueError(f"log.record.bytes.max must be 1..{RECORD_BYTES_LIMIT}")
         if self.waiting_bytes_max < self.record_bytes_max:
             raise ValueError("log.waiting.bytes.max must hold one record of log.record.bytes.max")
         if self.transmit_policy is TransmitMode.BUFFERED and not self.transmit_buffer_bytes:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -22,6 +23,7 @@ from core.ledger.writer import LedgerWriter
 from core.log.context import LogContext
 from core.log.purged import PurgedNodes, Purpose
 from core.metadata.store import Delete
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.ids import NO_ENTRY, Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
@@ -113,9 +115,13 @@ class NotedLedger:
 
 
 async def create_noted(
-    purged: PurgedNodes, context: LogContext, rng: Random, purpose: Purpose
+    purged: PurgedNodes,
+    context: LogContext,
+    rng: Random,
+    purpose: Purpose,
+    entry_bytes: int = MAX_ENTRY_BYTES,
 ) -> NotedLedger:
-    """Note and make a ledger of the log's own settings.
+    """Note and make a ledger of the log's own settings, or for larger entries: `entry_bytes`.
 
     Errors: NotEnoughBookies; MetadataConflict when somebody took the note for a leftover.
     """
@@ -124,6 +130,7 @@ async def create_noted(
     await purged.note_new(ledger_id, due_ms, purpose)
     progress = _Progress()
     config = context.config.ledger_config()
+    config = replace(config, entry_bytes_max=max(config.entry_bytes_max, entry_bytes))
     writer = await context.ledgers.create_ledger(config, progress, ledger_id=ledger_id)
     if not await purged.is_new(ledger_id):  # a note that went before the ledger came
         writer.abort()

@@ -12,6 +12,7 @@ from core.ledger.adder import LedgerListener
 from core.ledger.writer import LedgerWriter
 from core.log.allocation import Allocator
 from core.metadata.store import SetData
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.ids import EntryId
 
 logger = logging.getLogger(__name__)
@@ -34,11 +35,19 @@ class PreparedAllocator:
                 raise
             logger.info("ledger_not_prepared error=%r", error)
 
-    async def allocate(self, listener: LedgerListener) -> LedgerWriter:
-        """Return the prepared ledger, or make one (Allocator)."""
+    async def allocate(
+        self, listener: LedgerListener, entry_bytes: int = MAX_ENTRY_BYTES
+    ) -> LedgerWriter:
+        """Return the prepared ledger, or make one (Allocator).
+
+        One whose entries would be too small is given back.
+        """
         prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0].entry_bytes_max < entry_bytes:
+            prepared = None
+            await self._inner.give_back()
         if prepared is None:
-            return await self._inner.allocate(listener)
+            return await self._inner.allocate(listener, entry_bytes)
         ledger, relay = prepared
         relay.listener = listener
         return ledger

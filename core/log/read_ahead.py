@@ -73,7 +73,7 @@ class ReadAhead:
                 if not self._narrow(chunk):
                     raise
                 continue
-            if chunk.entries is not None:
+            if chunk.entries is not None and chunk.last >= self.next_entry:
                 return self._take(chunk, waited=waited and known is not None)
         return []
 

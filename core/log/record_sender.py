@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from core.errors import (
     CoreError,
-    LogRecordTooLong,
+    NotEnoughBookies,
     OverCapacity,
     TransactionIdOutOfOrder,
     Unavailable,
@@ -25,6 +25,7 @@ from core.log.control_records import ControlRecords
 from core.log.log_tail import TailWatcher
 from core.log.owner import LogListener
 from core.log.receipts import Receipts, refuse
+from core.log.record_sizes import RecordSizes
 from core.log.rolling import SEGMENT_RECORDS_MAX, RollingPolicy, RollPhase
 from core.log.segment_chain import SegmentChain
 from core.log.segment_writer import SegmentWriter
@@ -45,7 +46,7 @@ class RecordSender:
     __slots__ = (
         "_appended", "_chain", "_clock", "_confirmed", "_control", "_end", "_error",
         "_is_blocked", "_is_bulk", "_is_closing", "_limits", "_listener", "_loop",
-        "_metrics", "_permits", "_policy", "_receipts", "_record_bytes_max", "_refusal",
+        "_metrics", "_permits", "_policy", "_receipts", "_refusal", "_sizes",
         "_timed_roll", "_transmit_handle", "_waiting", "_waiting_bytes_max", "_watcher",
         "confirmed_txid", "last_txid", "on_refused", "rolling",
     )  # fmt: skip
@@ -86,7 +87,7 @@ class RecordSender:
         self._watcher = watcher
         self._chain = chain
         self._listener = listener
-        self._record_bytes_max = config.record_bytes_max
+        self._sizes = RecordSizes(chain, config.record_bytes_max)
         self._waiting_bytes_max = config.waiting_bytes_max
         self._clock = context.clock
         self._metrics = context.metrics
@@ -130,19 +131,20 @@ class RecordSender:
 
         The parts must not change until then. `values`: of the record set in the payload, if it is
         one. `time_ms`: when it was made, which decides where a segment ends; -1: the clock does.
-        Errors: TransactionIdOutOfOrder, LogRecordTooLong, OverCapacity: nothing was taken, the
-        writer lives. EndOfStream: the log was sealed. Any other CoreError: the writer is dead or
-        closed; it may have died of this very record, whose fate recovery decides then.
+        Errors: TransactionIdOutOfOrder, LogRecordTooLong, OverCapacity, NotEnoughBookies (only the
+        next segment may have room for it): nothing was taken, the writer lives. EndOfStream: the
+        log was sealed. Any other CoreError: the writer is dead or closed; it may have died of this
+        very record, whose fate recovery decides then.
         """
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
         if not self.last_txid <= txid < END_OF_STREAM_TXID or txid < 0:
             raise TransactionIdOutOfOrder(f"txid {txid} after {self.last_txid}")
-        if length > self._record_bytes_max:
-            raise LogRecordTooLong(f"{length} bytes, {self._record_bytes_max} fit")
+        if length > self._sizes.fits_anywhere:
+            self._check_large(length)
         waiting = self._waiting
         waiting_bytes = waiting.payload_bytes + length
-        if waiting_bytes > self._waiting_bytes_max:
+        if waiting_bytes > self._waiting_bytes_max and waiting.records:  # one always has room
             self._metrics.refused_appends_total += 1
             raise OverCapacity(f"{waiting.payload_bytes} bytes wait for the bookies already")
         if self._limits is not None:
@@ -160,6 +162,22 @@ class RecordSender:
             self._plan_transmission()
             if self._error is not None:
                 raise self._error.with_traceback(None)
+
+    def _check_large(self, length: int) -> None:
+        try:
+            self._sizes.check(length)
+        except NotEnoughBookies:
+            self._begin_larger_segment()
+            self._metrics.refused_appends_total += 1
+            raise
+
+    def _begin_larger_segment(self) -> None:
+        """Begin one that takes what the log takes, if there is one that does not."""
+        segment = self._chain.writable
+        if segment is None or self._error is not None or self._end is not None:
+            return
+        if self._sizes.is_segment_small and self._may_roll(self._clock.now_ms()):
+            self._chain.advance(segment.last_txid, must_be_larger=True)
 
     # ------------------------------------------------------------------ sending
 
@@ -293,6 +311,10 @@ class RecordSender:
     def can_refuse(self) -> bool:
         """Tell whether somebody hears of refused records and the log goes on (ChainUser)."""
         return self.on_refused is not None and self._end is None and not self._is_closing
+
+    def largest_waiting(self) -> int:
+        """Return the bytes of the largest record that was not sent, 0 for none (ChainUser)."""
+        return self._waiting.largest
 
     def on_roll_ended(self) -> None:
         """Do what waited for the end of a roll, however that ended (ChainUser)."""

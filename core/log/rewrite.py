@@ -29,6 +29,7 @@ from core.errors import (
     NodeExists,
     Unavailable,
 )
+from core.ledger.entry_limit import entry_limit_of
 from core.log.cold.nodes import decode_cold
 from core.log.context import LogContext
 from core.log.entries import visible_records
@@ -260,8 +261,15 @@ class RewritePlace:
         return SegmentRewrite(self, claim, found)
 
     async def new_copy(self, source: CopySource) -> SegmentCopy:
-        """Make the ledger for a segment. Errors: as `create_noted`."""
-        ledger = await create_noted(self.purged, self.context, self._rng, Purpose.REWRITE)
+        """Make the ledger for a segment, for entries as large as it may have.
+
+        Errors: as `create_noted`; LedgerNotFound: it was deleted meanwhile.
+        """
+        old = await self.context.ledgers.ledger_metadata(source.metadata.ledger_id)
+        entry_bytes = entry_limit_of(old.custom)
+        ledger = await create_noted(
+            self.purged, self.context, self._rng, Purpose.REWRITE, entry_bytes
+        )
         compresses = bool(self.context.config.compression.codec)
         return SegmentCopy(source, ledger, compresses=compresses)
 

@@ -13,9 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from core.errors import CoreError, OwnershipLost, Unavailable
+from core.errors import CoreError, NotEnoughBookies, OwnershipLost, Unavailable
 from core.ledger.writer import LedgerWriter
 from core.log.allocation import Allocator
+from core.log.config import RECORD_BYTES_MAX, entry_bytes_for, record_bytes_in
 from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
@@ -31,6 +32,7 @@ from core.log.segment_writer import SegmentListener, SegmentWriter
 from core.log.segments import SegmentList
 from core.metadata.segment_metadata import SegmentMetadata
 from core.runtime.tasks import Tasks
+from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 from protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
@@ -58,6 +60,9 @@ class ChainUser(SegmentListener, Protocol):
 
     def can_refuse(self) -> bool:
         """Tell whether records can be refused while there is no ledger for the first segment."""
+
+    def largest_waiting(self) -> int:
+        """Return the bytes of the largest record that waits for the next segment; 0 for none."""
 
     def on_roll_ended(self) -> None:
         """Hear that a roll is over, and did not fail."""
@@ -93,6 +98,11 @@ class SegmentChain:
         self._retry_s = 0.0
         self._given_up_for: type[CoreError] | None = None
         """Why there was no ledger the last time, since there was one."""
+        self._entry_bytes = MAX_ENTRY_BYTES
+        """What every ledger from the next on must take; it never falls, so that what was appended
+        to one segment fits into the next."""
+        self._first_entry_bytes = 0
+        """What the first segment's ledger takes while there is no segment yet; 0: none is made."""
         self.roll = Roll()
         self.current: SegmentWriter | None = None
         self.writable: SegmentWriter | None = None
@@ -111,16 +121,30 @@ class SegmentChain:
         return self.next_lssn if self.current is None else self.current.metadata.lssn
 
     @property
+    def record_bytes_max(self) -> int:
+        """The largest record that fits into the segment that the next one is sent to."""
+        if self.current is not None:
+            return self.current.record_bytes_max
+        return record_bytes_in(self._first_entry_bytes or self._entry_bytes)
+
+    def want_records(self, bytes_max: int) -> None:
+        """Have every ledger from now on take records of this size."""
+        self._entry_bytes = max(self._entry_bytes, entry_bytes_for(bytes_max))
+
+    @property
     def refusal(self) -> CoreError | None:
         """Why the first segment cannot be started now; None: it may be tried."""
         if self._refusal is not None and self._context.clock.monotonic_s() >= self._retry_s:
             self._refusal = None
         return self._refusal
 
-    def advance(self, first_txid: TxId) -> None:
-        """Begin to start the next segment; `first_txid` counts if no record was written before."""
+    def advance(self, first_txid: TxId, *, must_be_larger: bool = False) -> None:
+        """Begin to start the next segment; `first_txid` counts if no record was written before.
+
+        `must_be_larger`: it is of use only if its ledger takes larger entries than the current one.
+        """
         self.roll.begin()
-        self._advancing = self._tasks.spawn(self._advance(first_txid), "advance")
+        self._advancing = self._tasks.spawn(self._advance(first_txid, must_be_larger), "advance")
 
     async def settled(self) -> None:
         """Wait until no roll is under way, however it ended."""
@@ -161,9 +185,9 @@ class SegmentChain:
         self._failed = True
         self.on_all_confirmed()
 
-    async def _advance(self, first_txid: TxId) -> None:
+    async def _advance(self, first_txid: TxId, must_be_larger: bool) -> None:  # noqa: FBT001
         try:
-            await self._replace_current(first_txid)
+            await self._replace_current(first_txid, must_be_larger)
         except CoreError as error:
             self._user.on_chain_failed(error)
         except Exception as error:  # our bug: it must not leave the log waiting for this roll
@@ -173,9 +197,9 @@ class SegmentChain:
             if not self._failed:
                 self._user.on_roll_ended()
 
-    async def _replace_current(self, first_txid: TxId) -> None:
+    async def _replace_current(self, first_txid: TxId, must_be_larger: bool) -> None:  # noqa: FBT001
         old, new = self.current, SegmentWriter(self._user, self._state, self._context)
-        ledger = await self._allocate(new)
+        ledger = await self._allocate(new, must_be_larger=must_be_larger)
         if ledger is None or self._has_failed():
             return
         self.roll.freeze()
@@ -193,11 +217,38 @@ class SegmentChain:
     def _has_failed(self) -> bool:
         return self._failed
 
-    async def _allocate(self, new: SegmentWriter) -> LedgerWriter | None:
+    async def _make_ledger(self, new: SegmentWriter, *, must_be_larger: bool) -> LedgerWriter:
+        """Make a ledger for as large entries as are wanted, or for smaller ones if there is none.
+
+        Then the log goes on with what fits into those. Errors: as Allocator.allocate.
+        """
+        wanted = self._entry_bytes
+        self._first_entry_bytes = wanted if self.current is None else 0
+        try:
+            return await self._allocator.allocate(new, wanted)
+        except NotEnoughBookies as error:
+            if must_be_larger or self._needed_record_bytes() > RECORD_BYTES_MAX:
+                raise
+            if wanted <= MAX_ENTRY_BYTES:
+                raise
+            logger.warning(
+                "segment_for_smaller_records log=%s lssn=%d wanted=%d error=%s",
+                self._nodes.log, self.lssn, record_bytes_in(wanted), error,
+            )  # fmt: skip
+            self._first_entry_bytes = MAX_ENTRY_BYTES if self.current is None else 0
+            return await self._allocator.allocate(new, MAX_ENTRY_BYTES)
+
+    def _needed_record_bytes(self) -> int:
+        """Return the largest record that the next segment must take: what was appended goes on."""
+        here = 0 if self.current is None else self.current.record_bytes_max
+        return max(here, self._user.largest_waiting())
+
+    async def _allocate(self, new: SegmentWriter, *, must_be_larger: bool) -> LedgerWriter | None:
         """Return a ledger; None when there is none to be had now and the log goes on without."""
         try:
-            return await self._allocator.allocate(new)
+            return await self._make_ledger(new, must_be_larger=must_be_larger)
         except CoreError as error:
+            self._first_entry_bytes = 0
             is_first = self.current is None
             if not error.retriable or isinstance(error, OwnershipLost):
                 raise

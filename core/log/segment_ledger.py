@@ -34,6 +34,12 @@ class SegmentLedger(Protocol):
         Errors: LedgerNotFound when it was deleted; CorruptData, BookieUnavailable, EntryNotFound.
         """
 
+    async def read_some(self, first: EntryId, last: EntryId) -> list[Entry]:
+        """Return entries from `first` on: at least one, and all up to `last` unless they are large.
+
+        For who guesses how many are read at once. Errors: as `read`.
+        """
+
     async def read_last_confirmed(self) -> EntryId:
         """Ask how far it is confirmed. Errors: as `read`."""
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from core.errors import CoreError
 from core.ledger.writer import LedgerWriter
+from core.log.config import record_bytes_in
 from core.log.context import LogContext
 from core.log.owner import SegmentState
 from core.log.segments import SegmentEnd
@@ -101,6 +102,11 @@ class SegmentWriter:
         self.metadata = metadata
         self.last_txid = metadata.first_txid
         self.started_ms = now_ms
+
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest record that its ledger takes."""
+        return record_bytes_in(self._ledger.entry_bytes_max)
 
     @property
     def has_room(self) -> bool:

@@ -98,7 +98,8 @@ class SharedEntries:
         Cancel: others who wait ask for another chunk.
         """
         try:
-            entries = await ledger.read(chunk.first, chunk.last)
+            entries = await ledger.read_some(chunk.first, chunk.last)
+            chunk.last = entries[-1].entry_id  # fewer came, if they are large
             self._arrived(chunk, entries)
         except CoreError as error:
             chunk.error = error

@@ -98,9 +98,20 @@ class TieredLedger:
         try:
             return await self._ledger.read(first, last)
         except (LedgerNotFound, ColdObjectNotFound) as gone:
-            logger.info("segment_reopened ledger=%d gone=%s", self.ledger_id, gone)
-        self._ledger = await self._reopen()
+            await self._open_again(gone)
         return await self._ledger.read(first, last)
+
+    async def read_some(self, first: EntryId, last: EntryId) -> list[Entry]:
+        """Return entries from `first` on (SegmentLedger). Errors: as `read`."""
+        try:
+            return await self._ledger.read_some(first, last)
+        except (LedgerNotFound, ColdObjectNotFound) as gone:
+            await self._open_again(gone)
+        return await self._ledger.read_some(first, last)
+
+    async def _open_again(self, gone: Exception) -> None:
+        logger.info("segment_reopened ledger=%d gone=%s", self.ledger_id, gone)
+        self._ledger = await self._reopen()
 
     async def read_last_confirmed(self) -> EntryId:
         """Ask how far it is confirmed."""

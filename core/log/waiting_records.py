@@ -25,6 +25,11 @@ class WaitingRecords:
         """Bytes that they take in entries, their headers counted."""
         return self.payload_bytes + HEADER_SIZE * len(self.records)
 
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest one, 0 without any."""
+        return max((length for _, _, length, _ in self.records), default=0)
+
     def clear(self) -> None:
         """Drop all."""
         self.records.clear()

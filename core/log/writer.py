@@ -186,8 +186,8 @@ class LogWriter(RecordSender):
         Another task may take the room first. Errors: those of `append` that no waiting mends.
         Cancel: only the waiting ends.
         """
-        if length > self._record_bytes_max:
-            raise LogRecordTooLong(f"{length} bytes, {self._record_bytes_max} fit")
+        if length > self._sizes.bytes_max:
+            raise LogRecordTooLong(f"{length} bytes, {self._sizes.bytes_max} fit")
         while self._refusal is None and not self._has_room(length):
             self._transmit()
             waiter = self._take_receipts().any_room()
@@ -237,6 +237,11 @@ class LogWriter(RecordSender):
         await self._let_go(Unavailable("the log writer was aborted"))
 
     # ------------------------------------------------------------------ policies
+
+    def take_records(self, bytes_max: int) -> None:
+        """Take records of this size from now on; a segment without room for them is ended."""
+        self._sizes.take(bytes_max)
+        self._begin_larger_segment()
 
     def set_policy(self, policy: TransmitPolicy) -> None:
         """Send by this policy from now on, also what waits."""
@@ -289,7 +294,8 @@ class LogWriter(RecordSender):
     def _has_room(self, length: int) -> bool:
         if self._limits is not None and not self._limits.has_room:
             return False
-        return self.waiting_bytes + length <= self._waiting_bytes_max
+        waiting_bytes = self.waiting_bytes
+        return not waiting_bytes or waiting_bytes + length <= self._waiting_bytes_max
 
     async def _finish(self) -> None:
         self._is_closing = True

@@ -1,8 +1,8 @@
 """What a bookie's registration node says: where it can be reached, and where it stands.
 
-The place is a property of ours, `networkLocation`; BookKeeper's clients ignore properties that they
-do not know. Source: BookKeeper BookieServiceInfoSerde, BookieServiceInfoUtils (empty data: from the
-id itself).
+The place and the largest frame are properties of ours; BookKeeper's clients ignore properties that
+they do not know. Source: BookKeeper BookieServiceInfoSerde, BookieServiceInfoUtils (empty data:
+from the id itself).
 """
 
 from dataclasses import dataclass, field
@@ -13,11 +13,14 @@ from google.protobuf.message import DecodeError as ProtobufError
 from core.errors import CorruptData
 from core.metadata.network_location import NetworkLocation, parse_location
 from core.metadata.schemas import BookieServiceInfoFormat
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, FRAME_OVERHEAD_BYTES, MAX_ENTRY_BYTES
 from protocol.ids import BookieId
 
 BOOKIE_RPC: Final = "bookie-rpc"
 NETWORK_LOCATION: Final = "networkLocation"
 """The property with the place of a bookie, as /region/rack."""
+FRAME_BYTES_MAX: Final = "nettyMaxFrameSizeBytes"
+"""The property with the largest frame that a bookie takes."""
 
 
 class Endpoint(NamedTuple):
@@ -49,6 +52,19 @@ class BookieServiceInfo:
             return parse_location(path) if path else None
         except ValueError as error:
             raise CorruptData(f"{NETWORK_LOCATION}: {error}") from error
+
+    def entry_bytes_max(self) -> int:
+        """Return the largest body of an entry that the bookie takes.
+
+        One that does not say takes what BookKeeper's bookies do by default.
+        Errors: CorruptData for what is not a number.
+        """
+        text = self.properties.get(FRAME_BYTES_MAX)
+        if text is None:
+            return MAX_ENTRY_BYTES
+        if not text.isdecimal() or len(text) > len(str(2**31)):
+            raise CorruptData(f"{FRAME_BYTES_MAX}: {text!r} is not a number of bytes")
+        return min(int(text), FRAME_BYTES_LIMIT) - FRAME_OVERHEAD_BYTES
 
 
 def rpc_service_info(host: str, port: int) -> BookieServiceInfo:

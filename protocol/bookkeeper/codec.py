@@ -8,7 +8,7 @@ a decoded body is a view of its frame. Source: reference BookKeeper 1.1, 1.2.
 """
 
 from protocol.bookkeeper import fast_codec, protobuf_codec
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
@@ -23,7 +23,7 @@ from protocol.ids import Buffer
 
 
 def encode_request(txn_id: int, request: Request) -> list[Buffer]:
-    """Return the parts of a frame. Errors: FrameTooLarge (above MAX_FRAME_BYTES)."""
+    """Return the parts of a frame. Errors: FrameTooLarge (above FRAME_BYTES_LIMIT)."""
     if type(request) is AddRequest:
         return _frame(*fast_codec.write_add(txn_id, request))
     if type(request) is ReadRequest:
@@ -32,7 +32,7 @@ def encode_request(txn_id: int, request: Request) -> list[Buffer]:
 
 
 def encode_response(txn_id: int, response: Response) -> list[Buffer]:
-    """Return the parts of a frame. Errors: FrameTooLarge (above MAX_FRAME_BYTES)."""
+    """Return the parts of a frame. Errors: FrameTooLarge (above FRAME_BYTES_LIMIT)."""
     if type(response) is AddResponse:
         return _frame(fast_codec.write_add_response(txn_id, response))
     if type(response) is ReadResponse:
@@ -71,7 +71,7 @@ def _check_version(view: memoryview) -> None:
 
 def _frame(head: bytes, body: tuple[Buffer, ...] = (), tail: bytes = b"") -> list[Buffer]:
     size = len(head) + sum(map(len, body)) + len(tail)
-    if size + 4 > MAX_FRAME_BYTES:
+    if size + 4 > FRAME_BYTES_LIMIT:
         raise FrameTooLarge(f"a frame of {size} bytes")
     parts: list[Buffer] = [size.to_bytes(4, "big") + head, *body]
     if tail:

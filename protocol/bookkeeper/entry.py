@@ -16,8 +16,14 @@ from protocol.ids import Buffer, EntryId, LedgerId
 
 MAX_FRAME_BYTES = 5 * 1024 * 1024
 """A frame with its four bytes of length; the default of both sides' nettyMaxFrameSizeBytes."""
-MAX_ENTRY_BYTES = MAX_FRAME_BYTES - 500
-"""A body that both a frame and a bookie's scan of its entry logs take."""
+FRAME_OVERHEAD_BYTES = 500
+"""What a bookie sets aside for everything in a frame but the body."""
+MAX_ENTRY_BYTES = MAX_FRAME_BYTES - FRAME_OVERHEAD_BYTES
+"""A body that both a frame and a bookie's scan of its entry logs take: of every bookie."""
+FRAME_BYTES_LIMIT = 72 * 1024 * 1024
+"""The largest nettyMaxFrameSizeBytes here: 64 MiB, and room for headers of every layer."""
+ENTRY_BYTES_LIMIT = FRAME_BYTES_LIMIT - FRAME_OVERHEAD_BYTES
+"""The largest body that a bookie may take."""
 HEADER_SIZE = 32
 
 _HEADER = struct.Struct(">qqqq")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple
 
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
@@ -217,6 +217,6 @@ def _key_if_fence(request: ReadRequest | BatchReadRequest) -> bytes:
 def frame_of(head: bytes, body: tuple[Buffer, ...] = ()) -> list[Buffer]:
     """Return the parts of a frame of either direction. Errors: FrameTooLarge."""
     size = len(head) + sum(map(len, body))
-    if size + 4 > MAX_FRAME_BYTES:
+    if size + 4 > FRAME_BYTES_LIMIT:
         raise FrameTooLarge(f"a frame of {size} bytes")
     return [size.to_bytes(4, "big") + head, *body]

@@ -22,14 +22,15 @@ import msgspec
 
 from core.errors import ColdObjectCorrupt
 from core.runtime.stored_json import NOT_JSON
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES, Entry
+from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, FRAME_BYTES_LIMIT, Entry
 from protocol.crc32c import crc32c
 from protocol.ids import NO_ENTRY, Buffer, EntryId, LedgerId
 
 FORMAT_VERSION: Final = 1
 HEADER_BYTES_MAX: Final = 64 * 1024
-BLOCK_BYTES_MAX: Final = 64 * 1024 * 1024
-"""No block is larger: a bound on what an index can make a reader ask for."""
+BLOCK_BYTES_MAX: Final = FRAME_BYTES_LIMIT + 32 * 1024 * 1024
+"""No block is larger: a bound on what an index can make a reader ask for. The largest block that
+may be configured, less a byte, and the largest entry."""
 
 _HEADER_MAGIC: Final = b"TRCOLD01"
 _INDEX_MAGIC: Final = b"TRCIDX01"
@@ -134,7 +135,7 @@ def decode_block(data: Buffer, block: Block, ledger_id: LedgerId, place: str) ->
             raise ColdObjectCorrupt(f"{where}: entry {entry_id} is cut")
         size, lac, length = _ENTRY.unpack_from(view, at)
         at = begin + size
-        if at > len(view) or size > MAX_ENTRY_BYTES:
+        if at > len(view) or size > ENTRY_BYTES_LIMIT:
             raise ColdObjectCorrupt(f"{where}: entry {entry_id} of {size} bytes is cut")
         entries.append(Entry(ledger_id, entry_id, lac, length, view[begin:at]))
     return entries

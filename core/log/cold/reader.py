@@ -64,6 +64,16 @@ class ColdReader:
             raise self._corrupt(f"{self._name}: entries {first}..{last}, {len(found)} are there")
         return found
 
+    async def read_some(self, first: EntryId, last: EntryId) -> list[Entry]:
+        """Return entries from `first` on (SegmentLedger): of one span of blocks at most."""
+        numbers = self._index.block_numbers(first, min(last, self.last_confirmed))
+        blocks = [self._index.blocks[number] for number in numbers]
+        span = next(spans(blocks, SPAN_BYTES_MAX), [])
+        behind = numbers.start + len(span)
+        if span and behind < len(self._index.blocks):
+            last = min(last, self._index.blocks[behind].first_entry_id - 1)
+        return await self.read(first, last)
+
     def note_confirmed(self, lac: EntryId) -> None:
         """Take no notice: the end of a closed ledger is known."""
 

@@ -195,6 +195,8 @@ class ColdStore:
         last = ledger.last_confirmed
         average = ledger.length // (last + 1) + 1 if last >= 0 else 1
         count = max(1, min(_READ_ENTRIES_MAX, self.config.block_bytes // average))
-        for first in range(0, last + 1, count):
-            for entry in await ledger.read(first, min(last, first + count - 1)):
+        following = 0
+        while following <= last:
+            for entry in await ledger.read_some(following, min(last, following + count - 1)):
+                following = entry.entry_id + 1
                 yield entry

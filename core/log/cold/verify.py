@@ -1,7 +1,7 @@
 """Reading an object whole and holding it against its own checksums."""
 
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from core.errors import ColdObjectCorrupt
 from core.log.cold.format import (
@@ -17,9 +17,12 @@ from core.log.cold.format import (
 )
 from core.log.cold.objects import Objects
 from core.log.cold.reader import spans
-from protocol.bookkeeper.entry import Entry
+from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES, Entry
 from protocol.crc32c import crc32c
 from protocol.ids import LedgerId
+
+_ENTRY_HEADER_MAX: Final = 100
+"""Above BookKeeper's entry header (32 bytes) and its largest digest (20)."""
 
 
 class Verified(NamedTuple):
@@ -64,6 +67,15 @@ async def read_frame(name: str, objects: Objects) -> Verified:
     head = await objects.read(name, 0, min(HEADER_BYTES_MAX, index_at))
     header = decode_header(head[: header_size(head, name)], name)
     return Verified(header, index, size, index_at)
+
+
+def entry_bytes_in(blocks: Index) -> int:
+    """Return how large the entries of a ledger must be allowed to be that holds all of an object's.
+
+    No entry is larger than its block; most blocks are no larger than what every bookie takes.
+    """
+    largest = max((block.size for block in blocks.blocks), default=0)
+    return min(max(largest + _ENTRY_HEADER_MAX, MAX_ENTRY_BYTES), ENTRY_BYTES_LIMIT)
 
 
 async def read_entries(

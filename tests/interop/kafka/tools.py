@@ -74,10 +74,13 @@ class Tools:
         assert done.code == 0, f"{name}: {done.code}\n{done.out}\n{done.err}"
         return done
 
-    def alone(self, name: str, *arguments: str) -> Run:
-        """Run a tool that succeeds in a JVM of its own: one that says its last as the JVM ends."""
+    def alone(self, name: str, *arguments: str, heap: str = "128m") -> Run:
+        """Run a tool that succeeds in a JVM of its own: one that says its last as the JVM ends.
+
+        `heap`: its size, for a tool that needs more than all of them in one JVM have.
+        """
         classpath = os.pathsep.join(str(jar) for jar in jars("kafka"))
-        java = [tool("java"), "-Xmx128m", *QUICK_JVM, "-cp", classpath]
+        java = [tool("java"), f"-Xmx{heap}", *QUICK_JVM, "-cp", classpath]
         done = subprocess.run(
             [*java, MAIN_CLASSES[name], "--bootstrap-server", self._bootstrap, *arguments],
             capture_output=True,

@@ -12,7 +12,7 @@ from bookie.group_format import Group, Stop, group_crc, pack_size, pack_trailer,
 from bookie.group_scan import GroupScan
 from bookie.journal_format import pack_padding
 from core.errors import CorruptData
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 
 FILE_ID = 7
 START = 100
@@ -135,7 +135,7 @@ def test_aligned_groups() -> None:
 
 
 def test_longest_group_fits_a_window() -> None:
-    big = record(1, 0, bytes(MAX_FRAME_BYTES - 24))
+    big = record(1, 0, bytes(FRAME_BYTES_LIMIT - 24))
     image, ends = file_of([[record(1, 1, bytes(1024 * 1024))] * 3 + [big], [record(1, 2)]])
     assert [g.end for g in scan(image)[0]] == ends
 

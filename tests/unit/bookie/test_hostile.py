@@ -11,7 +11,7 @@ import pytest
 
 from bookie.app import BookieProcess
 from protocol.bookkeeper.codec import decode_response, encode_request
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES, pack_lac
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, pack_lac
 from protocol.bookkeeper.messages import (
     AddRequest,
     BatchReadRequest,
@@ -79,7 +79,7 @@ async def drain(wire: Wire) -> None:
 # ---- sizes
 
 
-@pytest.mark.parametrize("size", [MAX_FRAME_BYTES - 3, 2**31 - 1, 2**31, 2**32 - 1], ids=str)
+@pytest.mark.parametrize("size", [FRAME_BYTES_LIMIT - 3, 2**31 - 1, 2**31, 2**32 - 1], ids=str)
 def test_an_announced_size_above_the_limit_ends_the_connection(tmp_path: Path, size: int) -> None:
     async def story() -> None:
         async with watched(tmp_path) as process, await Wire.to(process) as wire:
@@ -93,7 +93,7 @@ def test_the_largest_frame_is_read_to_its_end(tmp_path: Path) -> None:
     async def story() -> None:
         async with watched(tmp_path) as process, await Wire.to(process) as wire:
             body = entry_body(L1, 5, bytes(5_000_000))
-            room = MAX_FRAME_BYTES - 4 - len(body) - 60
+            room = FRAME_BYTES_LIMIT - 4 - len(body) - 60
             request = AddRequest(L1, 5, KEY, (body, bytes(room)))
             assert (await wire.ask(request)).status is StatusCode.EBADREQ, "over the entry's limit"
             assert (await wire.ask(add(L1, 5))).status is StatusCode.EOK
@@ -107,7 +107,7 @@ def test_sizes_that_nobody_fills_cost_no_memory(tmp_path: Path) -> None:
             tracemalloc.start()
             wires = [await Wire.to(process) for _ in range(50)]
             for wire in wires:
-                wire.writer.write((MAX_FRAME_BYTES - 4).to_bytes(4, "big") + GOLDEN[0])
+                wire.writer.write((FRAME_BYTES_LIMIT - 4).to_bytes(4, "big") + GOLDEN[0])
                 await wire.writer.drain()
             async with await Wire.to(process) as last:
                 assert (await last.ask(add(L1, 5))).status is StatusCode.EOK

@@ -17,7 +17,7 @@ from core.ledger.tcp_bookie import TcpBookieClient
 from core.runtime.clock import ManualClock
 from core.runtime.files import SystemFiles
 from protocol.bookkeeper.availability import decode_availability
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES, pack_lac
+from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, pack_lac
 from protocol.bookkeeper.messages import (
     AddRequest,
     AuthRequest,
@@ -140,7 +140,10 @@ def test_reads_of_what_is_not_there(tmp_path: Path) -> None:
         (AddRequest(L1, 0, KEY, ()), StatusCode.EBADREQ),
         (AddRequest(L1, 1, KEY, (entry_body(L1, 0, b"x"),)), StatusCode.EBADREQ),
         (AddRequest(L2, 0, KEY, (entry_body(L1, 0, b"x"),)), StatusCode.EBADREQ),
-        (AddRequest(L1, 0, KEY, (entry_body(L1, 0, bytes(MAX_ENTRY_BYTES)),)), StatusCode.EBADREQ),
+        (
+            AddRequest(L1, 0, KEY, (entry_body(L1, 0, bytes(ENTRY_BYTES_LIMIT)),)),
+            StatusCode.EBADREQ,
+        ),
         (AddRequest(L1, -5, KEY, (entry_body(L1, -5, b"x"),)), StatusCode.EBADREQ),
         (AddRequest(L1, 2**31, KEY, (entry_body(L1, 2**31, b"x"),)), StatusCode.EBADREQ),
         (AddRequest(L1, 0, b"", (entry_body(L1, 0, b"x"),)), StatusCode.EUA),

@@ -303,6 +303,7 @@ class FakeWriter:
         self.rolling = RollingPolicy(0, 0)
         self.error: CoreError | None = None
         self.is_closed = False
+        self.record_bytes_wanted = 0
         self.number = log.owners
         self.segment: FakeSegment | None = None
         self._listener = listener
@@ -313,6 +314,9 @@ class FakeWriter:
     @property
     def lssn(self) -> int:
         return self.segment.lssn if self.segment else self.log.next_lssn
+
+    def take_records(self, bytes_max: int) -> None:
+        self.record_bytes_wanted = bytes_max
 
     def append(
         self, txid: int, payload: Sequence[Buffer], length: int, *, time_ms: int = -1

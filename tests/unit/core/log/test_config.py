@@ -1,6 +1,12 @@
 import pytest
 
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX, LogConfig, TransmitMode
+from core.log.config import (
+    ENTRY_RECORDS_BYTES_MAX,
+    RECORD_BYTES_LIMIT,
+    RECORD_BYTES_MAX,
+    LogConfig,
+    TransmitMode,
+)
 from core.runtime.config import load, settings_of
 from protocol.bookkeeper.digest import Digest, DigestType
 from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
@@ -27,7 +33,7 @@ def test_settings_load() -> None:
         {"ensemble_size": 2, "write_quorum": 3},
         {"ack_quorum": 0},
         {"add_quorum_timeout_ms": -1},
-        {"record_bytes_max": RECORD_BYTES_MAX + 1},
+        {"record_bytes_max": RECORD_BYTES_LIMIT + 1},
         {"record_bytes_max": 0},
         {"unacked_entries_max": 0},
         {"read_ahead_bytes": 0},

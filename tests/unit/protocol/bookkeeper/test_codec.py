@@ -9,7 +9,7 @@ from protocol.bookkeeper.codec import (
     encode_request,
     encode_response,
 )
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
@@ -260,7 +260,7 @@ def test_the_largest_frame_passes_and_one_byte_more_does_not() -> None:
     around = len(request_frame(1, AddRequest(LedgerId(1), 2, bytes(20), (bytes(1 << 22),)))) - (
         1 << 22
     )
-    room = MAX_FRAME_BYTES - 4 - around
+    room = FRAME_BYTES_LIMIT - 4 - around
     encode_request(1, AddRequest(LedgerId(1), 2, bytes(20), (bytes(room),)))
     with pytest.raises(FrameTooLarge):
         encode_request(1, AddRequest(LedgerId(1), 2, bytes(20), (bytes(room), b"x")))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
@@ -265,7 +265,7 @@ def test_a_decoded_body_is_a_view_of_its_frame() -> None:
 
 def test_the_largest_answer_passes_and_one_byte_more_does_not() -> None:
     origin = Origin(Opcode.READ_ENTRY, LedgerId(1), 0)
-    room = MAX_FRAME_BYTES - 4 - 24
+    room = FRAME_BYTES_LIMIT - 4 - 24
     encode_response(origin, ReadResponse(StatusCode.EOK, LedgerId(1), 0, bytes(room)))
     with pytest.raises(FrameTooLarge):
         encode_response(origin, ReadResponse(StatusCode.EOK, LedgerId(1), 0, bytes(room + 1)))

@@ -52,6 +52,9 @@ class MemoryLedger:
             raise EntryNotFound(f"entry {self.fails_at}")
         return self.entries[first : last + 1]
 
+    async def read_some(self, first: int, last: int) -> list[Entry]:
+        return await self.read(first, last)
+
     async def read_last_confirmed(self) -> int:
         return self.last_confirmed
 
