@@ -15,6 +15,7 @@ from broker.partition.latest import LatestRecord
 from broker.partition.partition_log import PartitionLog
 from compaction.cleaner.looking import look_at
 from core.errors import CoreError
+from core.runtime.decimal_text import decimal
 from core.runtime.http import HttpReply
 from core.runtime.job_pool import JobPool
 from core.runtime.switching import quick_switches
@@ -55,15 +56,15 @@ class TopicContents:
 
     async def latest(self, asked: Mapping[str, str]) -> HttpReply:
         """Return the latest record of each key, or of one; at most `limit` of a partition."""
-        limit = asked.get("limit", str(LATEST_LIMIT))
-        if not limit.isdecimal() or not 1 <= int(limit) <= LATEST_LIMIT_MAX:
+        limit = decimal(asked.get("limit", str(LATEST_LIMIT)), LATEST_LIMIT_MAX, least=1)
+        if limit is None:
             return HttpReply({"error": f"limit must be 1 to {LATEST_LIMIT_MAX}"}, status=400)
         key = asked["key"].encode() if "key" in asked else None
 
         async def latest(
             log: PartitionLog, views: "PartitionViews", allowance: "Allowance"
         ) -> dict[str, Any]:
-            found = await views.latest(log, int(limit), key, allowance)
+            found = await views.latest(log, limit, key, allowance)
             return {
                 "partition": log.partition.partition,
                 "is_whole": found.is_whole,

@@ -7,6 +7,8 @@ it, and the new one claims it; until then the log's lock names who has it.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from core.runtime.decimal_text import INT32_MAX, decimal
+
 _LAYOUT = "1"
 """First part of a client's name in locks, as DistributedLog's proxies write it."""
 
@@ -36,7 +38,7 @@ def broker_in_lock(name: str) -> int | None:
     """Return the broker behind a name in a lock; None if it is no broker's."""
     layout, _, rest = name.partition(";")
     node_id = rest.partition(";")[0]
-    return int(node_id) if layout == _LAYOUT and node_id.isdecimal() else None
+    return decimal(node_id, INT32_MAX) if layout == _LAYOUT else None
 
 
 def move_of(owner: int, replicas: Sequence[int], holder: int | None) -> Move | None:

@@ -3,6 +3,7 @@
 from enum import IntEnum
 
 from broker.errors import KafkaError
+from core.runtime.decimal_text import INT32_MAX, decimal
 from protocol.errors import ErrorCode
 
 
@@ -29,7 +30,7 @@ def check_broker_name(name: str, node_id: int, expected: str = "") -> None:
     """Check that a resource is this broker. Errors: KafkaError."""
     if name == str(node_id):
         return
-    if name.lstrip("-").isdecimal():
+    if decimal(name, INT32_MAX, -INT32_MAX - 1) is not None:
         detail = f"Unexpected broker id, expected {expected or node_id}, but received {name}"
     else:
         detail = f"Broker id must be an integer, but it is: {name}"

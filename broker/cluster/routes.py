@@ -21,6 +21,7 @@ from broker.cluster.topic import Topic, TopicListener
 from broker.listeners import Endpoint
 from core.errors import CorruptData
 from core.metadata.store import MetadataStore, SessionEvent
+from core.runtime.decimal_text import INT32_MAX, decimal
 from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks
 
@@ -205,9 +206,10 @@ class _Registrations:
             await self._note(name)
 
     async def _note(self, name: str) -> None:
-        if not name.isdecimal() or int(name) == self._me.node_id:
+        node_id = decimal(name, INT32_MAX)
+        if node_id is None or node_id == self._me.node_id:
             return
-        node_id, node = int(name), await self._store.exists(f"{self._parent}/{name}")
+        node = await self._store.exists(f"{self._parent}/{name}")
         if node is None and self._absences:
             return
         self._live = self._live.without(node_id)

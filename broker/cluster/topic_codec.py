@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from core.errors import CorruptData
+from core.runtime.decimal_text import decimal
 from core.runtime.stored_json import NOT_JSON
 
 FORMAT_VERSION = 1
@@ -54,7 +55,7 @@ def decode_topic(name: str, data: bytes) -> StoredTopic:
     if stored.replication_factor < 1:
         raise CorruptData(f"topic {name} has replication factor {stored.replication_factor}")
     for partition, brokers in (stored.assignments or {}).items():
-        if not partition.isdecimal() or int(partition) >= stored.partitions or not brokers:
+        if decimal(partition, stored.partitions - 1) is None or not brokers:
             raise CorruptData(f"topic {name} assigns {brokers} to partition {partition}")
     id_bytes(stored.topic_id, name)
     return stored

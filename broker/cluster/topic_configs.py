@@ -24,6 +24,7 @@ from broker.cluster.config_def import (
     refuse,
 )
 from core.log.config import RECORD_BYTES_LIMIT
+from core.runtime.decimal_text import INT32_MAX, decimal
 
 MAX_MESSAGE_BYTES_LIMIT = RECORD_BYTES_LIMIT
 """What the largest frame of a bookie here carries: no batch above it can ever be stored."""
@@ -85,7 +86,8 @@ def _storable(value: int) -> str | None:
 def _throttled_replicas(values: tuple[str, ...]) -> str | None:
     def fits(item: str) -> bool:
         partition, colon, broker = item.partition(":")
-        return bool(colon) and partition.isdecimal() and broker.isdecimal()
+        numbers = decimal(partition, INT32_MAX), decimal(broker, INT32_MAX)
+        return bool(colon) and None not in numbers
 
     if values == ("*",) or all(fits(item) for item in values):
         return None

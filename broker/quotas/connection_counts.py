@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from broker.quotas.entity import normal_address
 from core.runtime.config import ConfigError
+from core.runtime.decimal_text import INT32_MAX, decimal
 
 
 def numbers_of(overrides: Iterable[str]) -> dict[str, int]:
@@ -16,9 +17,10 @@ def numbers_of(overrides: Iterable[str]) -> dict[str, int]:
     for text in overrides:
         host, _, number = text.rpartition(":")
         address = normal_address(host.strip("[]"))
-        if address is None or not number.isdecimal():
+        most = decimal(number, INT32_MAX)
+        if address is None or most is None:
             raise ConfigError(f"{text!r} is no address:number")
-        numbers[address] = int(number)
+        numbers[address] = most
     return numbers
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from compaction.restoring.connection import Connection
 from compaction.restoring.errors import Refused, TopicGone, Transient, check, is_gone
+from core.runtime.decimal_text import decimal
 from protocol.ids import Offset
 from protocol.kafka.apis import LIST_OFFSETS, METADATA
 from protocol.kafka.messages.list_offsets import (
@@ -18,6 +19,7 @@ from protocol.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 
+_PORT_MAX = (1 << 16) - 1
 EARLIEST = -2
 LATEST = -1
 READ_COMMITTED = 1
@@ -52,9 +54,10 @@ def parse_bootstrap(text: str) -> list[Address]:
     found = []
     for part in text.split(","):
         host, _, port = part.strip().rpartition(":")
-        if not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        number = decimal(port, _PORT_MAX, least=1)
+        if number is None:
             raise Refused(f"{part!r} is no HOST:PORT", place="bootstrap")
-        found.append(Address(host.strip("[]") or "127.0.0.1", int(port)))
+        found.append(Address(host.strip("[]") or "127.0.0.1", number))
     return found
 
 

@@ -18,6 +18,7 @@ from core.metadata.underreplication import (
     CheckTime,
     check_underreplication_layout,
 )
+from core.runtime.decimal_text import decimal
 
 _ATTEMPTS: Final = 8
 """Lost races after which a change is given up."""
@@ -113,12 +114,13 @@ class SharedState:
         if node is None:
             return None
         text = node.data.decode(errors="replace").strip()
-        if not (text.isascii() and text.isdigit()) or int(text) > DELAY_S_MAX:
+        delay_s = decimal(text, DELAY_S_MAX)
+        if delay_s is None:
             raise CorruptData(
                 f"{path} is {text[:40]!r} and not a number of seconds; set it again, for example "
                 "with BookKeeper's shell: lostbookierecoverydelay -set 0"
             )
-        return RecoveryDelay(int(text), node.version)
+        return RecoveryDelay(delay_s, node.version)
 
     async def lost_bookie_recovery_delay_s(self) -> int | None:
         """Return the delay alone. Errors: CorruptData names the node."""

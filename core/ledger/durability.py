@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.errors import CorruptData
+from core.runtime.decimal_text import decimal
 
 PROMISE_KEY: Final = "reppMinimumRegionsForDurability"
 """Key of a ledger's custom metadata; the value is a decimal number."""
+REGIONS_MAX: Final = 999
 
 
 def durability_problem(write_quorum: int, ack_quorum: int, regions_min: int) -> str | None:
@@ -49,6 +51,7 @@ def promise_of(custom: Mapping[str, bytes]) -> int | None:
     value = custom.get(PROMISE_KEY)
     if value is None:
         return None
-    if not value.isdigit() or len(value) > 3:
+    promised = decimal(value.decode("latin-1"), REGIONS_MAX)
+    if promised is None:
         raise CorruptData(f"custom metadata {PROMISE_KEY} is {value!r}, not a number of regions")
-    return int(value)
+    return promised

@@ -8,6 +8,7 @@ Source: reference DistributedLog 5.7.
 
 from core.errors import BadVersion, CorruptData, MetadataConflict
 from core.metadata.store import MetadataStore, Node, SetData
+from core.runtime.decimal_text import decimal
 from protocol.ids import LedgerId
 
 
@@ -70,7 +71,7 @@ class AllocationNode:
 
 
 def _ledger_id(data: bytes, path: str) -> LedgerId:
-    try:
-        return LedgerId(int(data.decode("ascii")))
-    except ValueError:
-        raise CorruptData(f"{path} holds {data[:40]!r}, not a ledger") from None
+    found = decimal(data.decode("latin-1"))
+    if found is None:
+        raise CorruptData(f"{path} holds {data[:40]!r}, not a ledger")
+    return LedgerId(found)

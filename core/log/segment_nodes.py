@@ -39,6 +39,7 @@ from core.metadata.segment_metadata import (
     segment_name,
 )
 from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
+from core.runtime.decimal_text import INT64_MAX, decimal
 from core.runtime.tasks import together
 from protocol.distributedlog.record import END_OF_STREAM_TXID
 from protocol.ids import TxId
@@ -307,10 +308,10 @@ async def delete_segment_node(
 
 
 def _decimal(data: bytes, path: str) -> int:
-    try:
-        return int(data.decode("ascii"))
-    except ValueError:
-        raise CorruptData(f"{path} holds {data[:40]!r}, not a number") from None
+    found = decimal(data.decode("latin-1"), least=-INT64_MAX - 1)
+    if found is None:
+        raise CorruptData(f"{path} holds {data[:40]!r}, not a number")
+    return found
 
 
 def _decimal_or_invalid(data: bytes, paths: LogPaths) -> int:

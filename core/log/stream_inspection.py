@@ -23,6 +23,7 @@ from core.metadata.segment_metadata import (
     is_segment_name,
 )
 from core.metadata.store import MetadataStore, Node
+from core.runtime.decimal_text import INT64_MAX, decimal
 from protocol.ids import NO_ENTRY, LedgerId
 
 
@@ -231,7 +232,4 @@ def _order(stored: StoredSegment) -> tuple[int, int, int, bool]:
 
 
 def _number(node: Node | None) -> int | None:
-    try:
-        return None if node is None else int(node.data)
-    except ValueError:
-        return None
+    return None if node is None else decimal(node.data.decode("latin-1"), least=-INT64_MAX - 1)

@@ -25,6 +25,7 @@ from core.metadata.segment_metadata import (
     in_progress_name,
 )
 from core.metadata.store import Create, Delete, MetadataStore, Op, SetData
+from core.runtime.decimal_text import INT64_MAX, decimal
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,8 @@ async def _mending(store: MetadataStore, paths: LogPaths, small: Sequence[EndChe
         ops += (Delete(path, check.stored.version), Create(path, encode_segment(check.mended)))
     max_txid = await store.get(paths.max_txid)
     last = max(check.mended.last_txid for check in small)
-    if last > int(max_txid.data):
+    known = decimal(max_txid.data.decode("latin-1"), least=-INT64_MAX - 1)
+    if known is None or last > known:
         ops.append(SetData(paths.max_txid, str(last).encode(), max_txid.version))
     return ops
 

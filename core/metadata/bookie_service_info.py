@@ -13,9 +13,11 @@ from google.protobuf.message import DecodeError as ProtobufError
 from core.errors import CorruptData
 from core.metadata.network_location import NetworkLocation, parse_location
 from core.metadata.schemas import BookieServiceInfoFormat
+from core.runtime.decimal_text import decimal
 from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, FRAME_OVERHEAD_BYTES, MAX_ENTRY_BYTES
 from protocol.ids import BookieId
 
+PORT_MAX: Final = (1 << 16) - 1
 BOOKIE_RPC: Final = "bookie-rpc"
 NETWORK_LOCATION: Final = "networkLocation"
 """The property with the place of a bookie, as /region/rack."""
@@ -86,9 +88,10 @@ def decode_service_info(data: bytes, bookie_id: BookieId) -> BookieServiceInfo:
     """Read a registration node's data; empty means host:port as the id. Errors: CorruptData."""
     if not data:
         host, _, port = bookie_id.rpartition(":")
-        if not host or not port.isdecimal():
+        number = decimal(port, PORT_MAX)
+        if not host or number is None:
             raise CorruptData(f"bookie {bookie_id} is registered without an address")
-        return rpc_service_info(host, int(port))
+        return rpc_service_info(host, number)
     message = BookieServiceInfoFormat()
     try:
         message.ParseFromString(data)

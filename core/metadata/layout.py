@@ -8,6 +8,7 @@ tests/golden/zk-layout.md.
 from typing import Final
 
 from core.errors import CorruptData
+from core.runtime.decimal_text import decimal
 from protocol.ids import BookieId, LedgerId
 
 LEDGERS_ROOT: Final = "/ledgers"
@@ -69,10 +70,10 @@ class LedgerPaths:
         parts = path[len(self.root) + 1 :].split("/")
         name = parts[-1]
         digits = "".join(parts[:-1]) + name[1:]
-        if not name.startswith("L") or not (digits.isascii() and digits.isdigit()):
+        number = decimal(digits, LEDGER_ID_MAX)
+        if not name.startswith("L") or number is None or self.ledger(LedgerId(number)) != path:
             return None
-        found = LedgerId(int(digits))
-        return found if found <= LEDGER_ID_MAX and self.ledger(found) == path else None
+        return LedgerId(number)
 
     def bookie(self, bookie_id: BookieId) -> str:
         """Return where a writable bookie is registered (ephemeral)."""
@@ -120,10 +121,10 @@ class UnderreplicationPaths:
     def marked_ledger(self, name: str) -> LedgerId | None:
         """Return the ledger of a mark's or lock's last part, or None for anything else."""
         digits = name.removeprefix("urL")
-        if digits == name or not (digits.isascii() and digits.isdigit()):
+        number = decimal(digits, LEDGER_ID_MAX)
+        if digits == name or number is None or _mark_name(LedgerId(number)) != name:
             return None
-        found = LedgerId(int(digits))
-        return found if found <= LEDGER_ID_MAX and _mark_name(found) == name else None
+        return LedgerId(number)
 
 
 def _mark_name(ledger_id: LedgerId) -> str:

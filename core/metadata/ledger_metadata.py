@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError as ProtobufError
 from core.errors import CorruptData
 from core.metadata.schemas import LedgerMetadataFormat
 from core.metadata.text_proto import print_message
+from core.runtime.decimal_text import INT64_MAX, decimal
 from protocol.bookkeeper.digest import DigestType
 from protocol.ids import NO_ENTRY, BookieId, EntryId
 
@@ -230,29 +231,36 @@ def _from_message(message: Any, format_version: int) -> LedgerMetadata:
 
 
 def _decode_v1(body: bytes) -> LedgerMetadata:
-    quorum, ensemble_size, length, *lines = body.decode().splitlines()
+    quorum, ensemble_size, length, *lines = body.decode().removesuffix("\n").split("\n")
     fragments = []
     state, last_entry_id = LedgerState.OPEN, NO_ENTRY
     for line in lines:
         number, *rest = line.split("\t")
         if rest[0] == _V1_CLOSED:
-            last_entry_id = int(number)
+            last_entry_id = _number(number)
             state = LedgerState.CLOSED
             break
-        fragments.append(Fragment(int(number), tuple(map(BookieId, rest))))
+        fragments.append(Fragment(_number(number), tuple(map(BookieId, rest))))
     if last_entry_id == _V1_IN_RECOVERY:
         state, last_entry_id = LedgerState.IN_RECOVERY, NO_ENTRY
     return LedgerMetadata(
-        ensemble_size=int(ensemble_size),
-        write_quorum=int(quorum),
-        ack_quorum=int(quorum),
+        ensemble_size=_number(ensemble_size),
+        write_quorum=_number(quorum),
+        ack_quorum=_number(quorum),
         fragments=tuple(fragments),
         state=state,
         last_entry_id=last_entry_id,
-        length=int(length) if state is LedgerState.CLOSED else 0,
+        length=_number(length) if state is LedgerState.CLOSED else 0,
         has_digest=False,
         format_version=1,
     )
+
+
+def _number(text: str) -> int:
+    found = decimal(text, least=-INT64_MAX - 1)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return found
 
 
 _ENCODERS: Final = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3}
