@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.errors import CorruptData
+from core.runtime.decimal_text import decimal
 from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
 
 LIMIT_KEY: Final = "tailraceEntryBytesMax"
 """Key of a ledger's custom metadata; the value is a decimal number of bytes of an entry's body."""
-
-_DIGITS_MAX: Final = 12
+_SAID_MAX: Final = 10**12 - 1
 
 
 def with_entry_limit(custom: Mapping[str, bytes], bytes_max: int) -> dict[str, bytes]:
@@ -34,9 +34,10 @@ def entry_limit_of(custom: Mapping[str, bytes]) -> int:
     value = custom.get(LIMIT_KEY)
     if value is None:
         return MAX_ENTRY_BYTES
-    if not value.isdigit() or len(value) > _DIGITS_MAX:
+    limit = decimal(value.decode("ascii", "replace"), _SAID_MAX)
+    if limit is None:
         raise CorruptData(f"custom metadata {LIMIT_KEY} is {value!r}, not a number of bytes")
-    return min(max(int(value), MAX_ENTRY_BYTES), ENTRY_BYTES_LIMIT)
+    return min(max(limit, MAX_ENTRY_BYTES), ENTRY_BYTES_LIMIT)
 
 
 def has_large_entries(custom: Mapping[str, bytes]) -> bool:

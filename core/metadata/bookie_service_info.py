@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError as ProtobufError
 from core.errors import CorruptData
 from core.metadata.network_location import NetworkLocation, parse_location
 from core.metadata.schemas import BookieServiceInfoFormat
-from core.runtime.decimal_text import decimal
+from core.runtime.decimal_text import INT32_MAX, decimal
 from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, FRAME_OVERHEAD_BYTES, MAX_ENTRY_BYTES
 from protocol.ids import BookieId
 
@@ -64,9 +64,10 @@ class BookieServiceInfo:
         text = self.properties.get(FRAME_BYTES_MAX)
         if text is None:
             return MAX_ENTRY_BYTES
-        if not text.isdecimal() or len(text) > len(str(2**31)):
+        frame_bytes = decimal(text, INT32_MAX)
+        if frame_bytes is None:
             raise CorruptData(f"{FRAME_BYTES_MAX}: {text!r} is not a number of bytes")
-        return min(int(text), FRAME_BYTES_LIMIT) - FRAME_OVERHEAD_BYTES
+        return min(frame_bytes, FRAME_BYTES_LIMIT) - FRAME_OVERHEAD_BYTES
 
 
 def rpc_service_info(host: str, port: int) -> BookieServiceInfo:
