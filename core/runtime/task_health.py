@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from core.runtime.metrics import Metrics, counter, gauge
 
@@ -41,7 +41,8 @@ class TaskRecord:
 class TaskHealth:
     """The background tasks of one loop. All calls come from the loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = ref(loop)
         self.random = Random()
         """Spreads pauses; a simulation puts its own here."""
         self._records: dict[str, TaskRecord] = {}
@@ -55,11 +56,11 @@ class TaskHealth:
         record.numbers.failures_total += 1
         place = f"{item}: " if item else ""
         record.last_error = f"{place}{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
-        record.failed_s = asyncio.get_running_loop().time()
+        record.failed_s = self._now_s()
 
     def status(self) -> dict[str, Any]:
         """Return "ok", or "degraded" while a task fails, and each that ever failed: JSON."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._now_s()
         failed = [
             {
                 "task": name,
@@ -73,6 +74,10 @@ class TaskHealth:
         ]
         is_failing = any(each["failing"] for each in failed)
         return {"status": "degraded" if is_failing else "ok", "failed_tasks": failed}
+
+    def _now_s(self) -> float:
+        loop = self._loop()
+        return 0.0 if loop is None else loop.time()
 
     def register(self, metrics: Metrics) -> None:
         """Show the numbers as `background_task_<field>{task="<name>"}`."""
@@ -91,5 +96,5 @@ def task_health(loop: asyncio.AbstractEventLoop | None = None) -> TaskHealth:
     loop = loop or asyncio.get_running_loop()
     found = _OF_LOOP.get(loop)
     if found is None:
-        found = _OF_LOOP[loop] = TaskHealth()
+        found = _OF_LOOP[loop] = TaskHealth(loop)
     return found

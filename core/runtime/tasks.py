@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
-from core.runtime.task_health import task_health
+from core.runtime.task_health import TaskHealth, task_health
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ class Tasks:
         self._on_failure = on_failure
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._health: TaskHealth | None = None
 
     def __len__(self) -> int:
         """Return how many tasks run."""
@@ -86,6 +87,8 @@ class Tasks:
         if self._closed:
             work.close()
             raise RuntimeError(f"{self._owner} is closed")
+        if self._health is None:
+            self._health = task_health()
         task = asyncio.create_task(self._guard(work, name), name=f"{self._owner}.{name}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -114,7 +117,7 @@ class Tasks:
             await work
         except Exception as error:
             logger.exception("task_failed owner=%s task=%s", self._owner, name)
-            health = task_health()
-            health.note(health.record(self._owner), error, name)
+            if self._health is not None:
+                self._health.note(self._health.record(self._owner), error, name)
             if self._on_failure is not None:
                 self._on_failure(error)

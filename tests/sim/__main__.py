@@ -14,10 +14,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
+from tests.sim.checkers import Violation
 from tests.sim.groups import schedule as groups
 from tests.sim.logs import schedule as logs
+from tests.sim.remains import nothing_said_afterwards
 from tests.sim.schedule import COUNTS, Result, run_seed
 
 FAILURES_MAX = 10
@@ -64,7 +68,7 @@ def main() -> int:
 
 
 def _run_one(world: Kind, seed: int, *, show: bool) -> int:
-    result = world.run(seed, show=show)
+    result = _run_seed(world, seed, show=show)
     if result.violations and not show:
         print(*result.tail[-60:], sep="\n")
     print(
@@ -102,11 +106,21 @@ def _run_many(world: Kind, seeds: range, jobs: int) -> int:
 
 
 def _results(world: Kind, seeds: range, jobs: int) -> Iterator[Result]:
+    run = partial(_run_seed, world)
     if jobs == 1:
-        yield from map(world.run, seeds)
+        yield from map(run, seeds)
         return
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=50) as pool:
-        yield from pool.imap_unordered(world.run, seeds)
+        yield from pool.imap_unordered(run, seeds)
+
+
+def _run_seed(world: Kind, seed: int, *, show: bool = False) -> Result:
+    """Run one seed; what is said once its world has ended fails it too."""
+    with nothing_said_afterwards() as heard:
+        result = world.run(seed, show=show)
+        gc.collect()
+    said = tuple(Violation(result.virtual_s, f"said after the end: {text}") for text in heard)
+    return replace(result, violations=result.violations + said)
 
 
 def _mix(world: Kind, counts: Counter[str]) -> str:

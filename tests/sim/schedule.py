@@ -56,7 +56,7 @@ def run_story(
     try:
         simulate(seed, story, show=show)
     except (Deadlock, Livelock, TimeoutError, AssertionError) as error:
-        trouble.append(f"{error!r}\n{traceback.format_exc(limit=-3)}\n{_tasks(worlds)}")
+        trouble.append(f"{error!r}\n{traceback.format_exc(limit=-3)}")
     world = worlds[0]
     for what in trouble:
         world.checker.fail(what)
@@ -171,14 +171,3 @@ def _draw_gc(rng: Random) -> GcConfig:
         major_interval_s=3,
         rate_by_entries=rng.choice((20, 10_000)),
     )
-
-
-def _tasks(worlds: list[World]) -> str:
-    """Return what every task waits for."""
-    lines = []
-    for world in worlds:
-        for task in sorted(asyncio.all_tasks(world.loop), key=lambda task: task.get_name()):
-            stack = task.get_stack(limit=3)
-            where = " <- ".join(f"{f.f_code.co_name}:{f.f_lineno}" for f in reversed(stack))
-            lines.append(f"  {task.get_name()} {where}")
-    return "\n".join(lines)

@@ -16,8 +16,12 @@ class Trace:
         self._hash = hashlib.blake2b(digest_size=8)
         self.counts: Counter[str] = Counter()
         self.tail: deque[str] = deque(maxlen=TAIL)
+        self.is_over = False
+        """What comes from then on is no part of the schedule."""
 
     def __call__(self, who: str, what: str, detail: object = "") -> None:
+        if self.is_over:
+            return
         line = f"{self._now_s():.6f} {who} {what} {detail}"
         self._hash.update(line.encode())
         self.counts[what] += 1

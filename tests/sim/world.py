@@ -22,9 +22,10 @@ from tests.sim.machine import Client, Machine, listened_submit
 from tests.sim.metadata import HOST, MetadataServer
 from tests.sim.network import SimNetwork
 from tests.sim.process import ProcessDied
+from tests.sim.remains import end_what_is_left
 from tests.sim.trace import Trace
 
-BUGS = ("task_failed", "connection failed", "reply_failed")
+BUGS = ("task_failed", "background_task_failed", "connection failed", "reply_failed")
 """Log lines of fault boundaries: what they caught was foreseen by nobody."""
 
 
@@ -137,13 +138,19 @@ def simulate(seed: int, story: Story, *, show: bool = False) -> World:
     with _nothing_from_outside(bugs), patch.object(OpenBookie, "submit", listened_submit):
         try:
             _run(loop, main())
+        except BaseException as error:
+            error.add_note(_tasks(loop))
+            raise
         finally:
             found = bugs[:]  # what finalisers of the dead say from now on is nothing
+            checker = made[0].checker
+            heard, trace.is_over = checker.violations[:], True
+            found += end_what_is_left(loop)
+            checker.violations[:] = heard
             loop.close()
             for world in made:
                 world.drop()
             gc.collect()
-    checker = made[0].checker
     for bug in found:
         checker.fail(bug)
     for context in loop.failures:
@@ -156,10 +163,17 @@ def simulate(seed: int, story: Story, *, show: bool = False) -> World:
 def _run(loop: SimLoop, main: Coroutine[Any, Any, None]) -> None:
     """Run to the end of `main` and drop the rest: processes end as if the power went."""
     asyncio.set_event_loop(None)
-    task = loop.create_task(main)
-    loop.run_until_complete(task)
-    for other in asyncio.all_tasks(loop):
-        other._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.run_until_complete(loop.create_task(main))
+
+
+def _tasks(loop: SimLoop) -> str:
+    """Return what every task waits for."""
+    lines = []
+    for task in sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()):
+        stack = task.get_stack(limit=3)
+        where = " <- ".join(f"{f.f_code.co_name}:{f.f_lineno}" for f in reversed(stack))
+        lines.append(f"  {task.get_name()} {where}")
+    return "\n".join(lines)
 
 
 class _BugHandler(logging.Handler):

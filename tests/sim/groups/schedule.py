@@ -5,9 +5,11 @@ import logging
 import traceback
 from random import Random
 
+from tests.sim.checkers import Violation
 from tests.sim.groups.member import Member
 from tests.sim.groups.world import PARTITIONS, GroupWorld
 from tests.sim.loop import Deadlock, Livelock, SimLoop
+from tests.sim.remains import end_what_is_left
 from tests.sim.schedule import Result
 from tests.sim.trace import Trace
 
@@ -138,8 +140,12 @@ def run_group_seed(seed: int, *, show: bool = False) -> Result:
     except (Deadlock, Livelock, TimeoutError, AssertionError) as error:
         world.checker.fail(f"{error!r}\n{traceback.format_exc(limit=-3)}")
     finally:
-        logging.disable(logging.NOTSET)
+        heard, trace.is_over = world.checker.violations[:], True
+        world.checker.violations[:] = heard + [
+            Violation(loop.time(), what) for what in end_what_is_left(loop)
+        ]
         loop.close()
+        logging.disable(logging.NOTSET)
     for context in loop.failures:
         world.checker.fail(f"a callback raised: {context.get('exception')!r}")
     counts = dict(trace.counts)
