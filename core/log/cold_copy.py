@@ -16,6 +16,7 @@ from core.errors import (
     ColdStorageUnavailable,
     CorruptData,
     LedgerNotFound,
+    LogNotFound,
     MetadataConflict,
     NodeExists,
     NoNode,
@@ -106,7 +107,11 @@ class ColdCopier:
                 " tailrace log check"
             )
         made = await cold.copy(self._paths.log, segment, ledger)
-        if not await self._publish(segment, made):
+        try:
+            is_published = await self._publish(segment, made)
+        except LogNotFound:  # the log is being deleted: nobody will ever name the object
+            is_published = False
+        if not is_published:
             logger.info("cold_copy_not_needed name=%s", made.name)
             await cold.objects.delete(made.name)
             return False

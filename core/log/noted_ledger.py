@@ -4,7 +4,8 @@ A ledger and the list of segments are two things that cannot change together. So
 chosen here, is written below `<default>/purged` before the ledger is made. The multi that gives the
 ledger to a segment takes the note away; whoever deletes the ledger claims the note first, by a new
 version, which that multi names. So of the two one gets through, even if the multi was sent long
-before; a crash anywhere leaves a note, never a ledger that nobody knows.
+before; a crash anywhere leaves a note. (Two at once leave a ledger that nobody knows: the note is
+taken while the ledger is being made, and the maker dies before it looks at the note again.)
 
     note --create, add, close--> complete --multi--> the segment's
       +--discard, collect--> claimed --> ledger deleted --> note deleted

@@ -11,7 +11,9 @@ A ledger that is to take a segment's place is noted as well, before it is made (
 The `purged` node itself is the guard of this side of the metadata: whoever changes which segments
 there are, or how much of them is kept, names the version that it read and raises it. (A segment's
 own node is made anew with each change, as DistributedLog does it: its version tells nothing.)
-Java's library looks at none of these nodes.
+Who deletes the whole log closes the guard first: what was decided before then fails, nothing more
+is noted, and so nothing comes beside what the deletion finds. Java's library looks at none of these
+nodes.
 """
 
 import logging
@@ -21,10 +23,17 @@ from typing import Final
 
 import msgspec
 
-from core.errors import CorruptData, NoNode
+from core.errors import (
+    BadVersion,
+    CorruptData,
+    LogNotFound,
+    MetadataConflict,
+    NodeExists,
+    NoNode,
+)
 from core.metadata.layout import LogPaths
 from core.metadata.node_reads import read_nodes
-from core.metadata.store import Create, MetadataStore, Op, SetData
+from core.metadata.store import Check, Create, MetadataStore, Op, SetData
 from core.runtime.stored_json import NOT_JSON
 from protocol.ids import LedgerId
 
@@ -32,6 +41,12 @@ logger = logging.getLogger(__name__)
 
 NEVER_MS: Final = 2**63 - 1
 """Later than anything is due."""
+
+_ATTEMPTS: Final = 8
+"""Changes of others to the segments, after which one of ours is given up."""
+
+_CLOSED: Final = b"deleted"
+"""Data of the guard of a log that is being deleted; else it has none."""
 
 _LEDGER: Final = "ledger_"
 _NEW: Final = "new_"
@@ -70,9 +85,32 @@ class PurgedNodes:
         """What `note_new` noted through this object."""
 
     async def version(self) -> int | None:
-        """Return the guard's version; None when nothing was ever changed here."""
+        """Return the guard's version; None when nothing was ever changed here.
+
+        Errors: LogNotFound once a deletion of the log has closed it.
+        """
         node = await self._store.exists(self._paths.purged)
+        if node is not None and node.data == _CLOSED:
+            raise LogNotFound(f"{self._paths.log} is being deleted, or was in part: delete it")
         return None if node is None else node.version
+
+    async def close(self) -> None:
+        """Let no change through that names the guard, for good: the log is deleted. Idempotent.
+
+        Errors: MetadataConflict, when others change it all the time.
+        """
+        for _ in range(_ATTEMPTS):
+            node = await self._store.exists(self._paths.purged)
+            try:
+                if node is None:
+                    await self._store.create(self._paths.purged, _CLOSED)
+                elif node.data != _CLOSED:
+                    await self._store.set(self._paths.purged, _CLOSED, node.version)
+            except (BadVersion, NodeExists) as error:
+                logger.info("purged_close_raced log=%s error=%s", self._paths.log, error)
+            else:
+                return
+        raise MetadataConflict(f"others kept changing the segments of {self._paths.log}")
 
     def guard(self, version: int | None) -> Op:
         """Return the op that makes a multi fail if the guard has another version by then."""
@@ -99,13 +137,25 @@ class PurgedNodes:
         return f"{self._paths.purged}/{_NEW}{ledger_id}"
 
     async def note_new(self, ledger_id: LedgerId, due_ms: int, purpose: Purpose) -> None:
-        """Have a ledger deleted that is not made yet, unless a segment takes it until `due_ms`."""
-        note = Note(due_ms, ledger_id=ledger_id, purpose=purpose)
+        """Have a ledger deleted that is not made yet, unless a segment takes it until `due_ms`.
+
+        Errors: LogNotFound when the log is being deleted; MetadataConflict, when others change its
+        segments all the time.
+        """
+        note = self._create(
+            self.new_path(ledger_id), Note(due_ms, ledger_id=ledger_id, purpose=purpose)
+        )
         self.noted.add(ledger_id)
-        ops: list[Op] = [self._create(self.new_path(ledger_id), note)]
-        if await self.version() is None:
-            ops.insert(0, self.guard(None))
-        await self._store.multi(ops)
+        for left in range(_ATTEMPTS - 1, -1, -1):
+            version = await self.version()
+            is_open = self.guard(None) if version is None else Check(self._paths.purged, version)
+            try:
+                await self._store.multi([is_open, note])
+            except MetadataConflict:
+                if not left:
+                    raise
+            else:
+                return
 
     async def is_new(self, ledger_id: LedgerId) -> bool:
         """Tell whether a ledger may still be taken."""

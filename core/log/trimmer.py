@@ -183,12 +183,17 @@ class LogTrimmer:
     async def drop_purged_and_cold(self) -> None:
         """Delete at once all that waits for its time and all that is in cold storage.
 
-        For the deletion of the log. Things first, their nodes second, so that it can be repeated.
+        For the deletion of the log: from now on nobody truncates, purges, rewrites, copies or
+        restores it. Things first, their nodes second, so that it can be repeated.
         Errors: ColdStorageDisabled, with nothing done; CoreError.
         """
         cold = self._context.cold
+        if cold is None:
+            for segment in (await read_cold(self._store, self._paths)).values():
+                raise self._needs_cold(segment)
+        await self._purged.close()
         for lssn, segment in (await read_cold(self._store, self._paths)).items():
-            if cold is None:
+            if cold is None:  # copied this moment by a process that has cold storage
                 raise self._needs_cold(segment)
             await cold.delete(segment.prefix)
             await self._store.delete(self._paths.cold_segment(lssn))
