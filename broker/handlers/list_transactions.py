@@ -1,8 +1,7 @@
 """ListTransactions: the transactional ids that this broker coordinates."""
 
-import re2
-
 from broker.context import RequestContext
+from broker.expressions import BadExpression, expression
 from broker.handlers import handles
 from broker.transactions.describing import list_filter, unknown_states
 from protocol.errors import ErrorCode
@@ -11,9 +10,6 @@ from protocol.kafka.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False  # the client is told
 
 
 @handles(LIST_TRANSACTIONS)
@@ -29,8 +25,8 @@ async def list_transactions(
     pattern = None
     if request.transactional_id_pattern:
         try:
-            pattern = re2.compile(request.transactional_id_pattern, options=_OPTIONS)
-        except re2.error:
+            pattern = expression(request.transactional_id_pattern)
+        except BadExpression:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     found = await ctx.broker.transactions.list_transactions(list_filter(request, pattern))
     if isinstance(found, ErrorCode):

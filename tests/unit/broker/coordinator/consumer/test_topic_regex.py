@@ -3,7 +3,8 @@
 import pytest
 
 from broker.coordinator.consumer import assigning
-from broker.coordinator.consumer.topic_regex import REGEX_LENGTH_MAX, matching, regex_fault
+from broker.coordinator.consumer.topic_regex import matching, regex_fault
+from broker.expressions import CLASSES_MAX, LENGTH_MAX, PROGRAM_MAX, expression
 from protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.consumer.support import Client, ConsumerDriver, lasting
 from tests.unit.broker.coordinator.support import KnownTopics
@@ -38,8 +39,34 @@ def test_an_expression_cannot_backtrack() -> None:
     assert matching("(a+)+b", ["a" * 249]) == set()  # 2 ** 249 steps for Python's re
 
 
-def test_longest_expression() -> None:
-    assert regex_fault("x" * REGEX_LENGTH_MAX) is None
+@pytest.mark.parametrize(
+    "regex",
+    ["(.?){1000}", r"(\w?){700}", "[a-z]{0,1000}" * 3, r"(?i)\pL" * (CLASSES_MAX + 1), ".{0,1000}"],
+)
+def test_what_costs_milliseconds_a_name_is_refused(regex: str) -> None:
+    """RE2 is linear in the name, times its program where an automaton does not fit its memory."""
+    assert regex_fault(regex)
+
+
+@pytest.mark.parametrize(
+    "regex",
+    ["x" * 1000, r"\pL+", "orders-.{1,100}", "(a|b).*(c|d)-[0-9]+",
+     "|".join(f"topic-{n}" for n in range(400))],
+)  # fmt: skip
+def test_what_people_write_fits(regex: str) -> None:
+    assert regex_fault(regex) is None
+
+
+def test_the_longest_and_the_largest() -> None:
+    assert regex_fault("|" * LENGTH_MAX) is None
+    assert regex_fault("|" * (LENGTH_MAX + 1))
+    assert regex_fault("x" * (PROGRAM_MAX - 10)) is None
+    assert regex_fault("x" * PROGRAM_MAX)
+
+
+def test_nothing_is_captured() -> None:
+    """What captures cannot be done by an automaton: it took a thousand times as long."""
+    assert expression("(a)(b)").groups == 0
 
 
 def driver_with(*names: str) -> ConsumerDriver:
