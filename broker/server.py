@@ -53,6 +53,7 @@ class BrokerServer:
         broker.cut_connections = self.cut_connections
         if metrics is not None:
             metrics.register("broker", broker.metrics)
+            metrics.register("broker_lane", broker.partitions.shared.lane.metrics)
 
     @property
     def port(self) -> int:

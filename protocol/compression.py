@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from mmap import mmap
 from typing import cast
 
 import cramjam
@@ -56,6 +57,7 @@ _LZ4_HEAD_AND_FOUR = struct.Struct("<7sII")
 _LZ4_END = bytes(4)
 _LZ4_AROUND_BLOCK = _LZ4_HEAD.size + len(_LZ4_END)
 _LZ4_BLOCK_BYTES_MAX = 64 * 1024
+_ZSTD_MAPPED_MIN = 1024 * 1024
 _ZSTD_GUESS = 16  # first guess of the ratio; room that stays unused costs no memory
 
 
@@ -253,17 +255,23 @@ def _compress_zstd(data: Buffer, level: int | None) -> bytes:
     return bytes(cramjam.zstd.compress(data, ZSTD_LEVEL if level is None else level))
 
 
-def _decompress_zstd(data: Buffer, bytes_max: int) -> bytearray:
-    """Decompress into a buffer that grows fourfold: Java's frames do not say how long they are."""
+def _decompress_zstd(data: Buffer, bytes_max: int) -> Buffer:
+    """Decompress into a buffer that grows fourfold: Java's frames do not say how long they are.
+
+    A large one is mapped: `bytearray` would fill 64 MiB with zeros, and keep all other threads
+    from running meanwhile; pages that are mapped come as the library needs them, which lets them.
+    """
     room = min(bytes_max, max(1024, _ZSTD_GUESS * len(data)))
     while True:
-        out = bytearray(room)
+        out = bytearray(room) if room < _ZSTD_MAPPED_MIN else mmap(-1, room)
         try:
             size = cramjam.zstd.decompress_into(data, out)
         except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):
                 raise BadValue(f"zstd: {error}") from None
         else:
+            if isinstance(out, mmap):
+                return memoryview(out)[:size]
             del out[size:]
             return out
         _check_size(room + 1, bytes_max)

@@ -1,6 +1,5 @@
 """What a produce is answered: per partition its offsets, or what is wrong with it."""
 
-import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeAlias
 
@@ -8,8 +7,8 @@ from broker.context import RequestContext
 from broker.errors import CloseConnection
 from broker.handlers._epochs import leaders_elsewhere
 from broker.handlers._places import broker_place
-from broker.handlers._verified_produce import LateOutcome
-from broker.partition.appends import Append, AppendResult
+from broker.partition.admission import Appending
+from broker.partition.appends import AppendResult
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -23,7 +22,6 @@ from protocol.kafka.messages.produce import (
 )
 from protocol.records.validate import InvalidBatch
 
-Appending: TypeAlias = Append | asyncio.Future[LateOutcome]
 State: TypeAlias = Appending | PartitionProduceResponse
 """One partition of a request: its append, or its answer if it was refused at once."""
 States: TypeAlias = list[tuple[TopicProduceData, list[tuple[int, State]]]]

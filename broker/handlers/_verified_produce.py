@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from broker.context import RequestContext
-from broker.partition.appends import Append, AppendOutcome
+from broker.partition.admission import LateOutcome, follow, settle
 from broker.partition.partition_log import PartitionLog
 from broker.transactions.peer_requests import Question
 from protocol.errors import BufferUnderflow, ErrorCode
@@ -40,10 +40,8 @@ _RETRIABLE = frozenset(
     }
 )
 
-LateOutcome: TypeAlias = AppendOutcome | InvalidBatch
-"""Of an append that had to wait before it could be checked."""
 Check: TypeAlias = Callable[[RequestContext, PartitionLog, memoryview], BatchHeader]
-"""Returns the header of a batch that may be appended. Errors: InvalidBatch."""
+"""Returns the header of a batch whose records are to be checked. Errors: InvalidBatch."""
 
 
 class Part(NamedTuple):
@@ -74,19 +72,22 @@ def must_wait(ctx: RequestContext, transactional_id: str, request: ProduceReques
     for topic in request.topic_data:
         for data in topic.partition_data:
             log = partitions.get((topic.name, data.index))
-            if log is None or (data.records is not None and _begins(log, data.records)):
+            if log is None or (data.records is not None and _may_begin(log, data.records)):
                 return True
     return False
 
 
-def _begins(log: PartitionLog, records: Buffer) -> bool:
-    """Whether a batch would begin a transaction in the partition; bad ones are judged later."""
+def _may_begin(log: PartitionLog, records: Buffer) -> bool:
+    """Whether a batch may begin a transaction in the partition; bad ones are judged later.
+
+    Behind what has not had its turn, a marker perhaps, that is not known yet.
+    """
     try:
         header = unpack_header(records)
     except BufferUnderflow:
         return False
-    return _is_transactional(header) and not log.has_open_transaction(
-        header.producer_id, header.producer_epoch
+    return _is_transactional(header) and (
+        log.order.is_busy or not log.has_open_transaction(header.producer_id, header.producer_epoch)
     )
 
 
@@ -114,6 +115,9 @@ class VerifiedProduce:
                 return self._settle_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             codes = await self._verify(ready)
             for _ in range(QUESTIONS_MAX - 1):
+                for each in ready:
+                    if each.log.order.is_busy:
+                        await each.log.order.turn()
                 renewed = [self._renewed(each, codes) for each in ready]
                 if renewed == ready:
                     break
@@ -133,11 +137,12 @@ class VerifiedProduce:
         if isinstance(log, ErrorCode):
             settle(part.outcome, log)
             return None
-        try:
-            header = self._check(self._ctx, log, part.records)
-        except InvalidBatch as error:
-            settle(part.outcome, error.with_traceback(None))  # whose frames would hold the records
+        header = await self._checked(part, log)
+        if not isinstance(header, BatchHeader):
+            settle(part.outcome, header)
             return None
+        if log.order.is_busy:
+            await log.order.turn()
         if not _is_transactional(header) or log.has_open_transaction(
             header.producer_id, header.producer_epoch
         ):
@@ -147,6 +152,19 @@ class VerifiedProduce:
             settle(part.outcome, guard)
             return None
         return _Ready(part, log, header, guard)
+
+    async def _checked(self, part: Part, log: PartitionLog) -> BatchHeader | LateOutcome:
+        """Check a batch, beside the loop if it is too much for that."""
+        ctx, admission = self._ctx, self._ctx.broker.partitions.admission
+        user, since = ctx.connection, admission.work.total
+        try:
+            header = self._check(ctx, log, part.records)
+            checked = admission.check(log, part.records, header, user, since)
+        except InvalidBatch as error:
+            return error.with_traceback(None)  # whose frames would hold the records
+        if checked is not None:
+            return checked
+        return await admission.check_beside(log, part.records, header, user)
 
     def _renewed(self, ready: _Ready, codes: Mapping[TopicPartition, ErrorCode]) -> _Ready:
         """Return the part with the guard that holds now: another one if a marker has come.
@@ -190,17 +208,6 @@ class VerifiedProduce:
     def _settle_all(self, code: ErrorCode) -> None:
         for part in self._parts:
             settle(part.outcome, code)
-
-
-def settle(future: asyncio.Future[LateOutcome], outcome: LateOutcome) -> None:
-    """Give a late append its outcome, unless it has one."""
-    if not future.done():
-        future.set_result(outcome)
-
-
-def follow(append: Append, future: asyncio.Future[LateOutcome]) -> None:
-    """Give a late append the outcome of the real one."""
-    append.add_done_callback(lambda done: settle(future, done.result()))
 
 
 def _producer(ready: _Ready) -> tuple[int, int]:

@@ -4,6 +4,8 @@ Before it returns everything is enqueued, so the order in a partition is the ord
 batches of transactions may have to wait for their coordinator first (`_verified_produce.py`). In
 the answer: waiting only. acks=1 waits like acks=all, because nothing here is written twice as fast
 as once; acks=0 is not answered, and a failure closes its connection, as in Kafka.
+A partition that is named more than once has its last batch appended, and is answered once, as in
+Kafka. What costs much to check waits for its turn beside the loop (`partition/admission.py`).
 Topics are named by id from v13 on: a batch for a topic that was deleted meanwhile, and made again
 under its name, is refused, never appended to the other one.
 Errors: per partition. A late append answers REQUEST_TIMED_OUT and may still land: the log owns it.
@@ -19,7 +21,6 @@ from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.handlers import Deferred, handles
 from broker.handlers._produce_answers import (
-    Appending,
     State,
     States,
     all_refused,
@@ -30,13 +31,12 @@ from broker.handlers._produce_answers import (
     refused_batch,
 )
 from broker.handlers._verified_produce import (
-    LateOutcome,
     Part,
     VerifiedProduce,
-    follow,
     must_wait,
-    settle,
 )
+from broker.partition.admission import Appending, LateOutcome, follow, settle
+from broker.partition.appends import Append
 from broker.partition.partition_log import PartitionLog
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -70,18 +70,21 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
     if ctx.header.api_version >= TOPIC_IDS_SINCE:
         _name_topics(ctx, request)
     timeout_s = max(request.timeout_ms, 0) / 1000
+    is_one = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
+    if not is_one:
+        _keep_last(request)
     if transactional_id is not None and must_wait(ctx, transactional_id, request):
         return _answered(ctx, acks, _append_verified(ctx, transactional_id, request), timeout_s)
-    topics = request.topic_data
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:  # what most requests are
+    topics, since = request.topic_data, ctx.broker.partitions.admission.work.total
+    if is_one:  # what most requests are
         topic, data = topics[0], topics[0].partition_data[0]
-        state = _append(ctx, request, topic, data)
+        state = _append(ctx, request, topic, data, since)
         build = partial(answer_one, acks, topic, data.index, state)
         if isinstance(state, PartitionProduceResponse):
             return all_refused(ctx, build())
         return Deferred(state, build, timeout_s)
     states = [
-        (each, [(d.index, _append(ctx, request, each, d)) for d in each.partition_data])
+        (each, [(d.index, _append(ctx, request, each, d, since)) for d in each.partition_data])
         for each in topics
     ]
     return _answered(ctx, acks, states, timeout_s)
@@ -99,6 +102,17 @@ def _answered(ctx: RequestContext, acks: int, states: States, timeout_s: float) 
     return Deferred(_all_of(states), build, timeout_s)
 
 
+def _keep_last(request: ProduceRequest) -> None:
+    """Forget all batches of a partition but the last one."""
+    topics = request.topic_data
+    last = {(t.name, t.topic_id, d.index): d for t in topics for d in t.partition_data}
+    if len(last) == sum(len(topic.partition_data) for topic in topics):
+        return
+    for t in topics:
+        t.partition_data = [d for d in t.partition_data if last[(t.name, t.topic_id, d.index)] is d]
+    request.topic_data = [topic for topic in topics if topic.partition_data]
+
+
 def _name_topics(ctx: RequestContext, request: ProduceRequest) -> None:
     """Put the names to the ids; a topic that is not known keeps none."""
     topics = ctx.broker.topics
@@ -112,8 +126,9 @@ def _append(
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
+    since: int,
 ) -> State:
-    """Enqueue one batch, or refuse it."""
+    """Enqueue one batch, or refuse it. `since`: see `Admission.append`."""
     index, broker = data.index, ctx.broker
     records = _records(ctx, request.acks, topic, data)
     if not isinstance(records, memoryview):
@@ -124,9 +139,8 @@ def _append(
             return refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return _append_when_open(ctx, topic, index, records)
     try:
-        return log.append(
-            records, _checked(ctx, log, records, request.transactional_id is not None)
-        )
+        header = _checked(ctx, log, records, request.transactional_id is not None)
+        return broker.partitions.admission.append(log, records, header, ctx.connection, since)
     except InvalidBatch as error:
         return refused_batch(index, error)
 
@@ -169,12 +183,18 @@ def _append_when_open(
         if ctx.header.api_version >= TOPIC_IDS_SINCE and log.topic_id != topic.topic_id:
             settle(future, ErrorCode.UNKNOWN_TOPIC_ID)  # made anew while this waited
             return
+        admission = ctx.broker.partitions.admission
         try:
             header = _checked(ctx, log, records, in_transaction=False)
+            since = admission.work.total
+            appending = admission.append(log, records, header, ctx.connection, since)
         except InvalidBatch as error:
             settle(future, error.with_traceback(None))  # whose frames would hold `records`
             return
-        follow(log.append(records, header), future)
+        if isinstance(appending, Append):
+            follow(appending, future)
+        else:
+            appending.add_done_callback(lambda done: settle(future, done.result()))
 
     ctx.broker.partitions.visit(topic.name, index, append)
     return future
@@ -214,11 +234,11 @@ def _checked(
     records: memoryview,
     in_transaction: bool,  # noqa: FBT001 - hot
 ) -> BatchHeader:
-    """Return the header of a batch that may be appended. Errors: InvalidBatch.
+    """Return the header of a batch whose records are to be checked. Errors: InvalidBatch.
 
     `in_transaction`: the request has a transactional id; batches of a transaction need one.
     """
-    header = log.check(records, ctx.header.api_version >= ZSTD_SINCE)
+    header = log.rules.check_header(records, ctx.header.api_version >= ZSTD_SINCE)
     if header.attributes & TRANSACTIONAL and not in_transaction:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         raise InvalidBatch(code, "A batch of a transaction, in a request without transactional id.")

@@ -46,6 +46,18 @@ class Append(msgspec.Struct, eq=False):
         append._outcome = outcome
         return append
 
+    @classmethod
+    def later(cls) -> "Append":
+        """Return what stands for one that has to wait before it may be appended; see `follow`."""
+        return cls(memoryview(b""), -1, -1, -1)
+
+    def follow(self, append: "Append") -> None:
+        """Have the outcome of another one, never in this call: who waits may append in turn."""
+        if append.done():
+            asyncio.get_running_loop().call_soon(self.settle, append.result())
+        else:
+            append.add_done_callback(lambda done: self.settle(done.result()))
+
     def done(self) -> bool:
         """Whether there is an outcome."""
         return self._outcome is not None

@@ -2,14 +2,15 @@
 
 Invariants: offsets are dense and follow the order of `append` calls; the high watermark moves only
 when the log confirms, and never back; what a consumer reads lies below it. An append that was in
-flight when the log failed is answered as unknown (NOT_LEADER_OR_FOLLOWER, which clients retry), and
-the object is dead: `PartitionLogs` opens a new one.
-Flow: Produce -> check -> append -> LogWriter -> on_confirmed -> tail cache, waiters, outcomes.
+flight when the log failed is answered as unknown (NOT_LEADER_OR_FOLLOWER, which clients retry); the
+object is dead then: `PartitionLogs` opens a new one.
+Flow: Admission -> append -> LogWriter -> on_confirmed -> tail cache, waiters, outcomes.
 """
 
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +18,11 @@ import msgspec
 from broker.cluster.settings import TopicSettings
 from broker.errors import error_code
 from broker.partition.appends import Append, AppendResult
+from broker.partition.batch_rules import BatchRules
+from broker.partition.in_order import InOrder
 from broker.partition.leader_epochs import LeaderEpochs
 from broker.partition.notes import LogNotes, read_notes
+from broker.partition.packing import Packer
 from broker.partition.producer_state import ActiveProducer, SeenBatch
 from broker.partition.readable import ReadablePartition, SharedParts
 from broker.partition.unstable import UnstableOffsets
@@ -40,8 +44,6 @@ from protocol.records.batch import (
     with_header,
 )
 from protocol.records.control import EndTransaction, build_marker
-from protocol.records.recompress import recompress
-from protocol.records.validate import ProduceRules, check_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,29 +81,19 @@ class PartitionLog(ReadablePartition):
         self._producers = self.state.producers
         self._gaps_excused_until_s = 0.0
         self._verifications = Verifications()
+        self.order = InOrder()
+        self._packer = Packer(str(partition), self.order, shared.lane, self.excuse_gaps)
         self.use_settings(settings)
 
     def use_settings(self, settings: TopicSettings) -> None:
         """Follow the topic's configs from the next append on."""
         self.settings = settings
-        rules = ProduceRules(
-            max_message_bytes=settings.max_message_bytes,
-            compacted=settings.compacted,
-            timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
-            log_append_time=settings.log_append_time,
-            zstd_allowed=True,
-            segment_bytes=settings.segment_bytes,
-            stored_codec=None if settings.stored_as is None else settings.stored_as.codec,
-        )
-        self._rules = rules
-        self._stored_as = settings.stored_as
+        self.rules = BatchRules(settings, self._clock)
         if self._writer is not None:
             self._writer.rolling = RollingPolicy(
                 settings.segment_bytes, settings.roll_ms, settings.segment_jitter_ms
             )
             self._writer.take_records(settings.max_message_bytes)
-        self._rules_before_zstd = rules._replace(zstd_allowed=False)
 
     def start(self, writer: LogWriter, notes: LogNotes) -> None:
         """Begin to serve what the log holds; everything recovered is confirmed."""
@@ -121,29 +113,38 @@ class PartitionLog(ReadablePartition):
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def check(self, batch: memoryview, zstd_allowed: bool = True) -> BatchHeader:  # noqa: FBT001, FBT002 - hot
-        """Check what a client sent; its header goes into `append`. Errors: InvalidBatch."""
-        rules = self._rules if zstd_allowed else self._rules_before_zstd
-        return check_batch(batch, rules, self._clock.now_ms())
+    def check(self, batch: memoryview) -> BatchHeader:
+        """Check all of what a client sent; its header goes into `append`. Errors: InvalidBatch."""
+        return self.rules.check_records(batch, self.rules.check_header(batch))
 
     def append(  # noqa: C901, PLR0912 - hot: its parts are here and not behind calls
-        self, batch: memoryview, header: BatchHeader | None = None, *, verified: bool = False
+        self,
+        batch: memoryview,
+        header: BatchHeader | None = None,
+        *,
+        verified: bool = False,
+        is_packed: bool = False,
     ) -> Append:
         """Put a batch at the end of the log: order is decided by the order of calls.
 
         `header`: of a checked batch of a client. Without it the batch is the broker's own: its
         sequences are not checked. `verified`: the coordinator says that the partition is in the
-        producer's transaction; asked for only where `has_open_transaction` says no.
+        producer's transaction; asked for only where `has_open_transaction` says no. `is_packed`: in
+        the topic's codec; else it is packed beside the loop first.
         The batch is stamped in place, and belongs to the log.
         Errors: none, the outcome says what went wrong. Cancel: the append happens anyway.
         """
         if self.failure is not None:
             return Append.answered(self.failure)
+        if self.order.is_busy:
+            return self.order.later(
+                partial(self.append, batch, header, verified=verified, is_packed=is_packed)
+            )
         verdict: SeenBatch | ErrorCode | None = None
         if header is None:
             header = read_header(batch)
             assert not header.attributes & CONTROL, "markers are append_marker's"
-            batch = _writable(batch)
+            batch = memoryview(bytearray(batch)) if batch.readonly else batch
             verdict = self._producers.check_own(header)
         elif header.producer_id >= 0:
             verdict = self._producers.check(header, verified)
@@ -151,14 +152,11 @@ class PartitionLog(ReadablePartition):
                 verdict = self._excused(header, verdict)
         if verdict is not None:
             return self._repeated(verdict)
-        if self._stored_as is not None and self._stored_as.codec != header.codec:
-            changed = recompress(batch, header, self._stored_as)
-            if len(changed) > self.settings.max_message_bytes:
-                return Append.answered(ErrorCode.MESSAGE_TOO_LARGE)
-            if len(changed) > self.settings.segment_bytes:
-                return Append.answered(ErrorCode.RECORD_LIST_TOO_LARGE)
-            batch = changed
-        elif not is_headed(batch, header):  # its own header claimed what is not so
+        stored_as = self.rules.stored_as
+        if not is_packed and stored_as is not None and stored_as.codec != header.codec:
+            packed = partial(self.append, header=header, verified=verified, is_packed=True)
+            return self._packer.append(batch, header, self.rules, packed)
+        if not is_packed and not is_headed(batch, header):  # its own claimed what is not so
             batch = with_header(batch, header)
         last = self.log_end_offset + header.last_offset_delta
         append = self._enqueue(batch, last, header.max_timestamp)
@@ -181,6 +179,8 @@ class PartitionLog(ReadablePartition):
 
     def append_verified(self, batch: memoryview, header: BatchHeader, guard: int) -> Append:
         """Append a client's batch that its coordinator said yes to; see `append`."""
+        if self.order.is_busy:
+            return self.order.later(partial(self.append_verified, batch, header, guard))
         producer_id = header.producer_id
         knows_batches = self._producers.has_batches(producer_id)
         if self._verifications.is_early(header, knows_batches=knows_batches):
@@ -203,6 +203,9 @@ class PartitionLog(ReadablePartition):
         was written before is written again and changes nothing.
         Errors: none; the outcome may be INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
+        if self.order.is_busy:
+            same = producer_id, producer_epoch, coordinator_epoch, committed, transaction_version
+            return self.order.later(partial(self.append_marker, *same))
         code = self.failure or self._producers.check_marker(
             producer_id, producer_epoch, coordinator_epoch, transaction_version
         )
@@ -237,7 +240,7 @@ class PartitionLog(ReadablePartition):
         stamp(batch, base, self.leader_epoch)
         now_ms = self.state.now_ms = self._clock.now_ms()  # also for the log's table of producers
         time_ms = -1
-        if self._rules.log_append_time:
+        if self.rules.log_append_time:
             made_ms = time_ms = now_ms
             stamp_log_append_time(batch, time_ms)
         assert self._writer is not None
@@ -272,8 +275,7 @@ class PartitionLog(ReadablePartition):
     def _on_refused(self, error: CoreError) -> None:
         """Answer what was appended as not written, and forget it: called by the log's writer.
 
-        There is no ledger for a first segment, so nothing is in flight; everything confirmed stays
-        readable. NOT_ENOUGH_REPLICAS, which clients retry without asking who leads.
+        No ledger for a first segment: nothing is in flight, what is confirmed stays readable.
         """
         pending, self._pending = self._pending, deque()
         self.log_end_offset = self.high_watermark
@@ -287,10 +289,9 @@ class PartitionLog(ReadablePartition):
     def excuse_gaps(self) -> None:
         """Have producers told to try again, for a while, what comes behind a batch that is missing.
 
-        It was on its way when the one before it was given back, and that one comes again. Out of
-        order would have librdkafka number its records anew, those of unknown fate too, so that one
-        that is in the log would be written twice. Of a producer that is not known here it would be
-        taken, before the missing one.
+        The one before it comes again. Out of order would have librdkafka number its records anew,
+        those of unknown fate too: one that is in the log would be written twice. Of a producer that
+        is not known here it would be taken, before the missing one.
         """
         self._gaps_excused_until_s = self._clock.monotonic_s() + GAPS_EXCUSED_S
 
@@ -346,7 +347,7 @@ class PartitionLog(ReadablePartition):
     async def note(self, **changes: Any) -> None:
         """Change what is on disk with the stream, one after the other. Shape: fields of LogNotes.
 
-        Errors: BadVersion, when another owner changed it: `notes` is read again; CoreError.
+        Errors: BadVersion: another owner changed it, and `notes` is read again; CoreError.
         """
         async with self._noting:  # the cleaner and DeleteRecords write the whole, each its own part
             notes = msgspec.structs.replace(self.notes, **changes)
@@ -371,8 +372,6 @@ class PartitionLog(ReadablePartition):
         self.state.producers.expire(before_ms)
         return self._producers.expire(before_ms)
 
-    # -- odds and ends ----------------------------------------------------------------------------
-
     def _repeated(self, verdict: SeenBatch | ErrorCode) -> Append:
         """Answer a batch that is no news: a duplicate gets what the original gets."""
         if isinstance(verdict, ErrorCode):
@@ -393,10 +392,6 @@ class PartitionLog(ReadablePartition):
         on_dead(self)
         for append in pending:
             append.settle(code)
-
-
-def _writable(batch: memoryview) -> memoryview:
-    return memoryview(bytearray(batch)) if batch.readonly else batch
 
 
 def _nobody(_log: PartitionLog) -> None:

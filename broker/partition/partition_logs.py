@@ -15,6 +15,7 @@ from broker.cluster.names import stream_name
 from broker.cluster.topic import Topic
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError, error_code
+from broker.partition.admission import Admission
 from broker.partition.config import PartitionConfig
 from broker.partition.failed_opens import FailedOpens
 from broker.partition.notes import read_notes
@@ -28,6 +29,8 @@ from broker.peers.routes import ALONE, Ownership
 from core.errors import CoreError, OwnershipLost
 from core.log.namespace import LogNamespace
 from core.runtime.clock import Clock
+from core.runtime.fair_lane import FairLane
+from core.runtime.loop_work import LoopWork
 from core.runtime.memory import memory_bytes
 from core.runtime.tasks import Tasks, together
 from protocol.errors import ErrorCode
@@ -64,7 +67,9 @@ class PartitionLogs:
     ) -> None:
         given = config.tail_cache_bytes
         cache = TailCache(bytes_of(memory_bytes()) if given is None else given)
-        self.shared = SharedParts(clock, cache, OpenReaders(config.readers_max))
+        lane = FairLane("heavy-batches")
+        self.shared = SharedParts(clock, cache, OpenReaders(config.readers_max), lane)
+        self.admission = Admission(LoopWork(), lane)
         self.verifying = Turns("verified produces", VERIFYING_MAX)
         """Produces that wait for their transaction's coordinator, by transactional id."""
         self._turns = count()
@@ -218,6 +223,7 @@ class PartitionLogs:
         open_here = self._open.keys() | self._dying.keys()
         keys = sorted(self._opening.keys() | open_here | self._leaving.keys())
         await together([self.close_partition(TopicPartition(*key)) for key in keys])
+        await self.shared.lane.close()
         await self.shared.readers.close()
         await self._tasks.close()
 

@@ -21,6 +21,7 @@ from core.log.log import Log
 from core.log.reader_settings import ReadRules
 from core.log.resume import Place
 from core.runtime.clock import Clock
+from core.runtime.fair_lane import FairLane
 from protocol.errors import ErrorCode
 from protocol.ids import Buffer, Offset, TopicPartition
 
@@ -31,6 +32,8 @@ class SharedParts(NamedTuple):
     clock: Clock
     cache: TailCache
     readers: OpenReaders
+    lane: FairLane
+    """For what is too much for the loop."""
 
 
 class ReadablePartition:

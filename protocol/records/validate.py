@@ -8,6 +8,7 @@ Source: reference Kafka 3.5 rows 5, 6, 10-15, 17-19; ProduceRequest.validateReco
 UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
@@ -130,17 +131,20 @@ def check_records(
     rules: ProduceRules,
     now_ms: int,
     unpacked_max: int = DECOMPRESSED_BYTES_MAX,
+    on_unpacked: Callable[[int], object] = int,
 ) -> BatchHeader:
     """Check what is inside a batch whose header was checked; return the header to store, as above.
 
-    At most `unpacked_max` bytes are unpacked. Errors: InvalidBatch; TooMuchToUnpack if more come
-    out, unless `unpacked_max` is the format's own bound: then the batch is refused. Records are
-    walked in bounded steps: any thread may call it, and no other waits for more than one of them.
+    At most `unpacked_max` bytes are unpacked; `on_unpacked` hears how many.
+    Errors: InvalidBatch; TooMuchToUnpack if more come out, unless `unpacked_max` is the format's
+    own bound: then the batch is refused. Records are walked in bounded steps: any thread may call
+    it, and no other waits for more than one of them.
     """
     taken = _ANY_TIME if rules.log_append_time else _times_taken(rules, now_ms)
     codec = header.attributes & CODEC_MASK
     if codec:  # librdkafka could not read what has padding behind it: `size` is without
         payload, size = _unpack(buf, header, unpacked_max)
+        on_unpacked(len(payload))
         _check_room(header, len(payload))
         how = LISTS | IN_ORDER
         if rules.stored_codec is None or rules.stored_codec == codec:

@@ -18,7 +18,9 @@ R = TypeVar("R")
 
 def left_in_budgets(server: BrokerServer) -> dict[str, int]:
     """Return what is taken and not given back, by the names of the budgets."""
-    return {each.name: each.used for each in server.budgets if each.used}
+    used = {each.name: each.used for each in server.budgets if each.used}
+    lane = server._broker.partitions.shared.lane
+    return used | ({"lane": len(lane)} if len(lane) else {})
 
 
 class WireClient:

@@ -119,7 +119,7 @@ async def test_a_log_that_refuses_what_clients_write_is_read_all_the_time() -> N
     async with running_groups() as groups:
         await groups.commit(1)
 
-        def refuse(*_: object) -> None:
+        def refuse(*_: object, **__: object) -> None:
             raise NotEnoughBookies("all are full")
 
         with pytest.MonkeyPatch.context() as full:

@@ -52,11 +52,11 @@ async def test_what_is_appended_does_not_wait_for_other_partitions_leaders() -> 
     world = world_of(1, 2, epochs=dict.fromkeys(range(COUNT), 7))
     at = theirs(world)
     request = produce_request("t", batch(), partition=at[0])
-    request.topic_data[0].partition_data += [
+    request.topic_data[0].partition_data = [
         PartitionProduceData(index=index, records=batch()) for index in range(COUNT)
     ]
     answer = await ask(world, PRODUCE, 10, request)
-    codes = [each.error_code for each in answer.responses[0].partition_responses[1:]]
+    codes = [each.error_code for each in answer.responses[0].partition_responses]
     assert codes == [NOT_LEADER if index in at else 0 for index in range(COUNT)]
     request.topic_data[0].partition_data = [
         PartitionProduceData(index=index, records=batch()) for index in at

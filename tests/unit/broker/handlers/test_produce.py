@@ -61,15 +61,33 @@ def prepared() -> World:
 async def test_each_partition_is_answered_on_its_own(version: int) -> None:
     world = prepared()
     answers = await produce(
-        world, ("t", 0, batch(2)), ("t", 9, batch()), ("none", 0, batch()), ("t", 0, batch(1)),
+        world, ("t", 0, batch(2)), ("t", 9, batch()), ("none", 0, batch()), ("t", 1, batch(1)),
         version=version,
     )  # fmt: skip
     assert [(a.index, a.error_code, a.base_offset) for a in answers] == [
         (0, E.NONE, 0),
         (9, E.UNKNOWN_TOPIC_OR_PARTITION, -1),
         (0, E.UNKNOWN_TOPIC_ID if version >= 13 else E.UNKNOWN_TOPIC_OR_PARTITION, -1),
-        (0, E.NONE, 2),
+        (1, E.NONE, 0),
     ]
+
+
+@pytest.mark.parametrize("version", [9, 13])
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+@in_loop
+async def test_of_a_partition_that_is_named_again_the_last_batch_is_appended_and_answered_once(
+    version: int, transactional_id: str | None
+) -> None:
+    """As Kafka, which keeps the batches of a request in a map by partition."""
+    world = prepared()
+    answers = await produce(
+        world, ("t", 0, batch(2)), ("t", 1, batch()), ("t", 0, b""), ("t", 0, batch(3)),
+        version=version, transactional_id=transactional_id,
+    )  # fmt: skip
+    assert [(a.index, a.error_code, a.base_offset) for a in answers] == [
+        (1, E.NONE, 0), (0, E.NONE, 0),
+    ]  # fmt: skip
+    assert (await world.open("t")).log_end_offset == 3
 
 
 @pytest.mark.parametrize(

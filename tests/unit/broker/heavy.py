@@ -1,0 +1,110 @@
+"""Batches that cost much to check, and a count of what is done for them on the loop.
+
+What comes out of a compressed batch is counted where it comes out, whoever asked for it; a worker's
+step of the simulation is not the loop's. So a test says how much the loop did between two of its
+steps, whatever the machine is.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from protocol import compression
+from protocol.compression import Codec, compress
+from protocol.errors import BadLength
+from protocol.ids import Buffer
+from protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    pack_header,
+    stamp_crc,
+)
+from protocol.records.record import NO_PRODUCER, Producer, Record, build_batch
+from tests.sim.loop import SimLoop
+
+MIB = 1 << 20
+
+
+def bomb(codec: Codec, size: int, *, records: int = 1) -> memoryview:
+    """Return a small batch of which `size` bytes come out: one record, but it claims so many."""
+    record = bytes(memoryview(build_batch([Record(value=bytes(size - 20))]))[HEADER_SIZE:])
+    packed = compress(codec, record)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
+    last, producer = records - 1, NO_PRODUCER
+    header = BatchHeader(0, length, -1, MAGIC, 0, codec, last, 0, 0, *producer, records)
+    batch = bytearray(pack_header(header))
+    batch += packed
+    stamp_crc(batch)
+    return memoryview(batch)
+
+
+def heavy(
+    size: int = 2000, *, codec: Codec = Codec.LZ4, producer: Producer = NO_PRODUCER, flags: int = 0
+) -> memoryview:
+    """Return a sound batch of one record of `size` bytes, packed."""
+    records = [Record(key=b"k", value=bytes(size))]
+    return memoryview(build_batch(records, codec, producer=producer, attributes=flags))
+
+
+class LoopCount:
+    """What was unpacked on the loop, step by step."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.beside = 0
+        """What was unpacked by workers."""
+        self._now = 0
+        self._loop = asyncio.get_running_loop()
+        self._ended = False
+
+    def take(self, size: int) -> None:
+        if isinstance(self._loop, SimLoop) and self._loop.worker is not None:
+            self.beside += size
+        else:
+            self._now += size
+
+    def tick(self) -> None:
+        """Begin another step of the loop, and so on."""
+        self.steps.append(self._now)
+        self._now = 0
+        if not self._ended:
+            self._loop.call_later(1e-6, self.tick)  # not at once: time would not pass
+
+    def end(self) -> None:
+        self._ended = True
+        self.steps.append(self._now)
+
+    @property
+    def most(self) -> int:
+        return max(self.steps, default=0)
+
+
+@contextmanager
+def counting() -> Iterator[LoopCount]:
+    """Count what is unpacked in this block. What is too much counts as all that was allowed."""
+    count = LoopCount()
+    table: dict[int, Callable[[Buffer, int], Buffer]] = compression._DECOMPRESS
+    real = dict(table)
+
+    def counted(function: Callable[[Buffer, int], Buffer]) -> Any:
+        def run(data: Buffer, bytes_max: int) -> Buffer:
+            try:
+                plain = function(data, bytes_max)
+            except BadLength:
+                count.take(bytes_max)
+                raise
+            count.take(len(plain))
+            return plain
+
+        return run
+
+    try:
+        table.update({key: counted(real[key]) for key in real if key != Codec.NONE})
+        count.tick()
+        yield count
+    finally:
+        count.end()
+        table.update(real)
