@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from core.runtime.loop_turns import LoopTurns
+
 if TYPE_CHECKING:
     from broker.cluster.disk_room import AskedBookies
     from broker.cluster.dynamic_configs import DynamicConfigs
@@ -78,6 +80,8 @@ class Broker:
     quotas: "QuotaRegistry"
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
+    turns: LoopTurns = field(default_factory=LoopTurns)
+    """Of the loop, for requests that are long."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
     faults: Interception | None = None
     """What a test has done to requests; None without `--test-faults`."""

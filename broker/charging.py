@@ -13,8 +13,9 @@ from broker.handlers import Handler
 from broker.quotas.request_quota import RequestQuota
 from protocol.ids import Buffer
 from protocol.kafka.apis import FETCH, PRODUCE, WRITE_TXN_MARKERS
-from protocol.kafka.header import response_frame
+from protocol.kafka.header import RequestHeader, response_frame_steps
 from protocol.kafka.messages.fetch import FetchRequest, FetchResponse
+from protocol.kafka.steps import Steps
 
 _FREE: Final = frozenset({WRITE_TXN_MARKERS.key})
 _SIZE_BYTES: Final = 4
@@ -39,29 +40,41 @@ def charged_call(
 
 def charged_frame(
     quota: RequestQuota, handler: Handler, ctx: RequestContext, response: Any
-) -> list[Buffer]:
-    """Return the frame of an answer that says how long to wait, empty if there is no answer.
+) -> Steps[list[Buffer]]:
+    """Return in steps the frame of an answer that says how long to wait; empty without an answer.
 
     The time of a produce without an answer is free, as in Kafka.
     """
-    with quota:
-        parts = _frame(handler, ctx, response)
+    parts = yield from _timed(quota, frame_of(handler, ctx.header, response))
     if handler.api is FETCH:
         quota.fetched(sum(map(len, parts[1:])) + _SIZE_BYTES)
     elif response is not None and handler.api.key not in _FREE:
         quota.charge_time()
     if quota.throttle_ms and response is not None:
-        with quota:
-            parts = _frame(handler, ctx, _throttled(ctx, response, quota.throttle_ms))
+        told = _throttled(ctx, response, quota.throttle_ms)
+        parts = yield from _timed(quota, frame_of(handler, ctx.header, told))
     quota.note_time()
     return parts
 
 
-def _frame(handler: Handler, ctx: RequestContext, response: Any) -> list[Buffer]:
+def _timed(quota: RequestQuota, steps: Steps[list[Buffer]]) -> Steps[list[Buffer]]:
+    """Count the time of the steps, not of what happens between them."""
+    while True:
+        with quota:
+            try:
+                next(steps)
+            except StopIteration as done:
+                parts: list[Buffer] = done.value
+                return parts
+        yield
+
+
+def frame_of(handler: Handler, header: RequestHeader, response: Any) -> Steps[list[Buffer]]:
+    """Return in steps the frame of an answer; empty if there is none."""
     if response is None:
         return []
-    header = ctx.header
-    return response_frame(handler.api, header.api_version, header.correlation_id, response)
+    version, correlation_id = header.api_version, header.correlation_id
+    return (yield from response_frame_steps(handler.api, version, correlation_id, response))
 
 
 def _throttled(ctx: RequestContext, response: Any, throttle_ms: int) -> Any:

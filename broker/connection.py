@@ -9,10 +9,10 @@ Flow: FrameChannel -> on_frame -> handler -> InFlight -> Outbox -> FrameChannel.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker.broker import Broker
-from broker.charging import charged_call, charged_frame
+from broker.charging import charged_call, charged_frame, frame_of
 from broker.context import RequestContext
 from broker.errors import CloseConnection, KafkaError, error_code
 from broker.handlers import HANDLERS, Deferred, Handler
@@ -27,14 +27,19 @@ from core.errors import CoreError
 from core.runtime.budget import Budget
 from core.runtime.net import HOLD_THROTTLE, HOLD_USER, FrameChannel
 from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.kafka.codec import decode_request
+from protocol.ids import Buffer
+from protocol.kafka.codec import decode_request, decode_request_steps
 from protocol.kafka.header import (
     UnsupportedRequest,
     decode_request_header,
     response_frame,
 )
+from protocol.kafka.steps import Steps
 
 logger = logging.getLogger(__name__)
+
+LONG_BYTES: Final = 4096
+"""A longer request may have more elements than are decoded at once."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
@@ -193,7 +198,31 @@ class KafkaConnection:
         assert frame is not None
         assert handler is not None
         item.frame = None
-        request = decode_request(handler.api, header.api_version, frame[item.body_at :])
+        body = frame[item.body_at :]
+        if len(body) > LONG_BYTES and not handler.pipelined:
+            item.task = self._owner.spawn(self._run_long(item, handler, body))
+        else:
+            self._call(item, handler, decode_request(handler.api, header.api_version, body))
+
+    async def _run_long(self, item: InFlight, handler: Handler, body: memoryview) -> None:
+        """Decode a request that may have many elements in steps, then call its handler."""
+        steps = decode_request_steps(handler.api, item.header.api_version, body)
+        try:
+            request = await self._broker.turns.run(steps)
+            if item.parts is None:  # else the connection went meanwhile
+                self._call(item, handler, request)
+        except ProtocolError as error:
+            self._end(item, str(error))
+        except asyncio.CancelledError:
+            self._end(item, "the broker stops")
+            raise
+        except Exception:
+            logger.exception("request failed api=%s", handler.api.name)
+            self._end(item, "request failed")
+
+    def _call(self, item: InFlight, handler: Handler, request: Any) -> None:
+        """Call the handler with what was asked. Errors: whatever our own bugs raise."""
+        header = item.header
         quotas = self._quotas
         quota = item.quota = quotas.of_request(header.client_id) if quotas.enforced else None
         context = RequestContext(self._broker, header, self.info, quota)
@@ -260,26 +289,51 @@ class KafkaConnection:
     def _answer(self, item: InFlight, response: Any) -> None:
         """Make the answer's bytes and send all that may leave now; None is no answer."""
         item.build = None
-        header, handler = item.header, item.handler
-        if item.quota is not None and handler is not None:
-            self._charge(item, item.quota, handler, response)
-        elif response is None or handler is None:
-            item.parts = []
+        header, handler, quota = item.header, item.handler, item.quota
+        if response is None and quota is None:
+            self._send(item, [])
+            return
+        assert handler is not None
+        if quota is None and handler.pipelined:
+            version, correlation_id = header.api_version, header.correlation_id
+            self._send(item, response_frame(handler.api, version, correlation_id, response))
+            return
+        steps = frame_of(handler, header, response)
+        if quota is not None:
+            context = RequestContext(self._broker, header, self.info, quota)
+            steps = charged_frame(quota, handler, context, response)
+        try:
+            next(steps)
+        except StopIteration as done:
+            self._send(item, done.value)
         else:
-            item.parts = response_frame(
-                handler.api, header.api_version, header.correlation_id, response
-            )
+            item.task = self._owner.spawn(self._go_on_answering(item, steps))
+
+    async def _go_on_answering(self, item: InFlight, steps: Steps[list[Buffer]]) -> None:
+        """Make the rest of a long answer in steps, and send it."""
+        try:
+            self._send(item, await self._broker.turns.run(steps))
+        except ProtocolError as error:  # of a request that waited for this one
+            self._end(item, str(error))
+        except asyncio.CancelledError:
+            self._end(item, "the broker stops")
+            raise
+        except Exception:
+            logger.exception("answer failed client=%s", item.header.client_id)
+            self._end(item, "answer failed")
+
+    def _send(self, item: InFlight, parts: list[Buffer]) -> None:
+        """Send an answer when its turn comes, and start what waited for it."""
+        if item.parts is not None:
+            return  # the connection went meanwhile
+        item.parts = parts
+        if item.quota is not None:
+            self._wait_for(item.quota)
         if self._serial.finish(item):
             self._outbox.flush()
             self._serial.go_on()
         else:
             self._outbox.flush_soon()
-
-    def _charge(self, item: InFlight, quota: RequestQuota, handler: Handler, response: Any) -> None:
-        """Charge a request, and make its answer."""
-        context = RequestContext(self._broker, item.header, self.info, quota)
-        item.parts = charged_frame(quota, handler, context, response)
-        self._wait_for(quota)
 
     def _wait_for(self, quota: RequestQuota) -> None:
         """Let the client wait if it went over a quota."""

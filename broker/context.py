@@ -6,6 +6,7 @@ import msgspec
 
 from broker.broker import Broker
 from broker.listeners import ConnectionInfo
+from core.runtime.loop_turns import Pace
 from protocol.kafka.header import RequestHeader
 
 if TYPE_CHECKING:
@@ -20,3 +21,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     connection: ConnectionInfo
     quota: "RequestQuota | None" = None
     """What it is charged to; None for a client without quotas."""
+
+    def pace(self) -> Pace:
+        """Return what a handler walks through long requests and answers with."""
+        return Pace(self.broker.turns)

@@ -3,7 +3,7 @@
 A client's turn comes once in each turn of the loop, so it waits for as long as the longest of them.
 What a turn costs is counted in calls, of Python's functions and of C's, as its profiler counts
 them. A call stands for some ten bytecodes, of which a slow core does 10 to 20 million a second: so
-`CALLS_MAX` calls take 50 ms at most. Not counted: what one call in C does to many
+`CALLS_MAX` calls take 15 to 30 ms. Not counted: what one call in C does to many
 things (to sort names, to copy bytes). Threads are not counted either: so a test's client is one.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from typing_extensions import override
 
-CALLS_MAX = 50_000
+CALLS_MAX = 30_000
 """Calls of one turn of the loop, whatever clients ask for."""
 
 

@@ -3,17 +3,14 @@
 Source: org.apache.kafka.controller.ReplicationControlManager.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from broker.cluster.config import TopicsConfig
 from broker.errors import KafkaError
 from core.log.config import RECORD_BYTES_MAX, record_bytes_in
 from protocol.errors import ErrorCode
 from protocol.ids import BookieId
-
-K = TypeVar("K", bound=Hashable)
 
 UNSET = -1
 """Number of partitions or replicas that the caller leaves to the broker."""
@@ -121,7 +118,8 @@ def check_total(counts: Iterable[int], default: int) -> None:
 
     `counts`: as they were asked for; `default`: for those that leave it to the broker.
     """
-    if sum(max(_or_default(count, default), 0) for count in counts) > NEW_PARTITIONS_MAX:
+    asked = [default if count == UNSET else count for count in counts]
+    if sum([count for count in asked if count > 0]) > NEW_PARTITIONS_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
 
 
@@ -156,11 +154,6 @@ def check_new_assignments(
         )
     for replicas in assignments:
         check_assignment(replicas, width, brokers)
-
-
-def repeated(names: Iterable[K]) -> set[K]:
-    """Return what occurs more than once."""
-    return {name for name, times in Counter(names).items() if times > 1}
 
 
 def _assigned(asked: Asked, brokers: Sequence[int]) -> Shape:

@@ -3,7 +3,7 @@
 Source: ClassicGroup.asListedGroup, GroupMetadataManager.describeGroups.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from broker.coordinator.group import ClassicGroup, GroupState
 from broker.coordinator.kinds import Group
@@ -16,11 +16,13 @@ GROUP_NOT_FOUND_SINCE = 6
 """DescribeGroups version that says so; earlier ones are shown a dead group."""
 
 
-def matches(group: Group, states: Iterable[str], types: Iterable[str]) -> bool:
-    """Return whether a group passes the filters of ListGroups; an empty filter lets all pass."""
-    states, types = list(states), list(types)
-    in_state = not states or group.state_name.lower() in [state.lower() for state in states]
-    return in_state and (not types or group.kind in [kind.lower() for kind in types])
+def matches(group: Group, states: Collection[str], kinds: Collection[str]) -> bool:
+    """Return whether a group passes the filters of ListGroups; an empty filter lets all pass.
+
+    Shape: filters in small letters.
+    """
+    in_state = not states or group.state_name.lower() in states
+    return in_state and (not kinds or group.kind in kinds)
 
 
 def listed(group: Group) -> ListedGroup:

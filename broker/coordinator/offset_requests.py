@@ -5,9 +5,10 @@ stored, or not.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from broker.coordinator.config import GroupConfig
 from broker.coordinator.effects import Caller
@@ -15,10 +16,12 @@ from broker.coordinator.metrics import GroupMetrics
 from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
 from broker.coordinator.plans import names_any, refuse_commit, transactional_response
 from broker.coordinator.reading import FoundOffsets, WantedOffsets
+from broker.coordinator.reading import Topics as WantedTopics
 from broker.coordinator.shard import GroupShard
-from broker.replicated.effects import EndOfTransaction
+from broker.replicated.effects import Effects, EndOfTransaction, Now, Ticket
 from broker.replicated.machine import Answer
 from broker.replicated.partitions import Partitions, Topics, answer_now
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.messages.offset_commit import OffsetCommitRequest
@@ -30,6 +33,8 @@ from protocol.kafka.messages.txn_offset_commit import (
 
 QUESTIONS_MAX = 3
 """How often a transaction's coordinator is asked when a marker comes while it answers."""
+
+K = TypeVar("K", bound=Hashable)
 
 Verify: TypeAlias = Callable[[TopicPartition], Awaitable[ErrorCode]]
 """Says whether a partition is in a transaction, or why not."""
@@ -151,19 +156,38 @@ class OffsetRequests:
             lambda shard, ticket, _now: shard.delete_offsets(request, self.partition_count, ticket),
         )
 
-    async def delete(self, group_id: str) -> ErrorCode:
-        """DeleteGroups for one group; done when the tombstones are confirmed."""
-        code: ErrorCode = await self._in_time(
-            self._partitions.ask(
-                group_id, lambda shard, ticket, _now: shard.delete_group(group_id, ticket)
-            )
-        )
-        return code
+    async def delete(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
+        """DeleteGroups for some groups; done when the tombstones are confirmed, or it is late."""
+        deleted = {
+            group_id: self._partitions.ask(group_id, partial(_delete_group, group_id))
+            for group_id in group_ids
+        }
+        return await self._all_in_time(deleted)
 
     def settle(self, group_id: str) -> Answer:
         """Return what is done when everything asked of the group's shard so far is confirmed."""
         runner = self._partitions.runner(group_id)
         return answer_now(ErrorCode.NOT_COORDINATOR) if runner is None else runner.settle()
+
+    async def settle_all(self, group_ids: Iterable[str], pace: Pace) -> Mapping[str, ErrorCode]:
+        """Wait until everything asked of the groups' shards so far is confirmed.
+
+        Return why nothing can be told of those groups of which that is so.
+        Cost: each shard is asked once, however many of its groups there are.
+        """
+        runners: defaultdict[int, list[str]] = defaultdict(list)
+        refused = {}
+        async for group_id in pace.each(group_ids):
+            partition = self.partition_for_group(group_id)
+            if partition is None:
+                refused[group_id] = ErrorCode.NOT_COORDINATOR
+            else:
+                runners[partition].append(group_id)
+        settled = {each: self._partitions.runner_of(each).settle() for each in runners}
+        for partition, code in (await self._all_in_time(settled)).items():
+            if code is not ErrorCode.NONE:
+                refused.update(dict.fromkeys(runners[partition], _of_a_fetch(code)))
+        return refused
 
     async def find_offsets(self, wanted: WantedOffsets) -> FoundOffsets:
         """Return what a group has committed, by topic and partition.
@@ -172,19 +196,42 @@ class OffsetRequests:
         """
         if wanted.is_stable:
             code = await self._in_time(self.settle(wanted.group_id))
-            if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                code = ErrorCode.NOT_COORDINATOR  # consumers before 3.9 do not know the other here
             if code is not ErrorCode.NONE:
-                return FoundOffsets(code, [])
+                return FoundOffsets(_of_a_fetch(code), [])
+        return self.find_now(wanted)
+
+    def find_now(self, wanted: WantedOffsets) -> FoundOffsets:
+        """Return the same at once, of a group that was settled if it had to be.
+
+        Cost: some microseconds for each partition.
+        """
         shard = self._partitions.machine(wanted.group_id)
         if isinstance(shard, ErrorCode):
             return FoundOffsets(shard, [])
         return shard.commits.find(wanted)
 
+    def committed_partitions(self, group_id: str) -> WantedTopics:
+        """Return for what a group has committed offsets, in the order of their names."""
+        shard = self._partitions.machine(group_id)
+        if isinstance(shard, ErrorCode):
+            return ()
+        committed = shard.commits.offsets.of_group(group_id)
+        return [(topic, sorted(committed[topic])) for topic in sorted(committed)]
+
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has, 0 if there is no such topic."""
         found = self._topics.get(topic)
         return 0 if found is None else found.partition_count
+
+    async def _all_in_time(self, answers: Mapping[K, Answer]) -> dict[K, ErrorCode]:
+        """Wait for all as long as a write may take, and return what became of each."""
+        if answers:
+            timeout_s = self._config.offsets_commit_timeout_ms / 1000
+            await asyncio.wait(answers.values(), timeout=timeout_s)
+        return {
+            key: answer.result() if answer.done() else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            for key, answer in answers.items()
+        }
 
     async def _in_time(self, answer: Answer) -> Any:
         """Wait as long as a write may take; then it may be stored, or not."""
@@ -193,3 +240,14 @@ class OffsetRequests:
                 return await answer
         except TimeoutError:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _delete_group(group_id: str, shard: GroupShard, ticket: Ticket, _now: Now) -> Effects:
+    return shard.delete_group(group_id, ticket)
+
+
+def _of_a_fetch(code: ErrorCode) -> ErrorCode:
+    """Return an error in words that consumers before 3.9 know in OffsetFetch."""
+    if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return ErrorCode.NOT_COORDINATOR
+    return code

@@ -9,7 +9,7 @@ after a start, so that sessions of restored members run and offsets expire altho
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -35,6 +35,7 @@ from broker.replicated.partitions import InternalTopic, Partitions, Topics, answ
 from broker.replicated.record_log import RecordLogs
 from core.runtime.clock import Clock
 from core.runtime.forever import Forever
+from core.runtime.loop_turns import Pace
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
@@ -212,16 +213,19 @@ class GroupCoordinator(OffsetRequests):
         return not_found(group_id, version, f"Group {group_id} {why}.")
 
     async def list_groups(
-        self, states: Sequence[str], types: Sequence[str]
+        self, states: Collection[str], kinds: Collection[str], pace: Pace
     ) -> list[ListedGroup] | ErrorCode:
-        """Return the groups of all shards that pass the filters; waits a while for loading."""
+        """Return the groups of all shards that pass the filters; waits a while for loading.
+
+        `states`, `kinds`: in small letters; an empty filter lets all pass. `pace`: the request's.
+        """
         if not await self._partitions.all_loaded():
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [
             listed(group)
-            for shard in self._partitions.machines()
-            for group in shard.groups.values()
-            if matches(group, states, types)
+            for shard in list(self._partitions.machines())
+            async for group in pace.each(list(shard.groups.values()))
+            if matches(group, states, kinds)
         ]
 
     async def make_topic(self) -> bool:
@@ -231,6 +235,12 @@ class GroupCoordinator(OffsetRequests):
     async def find(self, group_id: str) -> TopicPartition | ErrorCode:
         """Return the partition that a group lives in, whose owner is its coordinator, or 15."""
         return await self._partitions.find(group_id)
+
+    async def find_all(
+        self, group_ids: Iterable[str], pace: Pace
+    ) -> Mapping[str, TopicPartition | ErrorCode]:
+        """Return the same of many groups, after one wait. `pace`: the request's."""
+        return await self._partitions.find_all(group_ids, pace)
 
     def _refusal(self) -> ErrorCode:
         if self._is_stopping:

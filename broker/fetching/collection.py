@@ -17,6 +17,7 @@ from broker.partition.partition_logs import PartitionLogs
 from broker.partition.waiters import FetchWaiter
 from core.errors import CoreError
 from core.runtime.budget import Budget
+from core.runtime.loop_turns import Pace
 from core.runtime.tasks import together
 from protocol.errors import ErrorCode
 
@@ -35,6 +36,8 @@ READ_BYTES_HELD_BACK = 64 * 1024
 """The same while there are more unsent bytes than the budget has: everybody gets on, slowly."""
 ABORTED_AT_ONCE = 8
 """Partitions of one fetch whose aborted transactions are looked up at the same time."""
+TAKE_UNITS = 2
+"""What it takes to look at one partition."""
 LOOK_AGAIN_S = 0.05
 """How soon a fetch looks again for records that are confirmed, but that it did not get: they are
 not shown to readers yet, or there is no memory for them now."""
@@ -97,20 +100,22 @@ class Collection:
                 return False
         return True
 
-    async def collect(self) -> None:
+    async def collect(self, pace: Pace) -> None:
         """Take what is in memory or on the bookies, in order. Errors: none, each keeps its own.
 
         Then have read what comes next, while the answer goes out and the client takes it apart.
         """
-        for target in self.targets:  # begin to open them all; each is awaited where it is read
+        # Begin to open them all; each is awaited where it is read.
+        async for target in pace.each(self.targets):
             if target.log is None and target.topic is not None and not target.error:
                 self._logs.begin_open(target.topic.name, target.asked.partition)
         if self.targets and self._favoured is None:
             self._favoured = self.targets[self._logs.next_turn(len(self.targets))]
-        for target in self.targets:
+        async for target in pace.each(self.targets, TAKE_UNITS):
             await self._take(target)
         while (target_ := self._next()) is not None:
             await self._take(target_)
+            await pace.spend(TAKE_UNITS)
         self._logs.shared.readers.ask_ahead()
 
     def find_aborted(self) -> bool:
@@ -153,19 +158,19 @@ class Collection:
         if limits.wait_ms <= 0 or self.is_outdated:
             return True
         failed = [target for target in self.targets if target.error]
-        unknown = sum(target.is_unknown for target in failed)
+        unknown = len([1 for target in failed if target.is_unknown])
         asked = self.targets if self.session is None else self.session.partitions
         if unknown == len(asked) or unknown < len(failed):
             return True
-        return any(target.diverging for target in self.targets)
+        return bool([1 for target in self.targets if target.diverging])
 
     def _size_with_cut_off(self) -> int:
         """Return how much could be taken if batches could be cut off at each partition's limit.
 
         Kafka counts so: who asks for a minimum between two batches would wait for nothing.
         """
-        rests = (each.asked.partition_max_bytes - each.size for each in self.targets if each.full)
-        return self.size + sum(max(rest, 0) for rest in rests)
+        rests = [each.asked.partition_max_bytes - each.size for each in self.targets if each.full]
+        return self.size + sum([rest for rest in rests if rest > 0])
 
     @property
     def is_outdated(self) -> bool:
@@ -180,8 +185,9 @@ class Collection:
         missing = self.limits.min_bytes - self._size_with_cut_off()
         waiter = FetchWaiter(missing, loop.create_future())
         until_s, committed = deadline_s, self.limits.committed
-        logs = [log for target in self.targets if (log := target.open_log) is not None]
-        for target in self.targets:
+        read = [each for each in self.targets if each.log is not None]  # of many, it may be none
+        logs = [log for target in read if (log := target.open_log) is not None]
+        for target in read:
             log = target.open_log
             if log is not None:
                 log.waiters.join(waiter, committed=committed)

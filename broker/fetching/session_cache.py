@@ -22,6 +22,9 @@ NO_SESSION = 0
 SESSION_ID_MAX = 0x7FFF_FFFF
 EVICTION_MS = 120_000
 """How long a session is safe from others after its making, or after it was used."""
+SESSION_PARTITIONS_MAX = 10_000
+"""Partitions of one session: what a poll may have to look at in one go, up to 30 ms. A client with
+more names them all each time."""
 PARTITIONS_MAX = 500_000
 """Partitions of all sessions; each costs about 400 bytes. Beyond it no session grows."""
 
@@ -111,7 +114,7 @@ class FetchSessionCache:
         One that forgot all its partitions is removed, and so is one for which there is no room.
         """
         session.update(changes)
-        if not session.partitions:
+        if not 0 < len(session.partitions) <= SESSION_PARTITIONS_MAX:
             self.remove(session.id)
             return False
         self.touch(session, now_ms)
@@ -167,6 +170,8 @@ class FetchSessionCache:
 
     def _has_room(self, newcomer: EvictableKey, now_ms: int) -> bool:
         """Whether a new session may be made, of which another may have to give way."""
+        if newcomer.size > SESSION_PARTITIONS_MAX:
+            return False
         if self.metrics.partitions + newcomer.size > PARTITIONS_MAX:
             return False
         return len(self._entries) < self._slots or self._evict_for(newcomer, now_ms)

@@ -1,16 +1,17 @@
 """What both requests that alter configs do to one resource."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from broker.cluster.admin import MAX_MESSAGE_BYTES, check_batch_size, repeated
+from broker.cluster.admin import MAX_MESSAGE_BYTES, check_batch_size
 from broker.cluster.alterations import Changes
 from broker.cluster.loggers import alter_levels
 from broker.cluster.quorums import quorums_of
 from broker.cluster.resources import ResourceType, check_broker_name, resource_type
 from broker.context import RequestContext
 from broker.errors import KafkaError, admin_error_code
+from broker.handlers._names import repeated
 from core.errors import CoreError
 from protocol.errors import ErrorCode
 
@@ -23,6 +24,11 @@ class Resource(Protocol):
 
 
 R = TypeVar("R", bound=Resource)
+
+RESOURCE_UNITS = 10
+"""What it takes to alter one resource."""
+CONFIGS_MAX = 1000
+"""More than any resource has, names of loggers included: who names more means none."""
 
 
 async def alter_each(
@@ -37,10 +43,12 @@ async def alter_each(
     Shape: each with its code and the reason, in order; one that is named twice is refused each
     time. `changes_of` says what is asked of one, or raises KafkaError. Errors: none.
     """
+    pace = ctx.pace()
     resources = list(resources)
-    twice = repeated((each.resource_type, each.resource_name) for each in resources)
+    named = ((each.resource_type, each.resource_name) for each in resources)
+    twice = await repeated(named, pace)
     answers: list[tuple[R, ErrorCode, str | None]] = []
-    for each in resources:
+    async for each in pace.each(resources, RESOURCE_UNITS):
         code, why = ErrorCode.NONE, None
         try:
             _check_once((each.resource_type, each.resource_name), twice)
@@ -64,8 +72,11 @@ def _check_once(named: tuple[int, str], twice: Container[tuple[int, str]]) -> No
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Refuse a config that is named twice. Errors: KafkaError."""
+def check_names(names: Sequence[str]) -> None:
+    """Refuse a config that is named twice, and more than there are. Errors: KafkaError."""
+    if len(names) > CONFIGS_MAX:
+        detail = f"{len(names)} configs of one resource, more than {CONFIGS_MAX}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, detail)
     if any(times > 1 for times in Counter(names).values()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 

@@ -1,5 +1,6 @@
 """What the handlers of groups have in common: who asks, and an answer that may come later."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -33,3 +34,20 @@ def answered(
         return build(answer.result() if known else ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     return Deferred(answer, build_late, None if timeout_ms is None else timeout_ms / 1000)
+
+
+async def in_time(answer: R | Deferred[R]) -> tuple[R, bool]:
+    """Wait for what `answered` returned; say as well whether it took too long."""
+    if not isinstance(answer, Deferred):
+        return answer, False
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def finish(_: object) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    answer.future.add_done_callback(finish)
+    _, late = await asyncio.wait([done], timeout=answer.timeout_s)
+    response = answer.build()
+    assert response is not None
+    return response, bool(late)

@@ -7,6 +7,7 @@ from typing import Final
 from broker.cluster.assignments import Move, move_of
 from broker.context import RequestContext
 from core.errors import LogNotFound
+from core.runtime.loop_turns import Pace
 from core.runtime.tasks import together
 from protocol.ids import TopicPartition
 
@@ -15,14 +16,14 @@ AT_ONCE: Final = 64
 
 
 async def moves(
-    ctx: RequestContext, partitions: Iterable[TopicPartition]
+    ctx: RequestContext, partitions: Iterable[TopicPartition], pace: Pace
 ) -> dict[TopicPartition, Move]:
     """Return the moves of those partitions that are not where they belong yet. Errors: CoreError.
 
     Partitions that nobody assigned are not looked at: what moves those is brokers that come and go.
     Cost: one read of metadata for each that was assigned.
     """
-    assigned = (each for each in partitions if _is_assigned(ctx, each))
+    assigned = iter([each async for each in pace.each(partitions) if _is_assigned(ctx, each)])
     found: dict[TopicPartition, Move] = {}
     while some := list(islice(assigned, AT_ONCE)):
         read = await together([_move(ctx, each) for each in some])

@@ -1,6 +1,6 @@
 """Where brokers and partitions are, as a client sees it that came in by one listener."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from broker.cluster.topic import Topic
@@ -49,12 +49,14 @@ def broker_place(ctx: RequestContext, node_id: int) -> list[BrokerPlace]:
 
 
 def partition_places(
-    ctx: RequestContext, topic: Topic, indexes: Iterable[int]
+    ctx: RequestContext, topic: Topic, indexes: Iterable[int], reachable: Container[int]
 ) -> Iterator[PartitionPlace]:
-    """Yield who serves each of a topic's partitions."""
+    """Yield who serves each of a topic's partitions.
+
+    `reachable`: the brokers that the client can be sent to, of `broker_places`.
+    """
     broker, routes = ctx.broker, ctx.broker.routes
     owners = routes.owners(topic)
-    reachable = {each.node_id for each in broker_places(ctx)}
     for index in indexes:
         owner, epoch = owners[index], -1
         if owner == broker.node_id:

@@ -9,6 +9,7 @@ from broker.handlers._transactions import code_for
 from broker.replicated.partitions import answer_now
 from broker.transactions.decisions import Producer
 from broker.transactions.metadata import VERSION_2
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
@@ -26,6 +27,9 @@ FENCED_SINCE = 2
 BATCHED_SINCE = 4
 """Versions for brokers: several transactions at once, and questions (KIP-890)."""
 
+TRANSACTION_UNITS = 10
+"""What it takes to ask the coordinator of one transaction."""
+
 Codes: TypeAlias = ErrorCode | Mapping[TopicPartition, ErrorCode]
 
 
@@ -40,7 +44,7 @@ async def add_partitions_to_txn(
     asked for and not in the transaction.
     Source: KafkaApis.handleAddPartitionsToTxnRequest; reference/kafka.md 4.4, 4.6.
     """
-    version = ctx.header.api_version
+    version, pace = ctx.header.api_version, ctx.pace()
     if version < BATCHED_SINCE:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -48,28 +52,35 @@ async def add_partitions_to_txn(
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        codes = await _begin(ctx, transaction)
-        results = _results(transaction.topics, codes, version)
+        codes = await (await _begin(ctx, transaction, pace))
+        results = await _results(transaction.topics, codes, version, pace)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-    begun = [(transaction, _begin(ctx, transaction)) for transaction in request.transactions]
+    begun = [
+        (transaction, await _begin(ctx, transaction, pace))
+        async for transaction in pace.each(request.transactions, TRANSACTION_UNITS)
+    ]
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id,
-                topic_results=_results(transaction.topics, await answer, version),
+                topic_results=await _results(transaction.topics, await answer, version, pace),
             )
-            for transaction, answer in begun
+            async for transaction, answer in pace.each(begun)
         ]
     )
 
 
-def _begin(ctx: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Awaitable[Codes]:
+async def _begin(
+    ctx: RequestContext, transaction: AddPartitionsToTxnTransaction, pace: Pace
+) -> Awaitable[Codes]:
     """Ask the coordinator; nothing is asked if a partition does not exist."""
-    partitions = _partitions(transaction.topics)
+    partitions = await _partitions(transaction.topics, pace)
     exists = ctx.broker.partitions.exists
-    if not all(exists(*partition) for partition in partitions):
-        missing, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        return answer_now({each: others if exists(*each) else missing for each in partitions})
+    missing = {each async for each in pace.each(partitions) if not exists(*each)}
+    if missing:
+        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        codes.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        return answer_now(codes)
     coordinator = ctx.broker.transactions
     name = transaction.transactional_id
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -79,15 +90,23 @@ def _begin(ctx: RequestContext, transaction: AddPartitionsToTxnTransaction) -> A
     return coordinator.add(name, producer, partitions, version)
 
 
-def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, each) for topic in topics for each in topic.partitions]
+async def _partitions(
+    topics: Sequence[AddPartitionsToTxnTopic], pace: Pace
+) -> list[TopicPartition]:
+    """Return what is named, once each."""
+    named = {
+        TopicPartition(topic.name, each): None
+        async for topic in pace.each(topics)
+        async for each in pace.each(topic.partitions)
+    }
+    return list(named)
 
 
-def _results(
-    topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int
+async def _results(
+    topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int, pace: Pace
 ) -> list[AddPartitionsToTxnTopicResult]:
     if isinstance(codes, ErrorCode):
-        codes = dict.fromkeys(_partitions(topics), codes)
+        codes = dict.fromkeys(await _partitions(topics, pace), codes)
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -98,8 +117,8 @@ def _results(
                         codes[TopicPartition(topic.name, partition)], version, FENCED_SINCE
                     ),
                 )
-                for partition in topic.partitions
+                async for partition in pace.each(topic.partitions)
             ],
         )
-        for topic in topics
+        async for topic in pace.each(topics)
     ]

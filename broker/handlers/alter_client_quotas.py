@@ -21,25 +21,36 @@ from protocol.kafka.messages.alter_client_quotas import (
     ResponseEntryData,
 )
 
+PARTS_READ = 100
+"""Types and keys of one entry: there are fewer of both, so one with more is refused anyway."""
+ENTRY_UNITS = 5
+"""What it takes to check one entry."""
+
 
 @handles(ALTER_CLIENT_QUOTAS)
 async def alter_client_quotas(
     ctx: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas; on disk, and in force here, before the answer."""
-    alterations = [_alteration(entry) for entry in request.entries]
+    pace = ctx.pace()
+    alterations = [_alteration(entry) async for entry in pace.each(request.entries, ENTRY_UNITS)]
     outcomes: dict[QuotaEntity, KafkaError | None]
     try:
-        outcomes = await ctx.broker.quotas.alter(alterations, validate_only=request.validate_only)
+        outcomes = await ctx.broker.quotas.alter(
+            alterations, pace, validate_only=request.validate_only
+        )
     except CoreError as error:
         failure = KafkaError(admin_error_code(error), str(error))
         outcomes = dict.fromkeys((each.entity for each in alterations), failure)
-    return AlterClientQuotasResponse(entries=[_entry(*each) for each in outcomes.items()])
+    return AlterClientQuotasResponse(
+        entries=[_entry(*each) async for each in pace.each(outcomes.items())]
+    )
 
 
 def _alteration(entry: EntryData) -> Alteration:
-    entity = entity_of((each.entity_type, each.entity_name) for each in entry.entity)
-    changes = (Change(op.key, None if op.remove else op.value) for op in entry.ops)
+    parts, ops = entry.entity[:PARTS_READ], entry.ops[:PARTS_READ]
+    entity = entity_of((each.entity_type, each.entity_name) for each in parts)
+    changes = (Change(op.key, None if op.remove else op.value) for op in ops)
     return Alteration(entity, tuple(changes))
 
 

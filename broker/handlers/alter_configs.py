@@ -32,7 +32,7 @@ async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> Al
                 resource_type=each.resource_type,
                 resource_name=each.resource_name,
             )
-            for each, code, why in answers
+            async for each, code, why in ctx.pace().each(answers)
         ]
     )
 
@@ -40,7 +40,7 @@ async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> Al
 def _changes(resource: AlterConfigsResource) -> Changes:
     """Return what is asked of a resource. Errors: KafkaError."""
     configs = resource.configs
-    check_names(config.name for config in configs)
+    check_names([config.name for config in configs])
     check_values(config.name for config in configs if config.value is None)
     given = [Alteration(config.name, ConfigOp.SET, config.value) for config in configs]
     return Changes(given, whole=True)

@@ -9,7 +9,8 @@ it is. Every broker takes these requests, and two at a time make one of them try
 Source: ReplicationControlManager.alterPartitionReassignments; a Kafka 4.3.1 of one node.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from broker.cluster.admin import check_assignment
 from broker.cluster.topic import Topic
@@ -18,6 +19,7 @@ from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
 from broker.handlers._moves import moves
 from core.errors import CoreError
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import ALTER_PARTITION_REASSIGNMENTS
@@ -26,9 +28,12 @@ from protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignablePartitionResponse,
-    ReassignableTopic,
     ReassignableTopicResponse,
 )
+
+TOPIC_UNITS = 10
+PARTITION_UNITS = 5
+"""What it takes to write one topic, and to check one partition."""
 
 
 @handles(ALTER_PARTITION_REASSIGNMENTS)
@@ -36,36 +41,44 @@ async def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Reassign each partition, or say why not."""
-    may_change = request.allow_replication_factor_change
+    may_change, pace = request.allow_replication_factor_change, ctx.pace()
+    asked: defaultdict[str, dict[int, ReassignablePartition]] = defaultdict(dict)
+    async for topic in pace.each(request.topics):
+        async for each in pace.each(topic.partitions):
+            asked[topic.name][each.partition_index] = each  # as in Kafka, the last one counts
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_change,
         error_message=None,
         responses=[
             ReassignableTopicResponse(
-                name=topic.name, partitions=await _reassign(ctx, topic, may_change=may_change)
+                name=name, partitions=await _reassign(ctx, name, last, pace, may_change=may_change)
             )
-            for topic in request.topics
+            async for name, last in pace.each(asked.items(), TOPIC_UNITS)
         ],
     )
 
 
 async def _reassign(
-    ctx: RequestContext, asked: ReassignableTopic, *, may_change: bool
+    ctx: RequestContext,
+    name: str,
+    last: Mapping[int, ReassignablePartition],
+    pace: Pace,
+    *,
+    may_change: bool,
 ) -> list[ReassignablePartitionResponse]:
     wanted: dict[int, Sequence[int]] = {}
     failed: dict[int, KafkaError | CoreError] = {}
-    last = {each.partition_index: each for each in asked.partitions}  # as in Kafka, it counts
-    for index, each in last.items():
+    async for index, each in pace.each(last.items(), PARTITION_UNITS):
         try:
-            wanted[index] = await _checked(ctx, asked.name, each, may_change=may_change)
+            wanted[index] = await _checked(ctx, name, each, may_change=may_change)
         except (KafkaError, CoreError) as error:
             failed[index] = error
     try:
         if wanted:
-            await ctx.broker.topics.assign(asked.name, wanted)
+            await ctx.broker.topics.assign(name, wanted)
     except (KafkaError, CoreError) as error:
         failed.update(dict.fromkeys(wanted, error))
-    return [_result(index, failed.get(index)) for index in last]
+    return [_result(index, failed.get(index)) async for index in pace.each(last)]
 
 
 async def _checked(
@@ -100,7 +113,7 @@ def _check(
 
 async def _former(ctx: RequestContext, partition: TopicPartition) -> Sequence[int]:
     """Return who has a partition that is on its way. Errors: KafkaError if it is not; CoreError."""
-    move = (await moves(ctx, [partition])).get(partition)
+    move = (await moves(ctx, [partition], ctx.pace())).get(partition)
     if move is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     return move.former

@@ -13,6 +13,9 @@ from protocol.kafka.messages.consumer_group_describe import (
     DescribedGroup,
 )
 
+GROUP_UNITS = 5
+"""What it takes to ask about one group."""
+
 
 @handles(CONSUMER_GROUP_DESCRIBE)
 async def consumer_group_describe(
@@ -20,15 +23,21 @@ async def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """ConsumerGroupDescribe v0-1: 69 for a group that is not there, or a classic one.
 
-    Answered when all that it shows is confirmed. Cancel: nothing is lost.
+    One that is named twice is answered once. Answered when all that it shows is confirmed.
+    Cancel: nothing is lost.
     Source: KafkaApis.handleConsumerGroupDescribe; KIP-848; reference 6.8.
     """
-    asked = [(id_, ctx.broker.groups.describe_consumer_group(id_)) for id_ in request.group_ids]
-    groups = [_described(group_id, await answer) for group_id, answer in asked]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
+    pace = ctx.pace()
+    asked = [
+        (group_id, ctx.broker.groups.describe_consumer_group(group_id))
+        async for group_id in pace.each(dict.fromkeys(request.group_ids), GROUP_UNITS)
+    ]
+    groups = []
+    async for group_id, answer in pace.each(asked):
+        group = _described(group_id, await answer)
+        if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+            group.authorized_operations = GROUP_OPERATIONS
+        groups.append(group)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

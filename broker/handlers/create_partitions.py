@@ -6,11 +6,12 @@ Not kept: `timeout_ms`; the partitions are there before the answer.
 
 from collections.abc import Sequence
 
-from broker.cluster.admin import check_new_assignments, repeated
+from broker.cluster.admin import check_new_assignments
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
+from broker.handlers._names import in_order, repeated
 from core.errors import CoreError
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import CREATE_PARTITIONS
@@ -23,19 +24,24 @@ from protocol.kafka.messages.create_partitions import (
 
 QUOTA_STRICT_SINCE = 3
 
+TOPIC_UNITS = 10
+"""What it takes to grow one topic."""
+
 
 @handles(CREATE_PARTITIONS)
 async def create_partitions(
     ctx: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Grow each topic, or say why not."""
-    twice = repeated(topic.name for topic in request.topics)
+    pace = ctx.pace()
+    twice = await repeated((topic.name for topic in request.topics), pace)
     results = [
-        _result(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)
+        _result(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        async for name in pace.each(await in_order(twice, pace))
     ]
     results += [
         await _grow(ctx, topic, validate_only=request.validate_only)
-        for topic in request.topics
+        async for topic in pace.each(request.topics, TOPIC_UNITS)
         if topic.name not in twice
     ]
     return CreatePartitionsResponse(results=results)

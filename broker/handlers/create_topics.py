@@ -17,7 +17,6 @@ from broker.cluster.admin import (
     check_batch_size,
     check_ensemble,
     check_total,
-    repeated,
     shape_of,
 )
 from broker.cluster.config_def import text_of
@@ -27,7 +26,9 @@ from broker.cluster.topic_configs import topic_configs_shown
 from broker.context import RequestContext
 from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
+from broker.handlers._names import in_order, repeated
 from core.errors import CoreError
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import CREATE_TOPICS
 from protocol.kafka.messages.create_topics import (
@@ -43,34 +44,41 @@ logger = logging.getLogger(__name__)
 QUOTA_STRICT_SINCE = 6
 """From this version on a client hears that its quota is exhausted; before, it only waits."""
 
+TOPIC_UNITS = 50
+"""What it takes to create one topic, and to say its configs."""
+
 
 @handles(CREATE_TOPICS)
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create each topic, or say why not; one topic's failure touches no other."""
-    counts = (len(topic.assignments) or topic.num_partitions for topic in request.topics)
+    pace = ctx.pace()
+    counts = [
+        len(topic.assignments) or topic.num_partitions async for topic in pace.each(request.topics)
+    ]
     try:
         check_total(counts, ctx.broker.config.num_partitions)
     except KafkaError as error:
         names = dict.fromkeys(topic.name for topic in request.topics)
-        refusals = [_failed(name, error.code, error.detail) for name in names]
+        refusals = [_failed(name, error.code, error.detail) async for name in pace.each(names)]
         return CreateTopicsResponse(topics=refusals)
-    twice = repeated(topic.name for topic in request.topics)
+    twice = await repeated((topic.name for topic in request.topics), pace)
     results = [
-        _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)
+        _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        async for name in pace.each(await in_order(twice, pace))
     ]
     results += [
-        await _result(ctx, topic, validate_only=request.validate_only)
-        for topic in request.topics
+        await _result(ctx, topic, pace, validate_only=request.validate_only)
+        async for topic in pace.each(request.topics, TOPIC_UNITS)
         if topic.name not in twice
     ]
     return CreateTopicsResponse(topics=results)
 
 
 async def _result(
-    ctx: RequestContext, topic: CreatableTopic, *, validate_only: bool
+    ctx: RequestContext, topic: CreatableTopic, pace: Pace, *, validate_only: bool
 ) -> CreatableTopicResult:
     try:
-        return await _create(ctx, topic, validate_only=validate_only)
+        return await _create(ctx, topic, pace, validate_only=validate_only)
     except KafkaError as error:
         return _failed(topic.name, error.code, error.detail)
     except CoreError as error:
@@ -78,10 +86,11 @@ async def _result(
 
 
 async def _create(
-    ctx: RequestContext, topic: CreatableTopic, *, validate_only: bool
+    ctx: RequestContext, topic: CreatableTopic, pace: Pace, *, validate_only: bool
 ) -> CreatableTopicResult:
     topics, config = ctx.broker.topics, ctx.broker.config
-    asked = Asked(topic.num_partitions, topic.replication_factor, _assignments(topic))
+    assignments = await _assignments(topic, pace)
+    asked = Asked(topic.num_partitions, topic.replication_factor, assignments)
     configs = {entry.name: entry.value for entry in topic.configs}
     defaults = Shape(config.num_partitions, config.topics.replication_factor)
     topics.check_create(topic.name, configs)  # before the size, as Kafka does
@@ -120,12 +129,15 @@ async def _create(
     )
 
 
-def _assignments(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
-    twice = repeated(entry.partition_index for entry in topic.assignments)
+async def _assignments(topic: CreatableTopic, pace: Pace) -> dict[int, tuple[int, ...]]:
+    twice = await repeated((entry.partition_index for entry in topic.assignments), pace)
     if twice:
         message = f"Found multiple manual partition assignments for partition {min(twice)}"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    return {entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments}
+    return {
+        entry.partition_index: tuple(entry.broker_ids)
+        async for entry in pace.each(topic.assignments)
+    }
 
 
 def _effective(

@@ -1,8 +1,11 @@
 """DeleteGroups: groups without members go, and their offsets with them."""
 
+from itertools import islice
+from typing import Final
+
 from broker.context import RequestContext
 from broker.handlers import handles
-from core.runtime.tasks import together
+from protocol.errors import ErrorCode
 from protocol.kafka.apis import DELETE_GROUPS
 from protocol.kafka.messages.delete_groups import (
     DeletableGroupResult,
@@ -10,20 +13,32 @@ from protocol.kafka.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
+AT_ONCE: Final = 64
+"""Groups that are deleted at the same time, so that their tombstones share a sync."""
+GROUP_UNITS: Final = 5
+"""What it takes to delete one group."""
+
 
 @handles(DELETE_GROUPS)
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     """DeleteGroups v0-2: each group has its own answer, and one that is named twice has one.
 
-    Answered when the tombstones are confirmed, COORDINATOR_NOT_AVAILABLE if that takes too long.
+    Answered when the tombstones are confirmed, COORDINATOR_NOT_AVAILABLE if that takes too long:
+    of those behind one that took too long, too, of which none is deleted then.
     Errors: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
     Source: KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.deleteGroups.
     """
-    group_ids = list(dict.fromkeys(request.groups_names))
-    codes = await together([ctx.broker.groups.delete(name) for name in group_ids])
+    pace, groups = ctx.pace(), ctx.broker.groups
+    codes: dict[str, ErrorCode] = {}
+    names = iter(dict.fromkeys(request.groups_names))
+    while some := list(islice(names, AT_ONCE)):
+        codes.update(await groups.delete(some))
+        await pace.spend(GROUP_UNITS * len(some))
+        if ErrorCode.COORDINATOR_NOT_AVAILABLE in codes.values():
+            codes.update(dict.fromkeys(names, ErrorCode.COORDINATOR_NOT_AVAILABLE))
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=name, error_code=code)
-            for name, code in zip(group_ids, codes, strict=True)
+            async for name, code in pace.each(codes.items())
         ]
     )

@@ -19,17 +19,24 @@ from protocol.kafka.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+PARTITION_UNITS = 5
+"""What it takes to find one partition."""
+
 
 @handles(DELETE_RECORDS)
 async def delete(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Move each partition's log start; the answer is its new low watermark, on disk."""
+    pace = ctx.pace()
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[await _delete(ctx, topic.name, each) for each in topic.partitions],
+                partitions=[
+                    await _delete(ctx, topic.name, each)
+                    async for each in pace.each(topic.partitions, PARTITION_UNITS)
+                ],
             )
-            for topic in request.topics
+            async for topic in pace.each(request.topics)
         ]
     )
 

@@ -5,13 +5,13 @@ TOPIC_DELETION_DISABLED. Not kept: `timeout_ms`; the streams are gone from the m
 answer, and their bytes go when the bookies next collect.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from broker.cluster.admin import repeated
 from broker.context import RequestContext
 from broker.errors import KafkaError, admin_error_code
 from broker.handlers import handles
+from broker.handlers._names import in_order, repeated
 from core.errors import CoreError
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import DELETE_TOPICS
@@ -35,22 +35,34 @@ class _Named(NamedTuple):
     is_by_id: bool = False
 
 
+TOPIC_UNITS = 10
+"""What it takes to delete one topic."""
+
+
 @handles(DELETE_TOPICS)
 async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete each topic, or say why not."""
-    asked = list(_resolve(ctx, request))
-    twice = repeated(topic.name for topic in asked if topic.name is not None)
+    pace = ctx.pace()
+    by_id = (state.topic_id for state in request.topics if state.name is None)
+    ids_twice = await repeated(by_id, pace) - {NO_ID}
+    asked = [topic async for topic in pace.each(_resolve(ctx, request, ids_twice))]
+    twice = await repeated((topic.name for topic in asked if topic.name is not None), pace)
     results = [
         _result(_Named(name, NO_ID, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-        for name in sorted(twice)
+        async for name in pace.each(await in_order(twice, pace))
     ]
-    results += [_result(await _delete(ctx, topic)) for topic in asked if topic.name not in twice]
+    results += [
+        _result(await _delete(ctx, topic))
+        async for topic in pace.each(asked, TOPIC_UNITS)
+        if topic.name not in twice
+    ]
     return DeleteTopicsResponse(responses=results)
 
 
-def _resolve(ctx: RequestContext, request: DeleteTopicsRequest) -> Iterator[_Named]:
+def _resolve(
+    ctx: RequestContext, request: DeleteTopicsRequest, ids_twice: Collection[bytes]
+) -> Iterator[_Named]:
     """Find what the request names; an id that it names twice is one refusal, as in Kafka."""
-    ids_twice = repeated(s.topic_id for s in request.topics if s.name is None) - {NO_ID}
     for topic_id in sorted(ids_twice):
         yield _Named(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
     for name in request.topic_names:

@@ -19,7 +19,7 @@ from protocol.kafka.messages.describe_client_quotas import (
 
 
 @handles(DESCRIBE_CLIENT_QUOTAS)
-def describe_client_quotas(
+async def describe_client_quotas(
     ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     """Return the quotas of the entities that are asked for."""
@@ -35,7 +35,7 @@ def describe_client_quotas(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
             values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
         )
-        for entity, values in ctx.broker.quotas.quotas.items()
+        async for entity, values in ctx.pace().each(list(ctx.broker.quotas.quotas.items()))
         if wanted.matches(entity)
     ]
     return DescribeClientQuotasResponse(error_message=None, entries=entries)

@@ -6,7 +6,6 @@ empty broker name means what was given to all brokers while they ran. Not kept: 
 named again, with the same keys, is answered once; clients tell answers apart by the names in them.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -27,6 +26,7 @@ from broker.context import RequestContext
 from broker.errors import KafkaError
 from broker.handlers import handles
 from broker.listeners import Listener
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import DESCRIBE_CONFIGS
 from protocol.kafka.messages.describe_configs import (
@@ -39,6 +39,8 @@ from protocol.kafka.messages.describe_configs import (
 )
 
 QUORUMS_DOC = "Bookies of a log segment / copies of each batch / copies on disk before its answer."
+CONFIG_UNITS: Final = 3
+"""What it takes to describe one config."""
 Entries: TypeAlias = Iterator[DescribeConfigsResourceResult]
 
 
@@ -65,19 +67,22 @@ async def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Describe each resource, or say why not; others get their turns in between."""
-    shared = _Shared(ctx)
+    shared, pace = _Shared(ctx), ctx.pace()
     results = []
-    for resource in _distinct(request.resources):
-        results.append(_result(shared, resource, request))
-        await asyncio.sleep(0)
+    for resource in await _distinct(request.resources, pace):
+        result = _result(shared, resource, request)
+        await pace.spend(1 + CONFIG_UNITS * len(result.configs))
+        results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
-def _distinct(resources: Iterable[DescribeConfigsResource]) -> Iterable[DescribeConfigsResource]:
+async def _distinct(
+    resources: Iterable[DescribeConfigsResource], pace: Pace
+) -> Iterable[DescribeConfigsResource]:
     """Leave out what is asked for again."""
     asked = {
         (each.resource_type, each.resource_name, frozenset(each.configuration_keys or ())): each
-        for each in resources
+        async for each in pace.each(resources)
     }
     return asked.values()
 

@@ -7,8 +7,8 @@ owner knows. Nothing is opened for this. Offset lag is 0 and nothing is ever mov
 directories. Source: ReplicaManager.describeLogDirs.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.cluster.disk_room import UNKNOWN, room_of
@@ -17,6 +17,7 @@ from broker.errors import error_code
 from broker.handlers import handles
 from broker.partition.trimming import segments_for_retention
 from core.errors import CoreError, LogNotFound, LogTruncated
+from core.runtime.loop_turns import Pace
 from core.runtime.tasks import together
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -39,31 +40,33 @@ async def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Tell the size of each partition, and the room that is left."""
+    pace = ctx.pace()
     result = DescribeLogDirsResult(log_dir=ctx.broker.log_dir)
     try:
-        sizes = await _sizes(ctx, sorted(set(_wanted(ctx, request))))
+        is_mine = ctx.broker.routes.is_mine
+        asked = pace.each(_asked(ctx, request))
+        wanted = {each: None async for each in asked if is_mine(*each)}
+        sizes = await _sizes(ctx, list(wanted))
         if ctx.header.api_version >= ROOM_SINCE:
             result.total_bytes, result.usable_bytes = await room_of(ctx.broker.bookies)
     except CoreError as error:
         sizes = []
         result.error_code = error_code(error)
         result.total_bytes, result.usable_bytes = UNKNOWN
-    result.topics = list(_topics(sizes))
+    result.topics = await _topics(sizes, pace)
     return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[result])
 
 
-def _wanted(ctx: RequestContext, request: DescribeLogDirsRequest) -> Iterator[TopicPartition]:
-    """Yield this broker's partitions of those that are asked for: others describe theirs."""
+def _asked(ctx: RequestContext, request: DescribeLogDirsRequest) -> Iterator[TopicPartition]:
+    """Yield the partitions that are asked for, of which each broker describes its own."""
     if request.topics is None:
         for topic in ctx.broker.topics.all():
             for index in range(topic.partition_count):
-                if ctx.broker.routes.is_mine(topic.name, index):
-                    yield TopicPartition(topic.name, index)
+                yield TopicPartition(topic.name, index)
         return
     for asked in request.topics:
         for index in asked.partitions:
-            if ctx.broker.routes.is_mine(asked.topic, index):
-                yield TopicPartition(asked.topic, index)
+            yield TopicPartition(asked.topic, index)
 
 
 async def _sizes(
@@ -89,17 +92,20 @@ async def _size(ctx: RequestContext, partition: TopicPartition) -> int | None:
         return None
 
 
-def _topics(sizes: Sequence[tuple[TopicPartition, int]]) -> Iterator[DescribeLogDirsTopic]:
-    for name, of_topic in groupby(sizes, key=lambda each: each[0].topic):
-        yield DescribeLogDirsTopic(
-            name=name,
-            partitions=[
-                DescribeLogDirsPartition(
-                    partition_index=partition.partition,
-                    partition_size=size,
-                    offset_lag=0,
-                    is_future_key=False,
-                )
-                for partition, size in of_topic
-            ],
+async def _topics(
+    sizes: Iterable[tuple[TopicPartition, int]], pace: Pace
+) -> list[DescribeLogDirsTopic]:
+    """Put what belongs to a topic together, whatever the order."""
+    topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    async for partition, size in pace.each(sizes):
+        described = DescribeLogDirsPartition(
+            partition_index=partition.partition,
+            partition_size=size,
+            offset_lag=0,
+            is_future_key=False,
         )
+        topics[partition.topic].append(described)
+    return [
+        DescribeLogDirsTopic(name=name, partitions=partitions)
+        async for name, partitions in pace.each(topics.items())
+    ]

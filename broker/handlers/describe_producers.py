@@ -10,6 +10,7 @@ from broker.context import RequestContext
 from broker.errors import KafkaError, error_code
 from broker.handlers import handles
 from broker.partition.producer_state import ActiveProducer
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import DESCRIBE_PRODUCERS
@@ -26,22 +27,30 @@ from protocol.kafka.messages.describe_producers import (
 async def describe_producers(
     ctx: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """List the producers of each partition."""
+    """List the producers of each partition; one that is named again is answered once."""
+    pace = ctx.pace()
+    named: dict[str, dict[int, None]] = {}
+    async for topic in pace.each(request.topics):
+        indexes = named.setdefault(topic.name, {})
+        async for index in pace.each(topic.partition_indexes):
+            indexes[index] = None
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    await _describe(ctx, TopicPartition(topic.name, index))
-                    for index in topic.partition_indexes
+                    await _describe(ctx, TopicPartition(name, index), pace)
+                    async for index in pace.each(indexes)
                 ],
             )
-            for topic in request.topics
+            async for name, indexes in pace.each(named.items())
         ]
     )
 
 
-async def _describe(ctx: RequestContext, partition: TopicPartition) -> PartitionResponse:
+async def _describe(
+    ctx: RequestContext, partition: TopicPartition, pace: Pace
+) -> PartitionResponse:
     index = partition.partition
     if name_fault(partition.topic) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -50,7 +59,7 @@ async def _describe(ctx: RequestContext, partition: TopicPartition) -> Partition
         log = await ctx.broker.partitions.open(partition)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error_code(error))
-    producers = [_state(each) for each in log.producers()]
+    producers = [_state(each) async for each in pace.each(log.producers())]
     return PartitionResponse(partition_index=index, active_producers=producers)
 
 

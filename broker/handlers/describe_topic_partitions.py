@@ -3,12 +3,16 @@
 Source: DescribeTopicPartitionsRequestHandler; KIP-966.
 """
 
+from collections.abc import Container
+
 from broker.cluster.names import name_fault
 from broker.cluster.operations import TOPIC_OPERATIONS
 from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.handlers import handles
-from broker.handlers._places import NO_LEADER, partition_places
+from broker.handlers._names import in_order
+from broker.handlers._places import NO_LEADER, broker_places, partition_places
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import DESCRIBE_TOPIC_PARTITIONS
 from protocol.kafka.messages.describe_topic_partitions import (
@@ -24,25 +28,26 @@ PARTITIONS_MAX = 2000
 
 
 @handles(DESCRIBE_TOPIC_PARTITIONS)
-def describe_topic_partitions(
+async def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Describe the named topics, or all, from the cursor on; `next_cursor`: where to go on."""
-    topics = ctx.broker.topics
+    topics, pace = ctx.broker.topics, ctx.pace()
     if not _is_sound(request):
         return DescribeTopicPartitionsResponse(
             topics=[
                 DescribeTopicPartitionsResponseTopic(
                     error_code=ErrorCode.INVALID_REQUEST, name=each.name
                 )
-                for each in request.topics
+                async for each in pace.each(request.topics)
             ]
         )
     names = {each.name for each in request.topics} or {topic.name for topic in topics.all()}
+    reachable = {each.node_id for each in broker_places(ctx)}
     cursor = request.cursor
     room = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
     answers: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in sorted(names):
+    async for name in pace.each(await in_order(names, pace)):
         if cursor is not None and name < cursor.topic_name:
             continue
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
@@ -55,7 +60,7 @@ def describe_topic_partitions(
             answers.append(_missing(name))
             continue
         end = min(topic.partition_count, first + room)
-        answers.append(_describe(ctx, topic, range(first, end)))
+        answers.append(await _describe(ctx, topic, range(first, end), reachable, pace))
         room -= len(answers[-1].partitions)
         if end < topic.partition_count:
             return DescribeTopicPartitionsResponse(
@@ -73,9 +78,10 @@ def _is_sound(request: DescribeTopicPartitionsRequest) -> bool:
     return cursor.partition_index >= 0 and (not names or cursor.topic_name in names)
 
 
-def _describe(
-    ctx: RequestContext, topic: Topic, indexes: range
+async def _describe(
+    ctx: RequestContext, topic: Topic, indexes: range, reachable: Container[int], pace: Pace
 ) -> DescribeTopicPartitionsResponseTopic:
+    places = partition_places(ctx, topic, indexes, reachable)
     partitions = [
         DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE
@@ -90,7 +96,7 @@ def _describe(
             last_known_elr=(),
             offline_replicas=place.offline,
         )
-        for index, place in zip(indexes, partition_places(ctx, topic, indexes), strict=True)
+        async for index, place in pace.each(zip(indexes, places, strict=True))
     ]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,

@@ -8,9 +8,12 @@ from protocol.kafka.messages.describe_transactions import (
     DescribeTransactionsResponse,
 )
 
+ID_UNITS = 3
+"""What it takes to describe one id."""
+
 
 @handles(DESCRIBE_TRANSACTIONS)
-def describe_transactions(
+async def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """DescribeTransactions v0. Errors: of each id: 42 for "", 14, 16, 105 for one that is unknown.
@@ -19,5 +22,8 @@ def describe_transactions(
     """
     coordinator = ctx.broker.transactions
     return DescribeTransactionsResponse(
-        transaction_states=[coordinator.describe(each) for each in request.transactional_ids]
+        transaction_states=[
+            coordinator.describe(each)
+            async for each in ctx.pace().each(dict.fromkeys(request.transactional_ids), ID_UNITS)
+        ]
     )

@@ -5,9 +5,9 @@ DUPLICATE_RESOURCE. kafka-configs asks this whenever it describes users, for the
 Source: org.apache.kafka.metadata.ScramImage.describe.
 """
 
-from broker.cluster.admin import repeated
 from broker.context import RequestContext
 from broker.handlers import handles
+from broker.handlers._names import repeated
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import DESCRIBE_USER_SCRAM_CREDENTIALS
 from protocol.kafka.messages.describe_user_scram_credentials import (
@@ -18,15 +18,18 @@ from protocol.kafka.messages.describe_user_scram_credentials import (
 
 
 @handles(DESCRIBE_USER_SCRAM_CREDENTIALS)
-def describe_user_scram_credentials(
-    _ctx: RequestContext, request: DescribeUserScramCredentialsRequest
+async def describe_user_scram_credentials(
+    ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Say of each user that it has no credentials."""
     names = [user.name for user in request.users or ()]
-    twice = repeated(names)
+    pace = ctx.pace()
+    twice = await repeated(names, pace)
     return DescribeUserScramCredentialsResponse(
         error_message="",
-        results=[_result(name, is_twice=name in twice) for name in dict.fromkeys(names)],
+        results=[
+            _result(name, is_twice=name in twice) async for name in pace.each(dict.fromkeys(names))
+        ],
     )
 
 

@@ -24,11 +24,13 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 @handles(ELECT_LEADERS)
-def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Say of each partition that it needs no election, or why it cannot have one."""
-    topics = ctx.broker.topics
+    topics, pace = ctx.broker.topics, ctx.pace()
     if request.topic_partitions is None:
-        all_topics = [ReplicaElectionResult(topic=topic.name) for topic in topics.all()]
+        all_topics = [
+            ReplicaElectionResult(topic=topic.name) async for topic in pace.each(topics.all())
+        ]
         return ElectLeadersResponse(replica_election_results=all_topics)
     known = request.election_type in (PREFERRED, UNCLEAN)
     return ElectLeadersResponse(
@@ -40,10 +42,10 @@ def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLea
                     _result(ctx, asked.topic, index, request.election_type)
                     if known
                     else _unknown_kind(index, request.election_type)
-                    for index in asked.partitions
+                    async for index in pace.each(asked.partitions)
                 ],
             )
-            for asked in request.topic_partitions
+            async for asked in pace.each(request.topic_partitions)
         ],
     )
 

@@ -8,7 +8,7 @@ Source: KafkaApis.handleFetchRequest, FetchManager; reference Kafka 5.1-5.6.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -17,11 +17,10 @@ from broker.cluster.topic import Topic
 from broker.cluster.topics import TopicRegistry
 from broker.context import RequestContext
 from broker.fetching.collection import Collection, Limits
-from broker.fetching.session_cache import NO_SESSION, is_full
+from broker.fetching.session_cache import NO_SESSION, SESSION_PARTITIONS_MAX, is_full
 from broker.fetching.sessions import (
     INITIAL_EPOCH,
     FetchSession,
-    PartitionKey,
     SessionKind,
     Updates,
 )
@@ -29,6 +28,7 @@ from broker.fetching.target import UNKNOWN, Target
 from broker.handlers import handles
 from broker.handlers._epochs import Leader, leaders_elsewhere
 from broker.handlers._places import broker_place
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import FETCH
 from protocol.kafka.messages.fetch import (
@@ -40,6 +40,7 @@ from protocol.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from protocol.kafka.steps import Steps
 
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
@@ -48,6 +49,10 @@ LEADERS_SINCE = 16
 """Versions whose clients go to a leader that a refusal names."""
 Leaders: TypeAlias = Mapping[tuple[str, int], Leader]
 NOBODY_ASKED: Final[Leaders] = MappingProxyType({})
+LONG = 300
+"""Partitions of which a request is looked at in one go."""
+TARGET_UNITS = 2
+"""What it takes to find one of them."""
 WAIT_MS_MAX = 300_000
 """Longest long poll; a client that asks for more is answered empty then."""
 
@@ -58,27 +63,57 @@ def fetch(
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Answer now if that can be done from memory, else wait for it."""
     collection = Collection(ctx.broker.partitions, ctx.broker.unsent, _limits(ctx, request))
-    code = _begin(ctx, request, collection)
+    if is_long(request):
+        return _serve_long(ctx, request, collection)
+    code = _begin(ctx, request, collection, _named(ctx, request))
     if code is not ErrorCode.NONE:
         return FetchResponse(error_code=code)
     if collection.collect_tail() and collection.is_due() and collection.find_aborted():
-        return _response(ctx, request, collection)
-    return _serve(ctx, request, collection)
+        steps = _response(ctx, request, collection)
+        try:
+            next(steps)
+        except StopIteration as done:
+            response: FetchResponse = done.value
+            return response
+        return ctx.broker.turns.run(steps)
+    return _serve(ctx, request, collection, ctx.pace())
+
+
+def is_long(request: FetchRequest) -> bool:
+    """Whether a request names so much that others have their turns while it is looked at."""
+    left = LONG
+    for topic in request.topics:
+        left -= 1 + len(topic.partitions)
+        if left < 0:
+            return True
+    return len(request.forgotten_topics_data) > LONG
+
+
+async def _serve_long(
+    ctx: RequestContext, request: FetchRequest, collection: Collection
+) -> FetchResponse:
+    pace = ctx.pace()
+    named = {target.key: target async for target in pace.each(_targets(ctx, request), TARGET_UNITS)}
+    code = _begin(ctx, request, collection, named.values())
+    if code is not ErrorCode.NONE:
+        return FetchResponse(error_code=code)
+    return await _serve(ctx, request, collection, pace)
 
 
 async def _serve(
-    ctx: RequestContext, request: FetchRequest, collection: Collection
+    ctx: RequestContext, request: FetchRequest, collection: Collection, pace: Pace
 ) -> FetchResponse:
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
     try:
-        await collection.collect()
+        await collection.collect(pace)
         while not collection.is_due() and loop.time() < deadline_s:
             ctx.broker.metrics.fetch_parked_total += 1
             await collection.wait(deadline_s)
-            await collection.collect()
+            await collection.collect(pace)
         await collection.read_aborted()
-        return _response(ctx, request, collection, await _leaders(ctx, collection))
+        leaders = await _leaders(ctx, collection)
+        return await ctx.broker.turns.finish(_response(ctx, request, collection, leaders))
     finally:
         collection.give_back()
 
@@ -96,44 +131,61 @@ def _limits(ctx: RequestContext, request: FetchRequest) -> Limits:
 # -- sessions -------------------------------------------------------------------------------------
 
 
-def _begin(ctx: RequestContext, request: FetchRequest, collection: Collection) -> ErrorCode:
+def _begin(
+    ctx: RequestContext, request: FetchRequest, collection: Collection, named: Iterable[Target]
+) -> ErrorCode:
     """Find out which partitions are asked for: those that are named, or a session's news."""
     broker = ctx.broker
     sessions = broker.fetch_sessions
-    by_id = ctx.header.api_version >= TOPIC_IDS_SINCE
     if is_full(request.session_epoch):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
-        collection.targets += _named(broker.topics, request, by_id=by_id)
+        collection.targets += named
         return ErrorCode.NONE
-    session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=by_id)
+    session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=_by_id(ctx))
     if isinstance(session, ErrorCode):
         return session
-    changes = Updates(request.topics, request.forgotten_topics_data)
-    if not sessions.update(session, changes, broker.clock.now_ms()):
-        collection.targets += _named(broker.topics, request, by_id=by_id)
+    if not _update(ctx, session, request):
+        collection.targets += named
         return ErrorCode.NONE
     collection.session = session
     collection.epoch = session.begin(reads_committed=collection.limits.committed)
     collection.news = partial(_next_cached, broker.topics, session)
-    for named in request.topics:  # what is new may have to be opened
-        topic = _topic(broker.topics, named.topic_id if by_id else named.topic)
-        for asked in named.partitions:
-            if topic is not None and broker.partitions.get((topic.name, asked.partition)) is None:
-                broker.partitions.begin_open(topic.name, asked.partition)
+    for target in named:  # what is new may have to be opened
+        topic = target.topic
+        if topic is not None and broker.partitions.get((topic.name, target.key[1])) is None:
+            broker.partitions.begin_open(topic.name, target.key[1])
     return ErrorCode.NONE
 
 
-def _named(topics: TopicRegistry, request: FetchRequest, *, by_id: bool) -> Iterable[Target]:
+def _update(ctx: RequestContext, session: FetchSession, request: FetchRequest) -> bool:
+    """Change a session as a request says; return whether it is still there."""
+    sessions = ctx.broker.fetch_sessions
+    forgotten = request.forgotten_topics_data
+    named = sum([len(topic.partitions) for topic in request.topics])
+    named += sum([1 + len(topic.partitions) for topic in forgotten])
+    if named > SESSION_PARTITIONS_MAX:
+        sessions.remove(session.id)  # in one go that would take too long
+        return False
+    return sessions.update(session, Updates(request.topics, forgotten), ctx.broker.clock.now_ms())
+
+
+def _by_id(ctx: RequestContext) -> bool:
+    return ctx.header.api_version >= TOPIC_IDS_SINCE
+
+
+def _named(ctx: RequestContext, request: FetchRequest) -> Iterable[Target]:
     """Return what is asked for; of a partition that is named again, the last counts."""
-    targets: dict[PartitionKey, Target] = {}
+    return {target.key: target for target in _targets(ctx, request)}.values()
+
+
+def _targets(ctx: RequestContext, request: FetchRequest) -> Iterator[Target]:
+    by_id = _by_id(ctx)
     for named in request.topics:
         name = named.topic_id if by_id else named.topic
-        topic = _topic(topics, name)
+        topic = _topic(ctx.broker.topics, name)
         for asked in named.partitions:
-            key = (name, asked.partition)
-            targets[key] = Target(key, asked, topic)
-    return targets.values()
+            yield Target((name, asked.partition), asked, topic)
 
 
 def _next_cached(topics: TopicRegistry, session: FetchSession) -> Target | None:
@@ -187,15 +239,19 @@ def _response(
     request: FetchRequest,
     collection: Collection,
     leaders: Leaders = NOBODY_ASKED,
-) -> FetchResponse:
-    """Return the answer as it stands."""
+) -> Steps[FetchResponse]:
+    """Return the answer as it stands; in one step for a session, else many partitions in some."""
     session = collection.session
     if session is not None and collection.is_outdated:
         code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
         return FetchResponse(error_code=code, session_id=session.id)
     ctx.broker.metrics.fetch_bytes_total += collection.size
     committed = collection.limits.committed
-    answers = [_answer(ctx, target, leaders, committed=committed) for target in collection.targets]
+    answers = []
+    for target in collection.targets:
+        answers.append(_answer(ctx, target, leaders, committed=committed))
+        if session is None and not len(answers) % LONG:
+            yield
     told = list(zip(collection.targets, answers, strict=True))
     session_id = NO_SESSION
     if session is not None:
@@ -210,17 +266,19 @@ def _response(
         session_id = _create_session(ctx, request, collection, answers)
     return FetchResponse(
         session_id=session_id,
-        responses=_by_topic(told),
+        responses=(yield from _by_topic(told)),
         node_endpoints=_endpoints(ctx, answers),
     )
 
 
-def _by_topic(told: list[tuple[Target, PartitionData]]) -> list[FetchableTopicResponse]:
+def _by_topic(told: list[tuple[Target, PartitionData]]) -> Steps[list[FetchableTopicResponse]]:
     """Put neighbours of one topic together; the order stays."""
     topics: list[FetchableTopicResponse] = []
     last: str | bytes | None = None
     partitions: list[PartitionData] = []
-    for target, data in told:
+    for number, (target, data) in enumerate(told, 1):
+        if not number % LONG:
+            yield
         name = target.key[0]
         if name != last:
             last, partitions = name, []
@@ -285,7 +343,7 @@ def _name(target: Target) -> tuple[str, int]:
 
 def _endpoints(ctx: RequestContext, answers: list[PartitionData]) -> Sequence[NodeEndpoint]:
     """Say where the leaders are that answers name."""
-    if not any(each.error_code for each in answers):
+    if not [1 for each in answers if each.error_code]:
         return ()
     return [
         NodeEndpoint(**place._asdict())

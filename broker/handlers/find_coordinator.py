@@ -1,11 +1,14 @@
 """FindCoordinator: which broker coordinates a group or a transactional id."""
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from broker.context import RequestContext
 from broker.handlers import handles
 from broker.handlers._places import broker_place
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
 from protocol.kafka.apis import FIND_COORDINATOR
 from protocol.kafka.messages.find_coordinator import (
     Coordinator,
@@ -36,8 +39,9 @@ async def find_coordinator(
     Other kinds of keys (share groups): INVALID_REQUEST.
     Source: KafkaApis.handleFindCoordinatorRequest.
     """
+    pace = ctx.pace()
     if ctx.header.api_version < BATCHED_SINCE:
-        place = await _locate(ctx, request.key_type, request.key)
+        (place,) = (await _locate(ctx, request.key_type, (request.key,), pace)).values()
         return FindCoordinatorResponse(
             error_code=place.code,
             error_message=place.message or "NONE",
@@ -45,23 +49,30 @@ async def find_coordinator(
             host=place.host,
             port=place.port,
         )
+    places = await _locate(ctx, request.key_type, request.coordinator_keys, pace)
     return FindCoordinatorResponse(
-        coordinators=[
-            _coordinator(key, await _locate(ctx, request.key_type, key))
-            for key in request.coordinator_keys
-        ]
+        coordinators=[_coordinator(*each) async for each in pace.each(places.items())]
     )
 
 
-async def _locate(ctx: RequestContext, key_type: int, key: str) -> _Place:
+async def _locate(
+    ctx: RequestContext, key_type: int, keys: Iterable[str], pace: Pace
+) -> Mapping[str, _Place]:
+    """Return where each key's coordinator is; a key that is named twice has one answer."""
     if key_type not in (KEY_TYPE_GROUP, KEY_TYPE_TRANSACTION):
-        return _nowhere(ErrorCode.INVALID_REQUEST, f"Coordinator type {key_type} is not served.")
+        why = f"Coordinator type {key_type} is not served."
+        return dict.fromkeys(keys, _nowhere(ErrorCode.INVALID_REQUEST, why))
     broker = ctx.broker
     coordinator = broker.groups if key_type == KEY_TYPE_GROUP else broker.transactions
-    found = await coordinator.find(key)
+    found = await coordinator.find_all(dict.fromkeys(keys), pace)
+    places = {at: _place(ctx, at) for at in set(found.values())}
+    return {key: places[at] for key, at in found.items()}
+
+
+def _place(ctx: RequestContext, found: TopicPartition | ErrorCode) -> _Place:
     if isinstance(found, ErrorCode):
         return _nowhere(found, "The coordinator is not available.")
-    owner = broker.routes.owner(*found)
+    owner = ctx.broker.routes.owner(*found)
     for place in () if owner is None else broker_place(ctx, owner):
         return _Place(ErrorCode.NONE, None, place.node_id, place.host, place.port)
     return _nowhere(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")

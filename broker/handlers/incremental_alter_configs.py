@@ -41,13 +41,13 @@ async def incremental_alter_configs(
                 resource_type=each.resource_type,
                 resource_name=each.resource_name,
             )
-            for each, code, why in answers
+            async for each, code, why in ctx.pace().each(answers)
         ]
     )
 
 
 def _changes(configs: Sequence[AlterableConfig]) -> Changes:
-    check_names(config.name for config in configs)
+    check_names([config.name for config in configs])
     check_values(
         config.name
         for config in configs

@@ -1,6 +1,6 @@
 """LeaveGroup: members go, or an administrator removes static ones."""
 
-from typing import Any
+from typing import Any, Final
 
 from broker.context import RequestContext
 from broker.handlers import Answer, handles
@@ -14,17 +14,25 @@ from protocol.kafka.messages.leave_group import (
 )
 
 BATCHED_SINCE = 3
+AT_ONCE: Final = 100
+"""Members that leave in one go."""
+MEMBER_UNITS: Final = 2
+"""What it takes for one member to leave."""
 
 
 @handles(LEAVE_GROUP)
 def leave_group(ctx: RequestContext, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
     """LeaveGroup v0-5: one member before v3 with the error on top, then each its own.
 
+    Many leave some at a time.
+
     Source: KafkaApis.handleLeaveGroupRequest; LeaveGroupResponse; reference 6.4.
     """
     is_batched = ctx.header.api_version >= BATCHED_SINCE
     single = [MemberIdentity(member_id=request.member_id)]
     members = request.members if is_batched else single
+    if len(members) > AT_ONCE:
+        return _leave_many(ctx, request)
 
     def build(result: Any) -> LeaveGroupResponse:
         if isinstance(result, ErrorCode):
@@ -35,3 +43,15 @@ def leave_group(ctx: RequestContext, request: LeaveGroupRequest) -> Answer[Leave
         return LeaveGroupResponse(error_code=response.members[0].error_code)
 
     return answered(ctx.broker.groups.leave(request.group_id, members), build)
+
+
+async def _leave_many(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    pace, answers = ctx.pace(), []
+    for start in range(0, len(request.members), AT_ONCE):
+        some = request.members[start : start + AT_ONCE]
+        result = await ctx.broker.groups.leave(request.group_id, some)
+        if isinstance(result, ErrorCode):
+            return LeaveGroupResponse(error_code=result)
+        answers += result.members
+        await pace.spend(MEMBER_UNITS * len(some))
+    return LeaveGroupResponse(members=answers)

@@ -21,10 +21,11 @@ from protocol.kafka.messages.list_config_resources import (
 
 
 @handles(LIST_CONFIG_RESOURCES)
-def list_config_resources(
+async def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the resources of the kinds that are asked for."""
+    pace = ctx.pace()
     asked = set(request.resource_types) or set(ResourceType)
     if ctx.header.api_version == 0:
         asked = {ResourceType.CLIENT_METRICS}
@@ -35,7 +36,7 @@ def list_config_resources(
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in ResourceType
             if kind in asked
-            for name in _names(ctx, kind)
+            async for name in pace.each(_names(ctx, kind))
         ]
     )
 

@@ -13,7 +13,10 @@ async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGr
 
     Source: KafkaApis.handleListGroupsRequest.
     """
-    found = await ctx.broker.groups.list_groups(request.states_filter, request.types_filter)
+    pace = ctx.pace()
+    states = {state.lower() async for state in pace.each(request.states_filter)}
+    kinds = {kind.lower() async for kind in pace.each(request.types_filter)}
+    found = await ctx.broker.groups.list_groups(states, kinds, pace)
     if isinstance(found, ErrorCode):
         return ListGroupsResponse(error_code=found)
     return ListGroupsResponse(groups=found)

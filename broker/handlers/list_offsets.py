@@ -48,6 +48,10 @@ READ_COMMITTED = 1
 WAIT_MS_DEFAULT = 30_000
 """For a request that does not say; Kafka's `remote.list.offsets.request.timeout.ms`."""
 
+OPEN_UNITS = 10
+PARTITION_UNITS = 3
+"""What it takes to begin to open one partition, and to answer it."""
+
 NONE = TimestampedOffset(-1, -1, -1)
 
 
@@ -65,11 +69,11 @@ class _Asked(NamedTuple):
 @handles(LIST_OFFSETS)
 async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer each partition on its own; one by time may read from the log."""
-    counts = Counter(
-        TopicPartition(topic.name, each.partition_index)
-        for topic in request.topics
-        for each in topic.partitions
-    )
+    pace = ctx.pace()
+    counts: Counter[TopicPartition] = Counter()
+    async for topic in pace.each(request.topics):
+        async for each in pace.each(topic.partitions):
+            counts[TopicPartition(topic.name, each.partition_index)] += 1
     wait_ms = request.timeout_ms if request.timeout_ms > 0 else WAIT_MS_DEFAULT
     asked = _Asked(
         ctx,
@@ -77,15 +81,19 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
         request.isolation_level == READ_COMMITTED,
         asyncio.get_running_loop().time() + wait_ms / 1000,
     )
-    for partition in counts:  # begin to open them all; each is awaited where it is asked
+    # Begin to open them all; each is awaited where it is asked.
+    async for partition in pace.each(counts, OPEN_UNITS):
         ctx.broker.partitions.begin_open(*partition)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[await _answer(asked, topic, each) for each in topic.partitions],
+                partitions=[
+                    await _answer(asked, topic, each)
+                    async for each in pace.each(topic.partitions, PARTITION_UNITS)
+                ],
             )
-            for topic in request.topics
+            async for topic in pace.each(request.topics)
         ]
     )
 

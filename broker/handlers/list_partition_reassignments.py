@@ -5,8 +5,8 @@ What does not exist is left out, as in Kafka.
 Source: ReplicationControlManager.listPartitionReassignments.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
-from itertools import groupby
 
 from broker.context import RequestContext
 from broker.errors import admin_error_code
@@ -28,26 +28,26 @@ async def list_partition_reassignments(
     ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """List what is being moved, of the partitions that are named, or of all."""
+    pace = ctx.pace()
     try:
-        found = await moves(ctx, sorted(set(_asked(ctx, request))))
+        asked = {each: None async for each in pace.each(_asked(ctx, request))}
+        found = await moves(ctx, asked, pace)
     except CoreError as error:
         return ListPartitionReassignmentsResponse(
             error_code=admin_error_code(error), error_message=str(error)
         )
-    topics = [
-        OngoingTopicReassignment(
-            name=name,
-            partitions=[
-                OngoingPartitionReassignment(
-                    partition_index=partition.partition,
-                    replicas=found[partition].replicas,
-                    adding_replicas=found[partition].adding,
-                    removing_replicas=found[partition].removing,
-                )
-                for partition in of_topic
-            ],
+    by_topic: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
+    async for partition, move in pace.each(found.items()):
+        ongoing = OngoingPartitionReassignment(
+            partition_index=partition.partition,
+            replicas=move.replicas,
+            adding_replicas=move.adding,
+            removing_replicas=move.removing,
         )
-        for name, of_topic in groupby(found, key=lambda each: each.topic)
+        by_topic[partition.topic].append(ongoing)
+    topics = [
+        OngoingTopicReassignment(name=name, partitions=partitions)
+        for name, partitions in by_topic.items()
     ]
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 

@@ -1,5 +1,7 @@
 """ListTransactions: the transactional ids that this broker coordinates."""
 
+from dataclasses import replace
+
 from broker.context import RequestContext
 from broker.expressions import BadExpression, expression
 from broker.handlers import handles
@@ -28,9 +30,12 @@ async def list_transactions(
             pattern = expression(request.transactional_id_pattern)
         except BadExpression:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    found = await ctx.broker.transactions.list_transactions(list_filter(request, pattern))
+    pace = ctx.pace()
+    states = list({name: None async for name in pace.each(request.state_filters)})
+    wanted = list_filter(replace(request, state_filters=states), pattern)
+    found = await ctx.broker.transactions.list_transactions(wanted, pace)
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
     return ListTransactionsResponse(
-        transaction_states=found, unknown_state_filters=unknown_states(request.state_filters)
+        transaction_states=found, unknown_state_filters=unknown_states(states)
     )

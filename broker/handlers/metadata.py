@@ -14,10 +14,18 @@ Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, TypeAlias
 
-from broker.cluster.admin import UNSET, Asked, Nodes, Shape, check_ensemble, shape_of
+from broker.cluster.admin import (
+    NEW_PARTITIONS_MAX,
+    UNSET,
+    Asked,
+    Nodes,
+    Shape,
+    check_ensemble,
+    shape_of,
+)
 from broker.cluster.names import INTERNAL_TOPICS, name_fault
 from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.cluster.quorums import quorums_of
@@ -30,6 +38,7 @@ from broker.handlers._epochs import Leader, Leaders, leaders_of
 from broker.handlers._places import NO_LEADER, broker_places, partition_places
 from broker.transactions.coordinator import TRANSACTIONS_TOPIC
 from core.errors import CoreError
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import METADATA
 from protocol.kafka.messages.metadata import (
@@ -52,6 +61,10 @@ LEFT_TO_US = Asked(UNSET, UNSET, {})
 LEADER_EPOCH_SINCE = 7
 OPENED_MAX = 1000
 """A request that names more partitions than this is about the cluster: it opens none."""
+OPEN_UNITS = 20
+"""What it takes to begin to open one partition."""
+TOPIC_UNITS = 2
+"""What it takes to describe one topic, without its partitions."""
 OPEN_WAIT_S = 1.0
 """How long an answer waits for partitions to open; those that do not have no epoch in it."""
 IDS_SINCE = 12
@@ -61,50 +74,62 @@ IDS_SINCE = 12
 @handles(METADATA)
 async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Describe the topics that are asked for, or all."""
-    broker, version = ctx.broker, ctx.header.api_version
-    if version < IDS_SINCE and any(
-        topic.name is None or topic.topic_id != NO_ID for topic in request.topics or ()
-    ):
-        return _refuse_all(request)
-    everything = request.topics is None or (not request.topics and version == 0)
-    if everything:
-        topics = [_describe(ctx, topic, None) for topic in broker.topics.all()]
+    broker, pace = ctx.broker, ctx.pace()
+    asked = await _distinct(request.topics or (), pace)
+    by_id = [id_ for name, id_ in asked if name is None or id_ != NO_ID]
+    if by_id and ctx.header.api_version < IDS_SINCE:
+        return await _refuse_all(asked.values(), pace)
+    leaders: Leaders | None = None
+    if request.topics is None or (not request.topics and ctx.header.api_version == 0):
+        found: Iterable[Found] = broker.topics.all()
     else:
         create = request.allow_auto_topic_creation and broker.config.auto_create_topics
-        asked = list(_distinct(request.topics))
-        found = [await _find(ctx, wanted, create=create) for wanted in asked]
-        leaders = await _find_leaders(ctx, found)
-        topics = [
-            _describe(ctx, now, leaders) if isinstance(now, Topic) else now
-            for now in (
-                _look_up(ctx, wanted) if isinstance(each, Topic) else each  # it may have changed
-                for wanted, each in zip(asked, found, strict=True)
-            )
-        ]
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            if not topic.error_code:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+        made = await _find_all(ctx, asked.values(), pace, create=create)
+        leaders = await _find_leaders(ctx, [each for each in made if isinstance(each, Topic)], pace)
+        found = (
+            _look_up(ctx, wanted) if isinstance(each, Topic) else each  # it may have changed
+            for wanted, each in zip(asked.values(), made, strict=True)
+        )
     is_asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[MetadataResponseBroker(**each._asdict()) for each in broker_places(ctx)],
         cluster_id=broker.cluster_id,
         controller_id=broker.routes.live.controller_id,
-        topics=topics,
+        topics=await _describe_all(
+            ctx, found, leaders, pace, authorized=request.include_topic_authorized_operations
+        ),
         cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else NOT_ASKED,
     )
 
 
-def _distinct(topics: Sequence[MetadataRequestTopic] | None) -> Iterable[MetadataRequestTopic]:
+async def _distinct(
+    topics: Iterable[MetadataRequestTopic], pace: Pace
+) -> dict[tuple[str | None, bytes], MetadataRequestTopic]:
     """Leave out what is asked for again, as Kafka does."""
-    return {(topic.name, topic.topic_id): topic for topic in topics or ()}.values()
+    return {(topic.name, topic.topic_id): topic async for topic in pace.each(topics)}
 
 
-def _refuse_all(request: MetadataRequest) -> MetadataResponse:
+async def _refuse_all(asked: Iterable[MetadataRequestTopic], pace: Pace) -> MetadataResponse:
     code = ErrorCode.INVALID_REQUEST
     return MetadataResponse(
-        topics=[_missing(each.name or "", code, each.topic_id) for each in request.topics or ()]
+        topics=[_missing(each.name or "", code, each.topic_id) async for each in pace.each(asked)]
     )
+
+
+async def _find_all(
+    ctx: RequestContext, asked: Iterable[MetadataRequestTopic], pace: Pace, *, create: bool
+) -> list[Found]:
+    """Look up what is asked for, and make what is not there; not more than one may make at once."""
+    found: list[Found] = []
+    left = NEW_PARTITIONS_MAX
+    async for wanted in pace.each(asked):
+        was_there = _look_up(ctx, wanted)
+        each = was_there
+        if not isinstance(was_there, Topic) and create and left > 0:
+            each = await _make(ctx, was_there, wanted.name)
+            left -= each.partition_count if isinstance(each, Topic) else 1
+        found.append(each)
+    return found
 
 
 def _look_up(ctx: RequestContext, wanted: MetadataRequestTopic) -> Found:
@@ -118,16 +143,13 @@ def _look_up(ctx: RequestContext, wanted: MetadataRequestTopic) -> Found:
     return ctx.broker.topics.get(name) or _missing(name, code)
 
 
-async def _find(ctx: RequestContext, wanted: MetadataRequestTopic, *, create: bool) -> Found:
-    """Look it up, and make it if it is not there and may be."""
-    found, name = _look_up(ctx, wanted), wanted.name
-    if isinstance(found, Topic) or name is None or found.name is None or not create:
-        return found
-    if name_fault(name):
-        return found
+async def _make(ctx: RequestContext, missing: MetadataResponseTopic, name: str | None) -> Found:
+    """Make a topic that is not there, if it may be."""
+    if name is None or missing.name is None or name_fault(name):
+        return missing
     if name not in INTERNAL_TOPICS:
         return await _create(ctx, name)
-    return await _create_internal(ctx, name) or found
+    return await _create_internal(ctx, name) or missing
 
 
 async def _create_internal(ctx: RequestContext, name: str) -> Topic | None:
@@ -165,21 +187,20 @@ async def _create(ctx: RequestContext, name: str) -> Found:
         return _missing(name, code)
 
 
-async def _find_leaders(ctx: RequestContext, found: Iterable[Found]) -> Leaders | None:
+async def _find_leaders(ctx: RequestContext, topics: Sequence[Topic], pace: Pace) -> Leaders | None:
     """Open this broker's partitions of topics, and ask the owners of the others. Errors: none.
 
     None: nothing is found out for this request.
     """
-    topics = [each for each in found if isinstance(each, Topic)]
     if ctx.header.api_version < LEADER_EPOCH_SINCE:
         return None
-    if sum(topic.partition_count for topic in topics) > OPENED_MAX:
+    if sum([topic.partition_count for topic in topics]) > OPENED_MAX:
         return None
-    unopened = await _open(ctx, topics)
+    unopened = await _open(ctx, topics, pace)
     return {**unopened, **await leaders_of(ctx, topics)}
 
 
-async def _open(ctx: RequestContext, topics: Iterable[Topic]) -> Leaders:
+async def _open(ctx: RequestContext, topics: Iterable[Topic], pace: Pace) -> Leaders:
     """Open this broker's partitions, side by side, and wait a while. Errors: none.
 
     Returns those that are not open then and nobody else's: this broker, without an epoch.
@@ -193,7 +214,7 @@ async def _open(ctx: RequestContext, topics: Iterable[Topic]) -> Leaders:
     ]
     if not closed:
         return {}
-    opening = {each: partitions.opening(*each) for each in closed}
+    opening = {each: partitions.opening(*each) async for each in pace.each(closed, OPEN_UNITS)}
     done, _ = await asyncio.wait(opening.values(), timeout=OPEN_WAIT_S)
     return {
         each: Leader(ctx.broker.node_id, -1)
@@ -202,10 +223,38 @@ async def _open(ctx: RequestContext, topics: Iterable[Topic]) -> Leaders:
     }
 
 
-def _describe(ctx: RequestContext, topic: Topic, leaders: Leaders | None) -> MetadataResponseTopic:
-    """`leaders`: what was found out about who leads; None if nobody tried."""
+async def _describe_all(
+    ctx: RequestContext,
+    found: Iterable[Found],
+    leaders: Leaders | None,
+    pace: Pace,
+    *,
+    authorized: bool,
+) -> list[MetadataResponseTopic]:
+    """Describe what is there. `leaders`: what was found out about them; None if nobody tried."""
+    reachable = {each.node_id for each in broker_places(ctx)}
+    topics = []
+    async for each in pace.each(found, TOPIC_UNITS):
+        if isinstance(each, Topic):
+            topic = await _describe(ctx, each, leaders, reachable, pace)
+        else:
+            topic = each
+        if authorized and not topic.error_code:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+        topics.append(topic)
+    return topics
+
+
+async def _describe(
+    ctx: RequestContext,
+    topic: Topic,
+    leaders: Leaders | None,
+    reachable: Container[int],
+    pace: Pace,
+) -> MetadataResponseTopic:
     partitions = []
-    for index, place in enumerate(partition_places(ctx, topic, range(topic.partition_count))):
+    places = partition_places(ctx, topic, range(topic.partition_count), reachable)
+    async for index, place in pace.each(enumerate(places)):
         code, leader_id, leader_epoch = ErrorCode.NONE, place.leader_id, place.leader_epoch
         if leaders is not None and leader_epoch < 0:
             found = leaders.get((topic.name, index), NOBODY)

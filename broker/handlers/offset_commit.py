@@ -1,13 +1,14 @@
 """OffsetCommit: remember how far a group has read."""
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from broker.context import RequestContext
 from broker.coordinator.plans import commit_response, refuse_commit
-from broker.handlers import Answer, handles
-from broker.handlers._groups import answered, caller_of
+from broker.handlers import Deferred, handles
+from broker.handlers._groups import answered, caller_of, in_time
+from broker.handlers._slices import AT_ONCE, is_long, join, parts
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import OFFSET_COMMIT
 from protocol.kafka.messages.offset_commit import (
@@ -19,35 +20,88 @@ from protocol.kafka.messages.offset_commit import (
 )
 
 TOPIC_IDS_SINCE = 10
+PARTITION_UNITS: Final = 2
+"""What it takes to commit the offset of one partition."""
+
+Awaited: TypeAlias = Coroutine[Any, Any, OffsetCommitResponse]
 
 
 @handles(OFFSET_COMMIT)
 def offset_commit(
     ctx: RequestContext, request: OffsetCommitRequest
-) -> Answer[OffsetCommitResponse]:
+) -> OffsetCommitResponse | Deferred[OffsetCommitResponse] | Awaited:
     """OffsetCommit v2-10: answered when the offsets are on disk at an ack quorum.
 
+    Many partitions are committed in parts, one after the other; Kafka refuses what is more than a
+    batch of records holds.
     Errors: per partition; what concerns the whole group stands at every partition that is there.
     COORDINATOR_NOT_AVAILABLE after `offsets.commit.timeout.ms`: it may still be stored.
     Source: KafkaApis.handleOffsetCommitRequest; reference 6.5.
     """
-    unknown: list[OffsetCommitResponseTopic] = []
-    if ctx.header.api_version >= TOPIC_IDS_SINCE:
-        known, unknown = _named(ctx, request.topics)
-        request = replace(request, topics=known)
+    if is_long(request.topics):
+        return _commit_parts(ctx, request)
+    return _commit(ctx, request)
+
+
+async def _commit_parts(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Commit one part after the other; once one takes too long, none that follows is tried."""
+    pace, is_late = ctx.pace(), False
+    topics: list[OffsetCommitResponseTopic] = []
+    for part in parts(request.topics):
+        some = replace(request, topics=part)
+        await pace.spend(PARTITION_UNITS * AT_ONCE)
+        if is_late:
+            response = _refused(ctx, *_known(ctx, some), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            answer = _commit(ctx, some)
+            response, is_late = await in_time(answer)
+        join(topics, response.topics)
+    return OffsetCommitResponse(topics=topics)
+
+
+def _commit(
+    ctx: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
+    request, unknown = _known(ctx, request)
 
     def build(result: Any) -> OffsetCommitResponse:
         if isinstance(result, ErrorCode):
-            count = ctx.broker.groups.partition_count
-            result = commit_response(refuse_commit(request.topics, result, count))
-        response: OffsetCommitResponse = result
-        for asked, topic in zip(request.topics, response.topics, strict=True):
-            topic.topic_id = asked.topic_id
-        response.topics = [*unknown, *response.topics]
-        return response
+            return _refused(ctx, request, unknown, result)
+        return _told(request, unknown, result)
 
     timeout_ms = ctx.broker.config.groups.offsets_commit_timeout_ms
     return answered(ctx.broker.groups.commit(request, caller_of(ctx)), build, timeout_ms)
+
+
+def _known(
+    ctx: RequestContext, request: OffsetCommitRequest
+) -> tuple[OffsetCommitRequest, list[OffsetCommitResponseTopic]]:
+    """Return what is asked of topics that are there by name, and what is said of the others."""
+    if ctx.header.api_version < TOPIC_IDS_SINCE:
+        return request, []
+    known, unknown = _named(ctx, request.topics)
+    return replace(request, topics=known), unknown
+
+
+def _refused(
+    ctx: RequestContext,
+    request: OffsetCommitRequest,
+    unknown: Iterable[OffsetCommitResponseTopic],
+    code: ErrorCode,
+) -> OffsetCommitResponse:
+    count = ctx.broker.groups.partition_count
+    return _told(request, unknown, commit_response(refuse_commit(request.topics, code, count)))
+
+
+def _told(
+    request: OffsetCommitRequest,
+    unknown: Iterable[OffsetCommitResponseTopic],
+    response: OffsetCommitResponse,
+) -> OffsetCommitResponse:
+    for asked, topic in zip(request.topics, response.topics, strict=True):
+        topic.topic_id = asked.topic_id
+    response.topics = [*unknown, *response.topics]
+    return response
 
 
 def _named(

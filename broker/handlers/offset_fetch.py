@@ -1,11 +1,18 @@
 """OffsetFetch: how far groups have read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from broker.context import RequestContext
-from broker.coordinator.reading import NOT_COMMITTED, FoundOffset, FoundOffsets, WantedOffsets
+from broker.coordinator.reading import (
+    NOT_COMMITTED,
+    Found,
+    FoundOffset,
+    FoundOffsets,
+    WantedOffsets,
+)
 from broker.handlers import handles
-from core.runtime.tasks import together
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import OFFSET_FETCH
 from protocol.kafka.messages.offset_fetch import (
@@ -23,6 +30,10 @@ from protocol.kafka.messages.offset_fetch import (
 GROUP_ERROR_SINCE = 2
 BATCHED_SINCE = 8
 TOPIC_IDS_SINCE = 10
+GROUP_UNITS: Final = 4
+"""What it takes to find one group."""
+PARTITIONS_AT_ONCE: Final = 500
+"""Committed offsets that are looked up in one go."""
 
 
 @handles(OFFSET_FETCH)
@@ -31,24 +42,44 @@ async def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Offs
 
     What was never committed is offset -1 without an error. `require_stable` first waits until the
     commits that are under way are confirmed, and says UNSTABLE_OFFSET_COMMIT for what an open
-    transaction may still change.
+    transaction may still change. A group that is named twice is answered once, as it
+    was named last.
     Errors: of the group: on top (v2+), at each partition (v1), in its group (v8+). Topic ids that
     nothing has: UNKNOWN_TOPIC_ID at their partitions.
     Source: KafkaApis.handleOffsetFetchRequest; reference 6.5.
     """
+    pace = ctx.pace()
     if ctx.header.api_version < BATCHED_SINCE:
-        return await _single(ctx, request)
-    is_stable = request.require_stable
-    groups = await together([_group(ctx, each, is_stable=is_stable) for each in request.groups])
-    return OffsetFetchResponse(groups=groups)
+        return await _single(ctx, request, pace)
+    groups = {group.group_id: group for group in request.groups}
+    refused = await _refusals(ctx, groups, pace, is_stable=request.require_stable)
+    return OffsetFetchResponse(
+        groups=[
+            OffsetFetchResponseGroup(group_id=group_id, error_code=refused[group_id])
+            if group_id in refused
+            else await _group(ctx, group, pace, is_stable=request.require_stable)
+            async for group_id, group in pace.each(groups.items(), GROUP_UNITS)
+        ]
+    )
 
 
-async def _single(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def _refusals(
+    ctx: RequestContext, group_ids: Collection[str], pace: Pace, *, is_stable: bool
+) -> Mapping[str, ErrorCode]:
+    """Wait until all that is to be told is stable, if it has to be; return of which it is not."""
+    return await ctx.broker.groups.settle_all(group_ids, pace) if is_stable else {}
+
+
+async def _single(
+    ctx: RequestContext, request: OffsetFetchRequest, pace: Pace
+) -> OffsetFetchResponse:
+    name = request.group_id
     topics = None
     if request.topics is not None:
         topics = [(topic.name, topic.partition_indexes) for topic in request.topics]
-    wanted = WantedOffsets(request.group_id, topics, request.require_stable)
-    code, found = await ctx.broker.groups.find_offsets(wanted)
+    wanted = WantedOffsets(name, topics, request.require_stable)
+    refused = await _refusals(ctx, (name,), pace, is_stable=request.require_stable)
+    code, found = FoundOffsets(refused[name], []) if refused else await _find(ctx, wanted, pace)
     if code is not ErrorCode.NONE and ctx.header.api_version < GROUP_ERROR_SINCE:
         found = _refused(topics or (), code)
     return OffsetFetchResponse(
@@ -64,12 +95,34 @@ async def _single(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFet
                         metadata=each.committed.metadata,
                         error_code=each.code,
                     )
-                    for each in offsets
+                    async for each in pace.each(offsets)
                 ],
             )
-            for name, offsets in found
+            async for name, offsets in pace.each(found)
         ],
     )
+
+
+async def _find(ctx: RequestContext, wanted: WantedOffsets, pace: Pace) -> FoundOffsets:
+    """Look up what a group has committed, some partitions at a time."""
+    groups, topics = ctx.broker.groups, wanted.topics
+    if topics is None:
+        topics = groups.committed_partitions(wanted.group_id)
+    found: Found = []
+    checked = groups.find_now(wanted._replace(topics=()))
+    if checked.code is not ErrorCode.NONE:
+        return checked
+    async for name, indexes in pace.each(topics):
+        offsets: list[FoundOffset] = []
+        found.append((name, offsets))
+        for start in range(0, len(indexes), PARTITIONS_AT_ONCE):
+            some = indexes[start : start + PARTITIONS_AT_ONCE]
+            part = groups.find_now(wanted._replace(topics=[(name, some)]))
+            if part.code is not ErrorCode.NONE:  # it was given up meanwhile
+                return part
+            offsets += part.topics[0][1]
+            await pace.spend(len(some))
+    return FoundOffsets(ErrorCode.NONE, found)
 
 
 def _refused(
@@ -82,10 +135,13 @@ def _refused(
 
 
 async def _group(
-    ctx: RequestContext, group: OffsetFetchRequestGroup, *, is_stable: bool
+    ctx: RequestContext, group: OffsetFetchRequestGroup, pace: Pace, *, is_stable: bool
 ) -> OffsetFetchResponseGroup:
     by_id = ctx.header.api_version >= TOPIC_IDS_SINCE
-    topics, unknown = _named(ctx, group.topics) if by_id else (group.topics, [])
+    topics = group.topics
+    unknown: list[OffsetFetchResponseTopics] = []
+    if by_id:
+        topics, unknown = await _named(ctx, group.topics, pace)
     wanted = WantedOffsets(
         group.group_id,
         None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics],
@@ -93,25 +149,27 @@ async def _group(
         group.member_id,
         group.member_epoch,
     )
-    found = await ctx.broker.groups.find_offsets(wanted)
-    answers = [*unknown, *_answers(found)] if found.code is ErrorCode.NONE else []
+    found = await _find(ctx, wanted, pace)
+    answers = []
+    if found.code is ErrorCode.NONE:
+        answers = [*unknown, *await _answers(found, pace)]
     if by_id:
-        answers = [topic for topic in answers if _set_id(ctx, topic)]
+        answers = [topic async for topic in pace.each(answers) if _set_id(ctx, topic)]
     return OffsetFetchResponseGroup(group_id=group.group_id, error_code=found.code, topics=answers)
 
 
-def _named(
-    ctx: RequestContext, topics: Sequence[OffsetFetchRequestTopics] | None
+async def _named(
+    ctx: RequestContext, topics: Sequence[OffsetFetchRequestTopics] | None, pace: Pace
 ) -> tuple[Sequence[OffsetFetchRequestTopics] | None, list[OffsetFetchResponseTopics]]:
     """Give topics their names; return those that have one, and the answers of the others."""
     if topics is None:
         return None, []
     known, unknown = [], []
-    for topic in topics:
+    async for topic in pace.each(topics):
         found = ctx.broker.topics.by_id(topic.topic_id)
         if found is None:
             refused = _refused([("", topic.partition_indexes)], ErrorCode.UNKNOWN_TOPIC_ID)
-            (answer,) = _answers(FoundOffsets(ErrorCode.NONE, refused))
+            (answer,) = await _answers(FoundOffsets(ErrorCode.NONE, refused), pace)
             answer.topic_id = topic.topic_id
             unknown.append(answer)
         else:
@@ -130,7 +188,7 @@ def _set_id(ctx: RequestContext, topic: OffsetFetchResponseTopics) -> bool:
     return True
 
 
-def _answers(found: FoundOffsets) -> list[OffsetFetchResponseTopics]:
+async def _answers(found: FoundOffsets, pace: Pace) -> list[OffsetFetchResponseTopics]:
     return [
         OffsetFetchResponseTopics(
             name=name,
@@ -142,8 +200,8 @@ def _answers(found: FoundOffsets) -> list[OffsetFetchResponseTopics]:
                     metadata=each.committed.metadata,
                     error_code=each.code,
                 )
-                for each in offsets
+                async for each in pace.each(offsets)
             ],
         )
-        for name, offsets in found.topics
+        async for name, offsets in pace.each(found.topics)
     ]

@@ -17,19 +17,26 @@ from protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+PARTITION_UNITS = 3
+"""What it takes to find one partition."""
+
 
 @handles(OFFSET_FOR_LEADER_EPOCH)
 async def offset_for_leader_epoch(
     ctx: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Answer each partition on its own; (-1, -1) where the epoch was never."""
+    pace = ctx.pace()
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[await _end(ctx, topic.topic, each) for each in topic.partitions],
+                partitions=[
+                    await _end(ctx, topic.topic, each)
+                    async for each in pace.each(topic.partitions, PARTITION_UNITS)
+                ],
             )
-            for topic in request.topics
+            async for topic in pace.each(request.topics)
         ]
     )
 

@@ -1,9 +1,13 @@
 """TxnOffsetCommit: offsets that become a group's when a transaction is committed."""
 
+from dataclasses import replace
+from typing import Final
+
 from broker.context import RequestContext
 from broker.coordinator.plans import refuse_commit, transactional_response
 from broker.handlers import handles
 from broker.handlers._groups import caller_of
+from broker.handlers._slices import AT_ONCE, is_long, join, parts
 from broker.transactions.peer_requests import Question
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -11,8 +15,11 @@ from protocol.kafka.apis import TXN_OFFSET_COMMIT
 from protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
 )
 
+PARTITION_UNITS: Final = 2
+"""What it takes to commit the offset of one partition."""
 KNOWS_LOADING_SINCE = 2
 """Clients of earlier versions crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 ABORTABLE_SINCE = 4
@@ -27,10 +34,23 @@ async def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """TxnOffsetCommit v0-5: answered when the pending offsets are on disk at an ack quorum.
 
+    Many partitions are committed in parts, one after the other.
     v3+ names the member, whose generation must be the group's: so a zombie is fenced (KIP-447).
     Errors: per partition; what concerns the group or the transaction stands at every partition.
     Source: KafkaApis.handleTxnOffsetCommitRequest, CoordinatorPartitionWriter.
     """
+    if not is_long(request.topics):
+        return await _commit(ctx, request)
+    pace = ctx.pace()
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    for part in parts(request.topics):
+        response = await _commit(ctx, replace(request, topics=part))
+        join(topics, response.topics)
+        await pace.spend(PARTITION_UNITS * AT_ONCE)
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+async def _commit(ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     version = ctx.header.api_version
     answer = await ctx.broker.groups.commit_in_transaction(
         request, caller_of(ctx), lambda partition: _verify(ctx, request, partition)

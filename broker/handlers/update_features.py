@@ -19,9 +19,12 @@ from protocol.kafka.messages.update_features import (
 
 
 @handles(UPDATE_FEATURES)
-def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def update_features(
+    ctx: RequestContext, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
     """Check every update; the first that cannot be made is the answer."""
-    for update in request.feature_updates:
+    pace = ctx.pace()
+    async for update in pace.each(request.feature_updates):
         try:
             check_update(update.feature, update.max_version_level, _type(ctx, update))
         except KafkaError as error:
@@ -31,7 +34,7 @@ def update_features(ctx: RequestContext, request: UpdateFeaturesRequest) -> Upda
         error_message=None,
         results=[
             UpdatableFeatureResult(feature=update.feature, error_message="NONE")
-            for update in request.feature_updates
+            async for update in pace.each(request.feature_updates)
         ],
     )
 

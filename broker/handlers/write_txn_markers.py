@@ -11,12 +11,13 @@ Source: KafkaApis.handleWriteTxnMarkersRequest.
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.context import RequestContext
 from broker.handlers import handles
 from broker.transactions.marker_places import OwnPartitions
 from broker.transactions.values import Marker
+from core.runtime.loop_turns import Pace
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import WRITE_TXN_MARKERS
@@ -28,6 +29,11 @@ from protocol.kafka.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+IN_FLIGHT_MAX: Final = 128
+"""As many as requests of one connection may be in flight: what the log confirms in one go."""
+PARTITION_UNITS: Final = 10
+"""What it takes to append one marker."""
 
 
 class WritingTopic(NamedTuple):
@@ -48,28 +54,48 @@ _NOT_READY = frozenset(
 """Of a group coordinator; who writes markers knows NOT_LEADER_OR_FOLLOWER for the same."""
 
 
+class _Way:
+    """The markers of one request that are on their way: never more than `IN_FLIGHT_MAX`."""
+
+    def __init__(self) -> None:
+        self._some: list[asyncio.Future[ErrorCode]] = []
+
+    async def add(self, written: asyncio.Future[ErrorCode]) -> asyncio.Future[ErrorCode]:
+        """Take one more; if it is the last that there is room for, wait for all."""
+        self._some.append(written)
+        if len(self._some) == IN_FLIGHT_MAX:
+            await asyncio.wait(self._some)
+            self._some.clear()
+        return written
+
+
 @handles(WRITE_TXN_MARKERS)
 async def write_txn_markers(
     ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Append every marker, in order; the answer comes when all are confirmed or refused.
 
-    All are on their way before any is waited for.
+    `IN_FLIGHT_MAX` are on their way before any is waited for.
     """
+    pace, way = ctx.pace(), _Way()
     own = OwnPartitions(ctx.broker.partitions, ctx.broker.groups)
-    writing = [(marker, _write_all(ctx, own, marker)) for marker in request.markers]
+    writing = [
+        (marker, await _write_all(ctx, own, marker, way, pace))
+        async for marker in pace.each(request.markers)
+    ]
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
-                producer_id=marker.producer_id, topics=[await _outcome(topic) for topic in topics]
+                producer_id=marker.producer_id,
+                topics=[await _outcome(topic, pace) async for topic in pace.each(topics)],
             )
-            for marker, topics in writing
+            async for marker, topics in pace.each(writing)
         ]
     )
 
 
-def _write_all(
-    ctx: RequestContext, own: OwnPartitions, marker: WritableTxnMarker
+async def _write_all(
+    ctx: RequestContext, own: OwnPartitions, marker: WritableTxnMarker, way: "_Way", pace: Pace
 ) -> list[WritingTopic]:
     """Begin to write one marker to its partitions."""
     what = Marker(
@@ -83,11 +109,11 @@ def _write_all(
         WritingTopic(
             topic.name,
             [
-                (index, _write(ctx, own, what, TopicPartition(topic.name, index)))
-                for index in topic.partition_indexes
+                (index, await way.add(_write(ctx, own, what, TopicPartition(topic.name, index))))
+                async for index in pace.each(topic.partition_indexes, PARTITION_UNITS)
             ],
         )
-        for topic in marker.topics
+        async for topic in pace.each(marker.topics)
     ]
 
 
@@ -109,11 +135,11 @@ def _settle(written: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
         written.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code)
 
 
-async def _outcome(topic: WritingTopic) -> WritableTxnMarkerTopicResult:
+async def _outcome(topic: WritingTopic, pace: Pace) -> WritableTxnMarkerTopicResult:
     return WritableTxnMarkerTopicResult(
         name=topic.name,
         partitions=[
             WritableTxnMarkerPartitionResult(partition_index=index, error_code=await written)
-            for index, written in topic.partitions
+            async for index, written in pace.each(topic.partitions)
         ],
     )

@@ -42,6 +42,8 @@ VERIFYING_MAX = 128
 """Produces of one transactional id that may wait for its coordinator; more get
 NOT_ENOUGH_REPLICAS, which producers retry."""
 
+CLOSED_AT_ONCE = 64
+"""Partitions of a topic that are closed side by side when it goes."""
 LEAVING_AT_ONCE = 64
 """Partitions that are let go side by side: each completes a segment and writes metadata."""
 
@@ -237,9 +239,11 @@ class PartitionLogs:
                 log.use_settings(topic.settings)
 
     async def on_topic_deleting(self, topic: Topic) -> None:
-        """Close the topic's partitions, side by side, before their streams go."""
+        """Close the topic's partitions, some side by side, before their streams go."""
         partitions = [TopicPartition(topic.name, at) for at in range(topic.partition_count)]
-        await together([self._give_up(partition) for partition in partitions])
+        for first in range(0, len(partitions), CLOSED_AT_ONCE):
+            some = partitions[first : first + CLOSED_AT_ONCE]
+            await together([self._give_up(partition) for partition in some])
 
     async def _give_up(self, partition: TopicPartition) -> None:
         """Close a partition and its log, which may be deleted and made anew by another broker."""

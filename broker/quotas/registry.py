@@ -13,17 +13,23 @@ from broker.errors import KafkaError
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.codec import decode_quotas, encode_quotas
 from broker.quotas.entity import QuotaEntity
-from broker.quotas.table import Alteration, Quotas, altered, check_alterations
+from broker.quotas.table import Alteration, Quotas, altered, check_alteration
 from core.errors import BadVersion, CorruptData, NodeExists, NoNode
 from core.metadata.store import MetadataStore, WatchEvent
 from core.runtime.forever import Forever
+from core.runtime.loop_turns import LoopTurns, Pace
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
+from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 PAUSE_S: Final = 1.0
 """Between attempts while the store does not answer, at most."""
+CHECK_UNITS: Final = 2
+"""What it takes to check one alteration."""
+ALTERATIONS_MAX: Final = 10_000
+"""Entities that one request may alter: as many records as Kafka's controller writes at once."""
 ATTEMPTS: Final = 10
 """How often an alteration is tried that others overtake."""
 
@@ -60,13 +66,24 @@ class QuotaRegistry:
         await self._tasks.close()
 
     async def alter(
-        self, alterations: Sequence[Alteration], *, validate_only: bool = False
+        self,
+        alterations: Sequence[Alteration],
+        pace: Pace | None = None,
+        *,
+        validate_only: bool = False,
     ) -> dict[QuotaEntity, KafkaError | None]:
         """Change quotas, all that are right together; return why others are not.
 
+        `pace`: of the request, if it may be long.
+
         Errors: CoreError: nothing is known to be changed; the same call again does no harm.
         """
-        outcomes = check_alterations(alterations)
+        outcomes: dict[QuotaEntity, KafkaError | None] = {}
+        async for alteration in (pace or Pace(LoopTurns())).each(alterations, CHECK_UNITS):
+            check_alteration(alteration, outcomes)
+        if len(alterations) > ALTERATIONS_MAX:
+            message = f"The request alters more than {ALTERATIONS_MAX} entities."
+            return dict.fromkeys(outcomes, KafkaError(ErrorCode.POLICY_VIOLATION, message))
         valid = [each for each in alterations if outcomes[each.entity] is None]
         if valid and not validate_only:
             async with self._lock:

@@ -5,7 +5,7 @@ is looked up on its own: a client may have its own produce quota and share its u
 Source: kafka.server.ClientQuotaManager, class DefaultQuotaCallback.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import NamedTuple, TypeAlias
 
 from broker.errors import KafkaError
@@ -52,7 +52,7 @@ class Limit(NamedTuple):
 def altered(
     quotas: Quotas, alterations: Iterable[Alteration]
 ) -> dict[QuotaEntity, dict[str, float]]:
-    """Return the quotas after some changes. They are checked already; see `check_alterations`."""
+    """Return the quotas after some changes. They are checked already; see `check_alteration`."""
     made = {entity: dict(values) for entity, values in quotas.items()}
     for entity, changes in alterations:
         values = made.setdefault(entity, {})
@@ -66,21 +66,18 @@ def altered(
     return made
 
 
-def check_alterations(
-    alterations: Iterable[Alteration],
-) -> dict[QuotaEntity, KafkaError | None]:
-    """Return for each entity why it cannot be altered as asked, or None.
+def check_alteration(
+    alteration: Alteration, outcomes: MutableMapping[QuotaEntity, KafkaError | None]
+) -> None:
+    """Add to `outcomes` why an entity cannot be altered as asked, or None.
 
     An entity that is named twice is not altered at all. Kafka does the first and reports an error.
     """
-    outcomes: dict[QuotaEntity, KafkaError | None] = {}
-    for alteration in alterations:
-        entity = alteration.entity
-        if entity in outcomes:
-            outcomes[entity] = _invalid(f"Ignoring duplicate entity {dict(entity)}")
-        else:
-            outcomes[entity] = _refusal(alteration)
-    return outcomes
+    entity = alteration.entity
+    if entity in outcomes:
+        outcomes[entity] = _invalid(f"Ignoring duplicate entity {dict(entity)}")
+    else:
+        outcomes[entity] = _refusal(alteration)
 
 
 def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | None:

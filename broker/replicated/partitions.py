@@ -6,7 +6,7 @@ theirs, and one after the other in the background after a start.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias
 
@@ -17,6 +17,7 @@ from broker.replicated.machine import Answer, Event, M, Quiet, Service
 from broker.replicated.partitioning import partition_for
 from broker.replicated.runner import Runner
 from core.errors import CoreError
+from core.runtime.loop_turns import LoopTurns, Pace
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -154,15 +155,20 @@ class Partitions(Generic[M]):
         Creates the internal topic for the first name of all. If it is this broker's, waits a while
         for it, so that the client's next request finds it loaded. Errors: 15 without the topic.
         """
-        if not await self.make_topic():
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        runner = self.runner(name)
-        if runner is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOAD_WAIT_S):
-                await runner.loaded()
-        return runner.tp
+        return (await self.find_all([name], Pace(LoopTurns())))[name]
+
+    async def find_all(
+        self, names: Iterable[str], pace: Pace
+    ) -> Mapping[str, TopicPartition | ErrorCode]:
+        """Return the same of many names; one wait is for all of them. `pace`: the request's."""
+        if not await self.make_topic() or not self._runners:
+            return {name: ErrorCode.COORDINATOR_NOT_AVAILABLE async for name in pace.each(names)}
+        runners = self._runners
+        living = {name: partition_for(name, len(runners)) async for name in pace.each(names)}
+        loads = {runners[partition].begin_load() for partition in set(living.values())}
+        if loading := [load for load in loads if load is not None]:
+            await asyncio.wait(loading, timeout=LOAD_WAIT_S)
+        return {name: runners[partition].tp async for name, partition in pace.each(living.items())}
 
     # All of them
 

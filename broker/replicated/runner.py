@@ -328,10 +328,15 @@ class Runner(Generic[M]):
 
     async def loaded(self) -> bool:
         """Wait until the machine serves, or cannot. Cancel: loading goes on."""
-        self.load_soon()
-        if self._loading is not None:
-            await asyncio.wait([self._loading])
+        loading = self.begin_load()
+        if loading is not None:
+            await asyncio.wait([loading])
         return self.machine is not None
+
+    def begin_load(self) -> "asyncio.Task[None] | None":
+        """Begin to load, as `load_soon`; return what is done when it serves, or cannot."""
+        self.load_soon()
+        return self._loading
 
     async def _load(self) -> None:
         try:

@@ -7,7 +7,7 @@ record through PartitionLog.append -> confirmed -> the reply, and the markers of
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from broker.cluster.admin import AvailableBookies
@@ -32,6 +32,7 @@ from broker.transactions.verification import Verification, per_partition
 from core.errors import CoreError
 from core.runtime.clock import Clock
 from core.runtime.forever import Forever
+from core.runtime.loop_turns import Pace
 from core.runtime.metrics import Metrics
 from core.runtime.tasks import Tasks
 from protocol.errors import ErrorCode
@@ -42,6 +43,8 @@ from protocol.kafka.messages.list_transactions import TransactionState as Listed
 logger = logging.getLogger(__name__)
 
 TRANSACTIONS_TOPIC = "__transaction_state"
+LIST_UNITS = 2
+"""What it takes to see whether one transactional id is listed: a pattern may be long."""
 
 
 class Parts(NamedTuple):
@@ -134,6 +137,12 @@ class TransactionCoordinator:
     async def find(self, transactional_id: str) -> TopicPartition | ErrorCode:
         """Return the partition that an id lives in, whose owner is its coordinator, or 15."""
         return await self._partitions.find(transactional_id)
+
+    async def find_all(
+        self, transactional_ids: Iterable[str], pace: Pace
+    ) -> Mapping[str, TopicPartition | ErrorCode]:
+        """Return the same of many ids, after one wait. `pace`: the request's."""
+        return await self._partitions.find_all(transactional_ids, pace)
 
     def partition_of(self, transactional_id: str) -> TopicPartition | None:
         """Return the partition that an id lives in, once there is `__transaction_state`."""
@@ -253,15 +262,15 @@ class TransactionCoordinator:
             return not_described(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return described(transaction.current)
 
-    async def list_transactions(self, wanted: ListFilter) -> list[Listed] | ErrorCode:
+    async def list_transactions(self, wanted: ListFilter, pace: Pace) -> list[Listed] | ErrorCode:
         """Return the transactional ids of all shards that pass; waits a while for loading."""
         if not await self._partitions.all_loaded():
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         now_ms = self._clock.now_ms()
         return [
             listed(transaction.current)
-            for shard in self._partitions.machines()
-            for transaction in shard.transactions.values()
+            for shard in list(self._partitions.machines())
+            async for transaction in pace.each(list(shard.transactions.values()), LIST_UNITS)
             if wanted.lets_through(transaction.current, now_ms)
         ]
 

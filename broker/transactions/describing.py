@@ -4,7 +4,7 @@ Source: TransactionCoordinator.handleDescribeTransactions,
 TransactionStateManager.listTransactionStates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
@@ -53,7 +53,7 @@ def list_filter(request: ListTransactionsRequest, pattern: Pattern | None) -> Li
     return ListFilter(states, set(request.producer_id_filters), request.duration_filter, pattern)
 
 
-def unknown_states(names: Sequence[str]) -> list[str]:
+def unknown_states(names: Iterable[str]) -> list[str]:
     """Return the names that are no state's."""
     return [name for name in names if name not in _BY_TITLE]
 

@@ -38,6 +38,9 @@ from protocol.ids import TopicPartition
 TOMBSTONES_AT_ONCE = 500
 """Expired ids in one write."""
 
+WAITING_MAX = 100
+"""Requests that wait for one busy id: its producer sends one at a time."""
+
 RECORD_BYTES_MAX = 900_000
 """A transaction with more partitions than fit is refused: its later records must fit as well."""
 
@@ -86,7 +89,7 @@ class TransactionShard:
         if transaction is None:
             return _answer(add.ticket, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if transaction.is_busy:
-            if add.wait_until_ms <= now.mono_ms:
+            if add.wait_until_ms <= now.mono_ms or len(transaction.waiting) >= WAITING_MAX:
                 return _answer(add.ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
             transaction.waiting.append(add)
             return Effects(key=add.transactional_id, wake_at_ms=add.wait_until_ms)
@@ -214,8 +217,9 @@ class TransactionShard:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             return Effects()
-        late = [add for add in transaction.waiting if add.wait_until_ms <= now.mono_ms]
-        transaction.waiting = [add for add in transaction.waiting if add not in late]
+        waiting = transaction.waiting
+        late = [add for add in waiting if add.wait_until_ms <= now.mono_ms]
+        transaction.waiting = [add for add in waiting if add.wait_until_ms > now.mono_ms]
         return Effects(
             replies=[Reply(add.ticket, ErrorCode.CONCURRENT_TRANSACTIONS) for add in late],
             key=transactional_id,

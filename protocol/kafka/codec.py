@@ -9,10 +9,11 @@ from typing import Any, Final, TypeVar
 
 from protocol.errors import ErrorCode
 from protocol.ids import Buffer
-from protocol.kafka import hot_fetch, hot_produce, wire
+from protocol.kafka import hot_fetch, hot_produce, steps, wire
 from protocol.kafka.api import Api
 from protocol.kafka.apis import API_VERSIONS, FETCH, PRODUCE
 from protocol.kafka.messages.api_versions import ApiVersionsResponse
+from protocol.kafka.steps import Steps
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -24,6 +25,9 @@ def _for_any_client(_version: int, response: ApiVersionsResponse) -> list[Buffer
         return None
     return wire.encode(response, 0, flexible=False)
 
+
+PARTITIONS_AT_ONCE: Final = 500
+"""Partitions of an answer that a hand-tuned codec writes in one step."""
 
 # What the hand-tuned codecs decline (None), the construct does.
 _HOT_DECODE: Final[Mapping[int, Callable[[int, memoryview], Any]]] = {
@@ -51,6 +55,15 @@ def decode_request(api: Api[Request, Any], version: int, body: memoryview) -> Re
     return message
 
 
+def decode_request_steps(api: Api[Request, Any], version: int, body: memoryview) -> Steps[Request]:
+    """Decode the body of a request that may be long, in steps. Errors: as `decode_request`."""
+    api.check(version)
+    message: Request = yield from steps.decode(
+        api.request, version, body, flexible=api.flexible(version)
+    )
+    return message
+
+
 def decode_response(api: Api[Any, Response], version: int, body: Buffer) -> Response:
     """Decode the body of a response. Errors: UnsupportedVersion, DecodeError."""
     api.check(version)
@@ -75,3 +88,25 @@ def encode_response(api: Api[Any, Response], version: int, message: Response) ->
     if parts is None:
         parts = wire.encode(message, version, flexible=api.flexible(version))
     return parts
+
+
+def encode_response_steps(
+    api: Api[Any, Response], version: int, message: Response
+) -> Steps[list[Buffer]]:
+    """Encode the body of a response that may be long, in steps. Errors: as `encode_response`."""
+    api.check(version)
+    hot = _HOT_ENCODE.get(api.key)
+    parts = hot(version, message) if hot and not _is_long(message) else None
+    if parts is None:
+        parts = yield from steps.encode(message, version, flexible=api.flexible(version))
+    return parts
+
+
+def _is_long(message: Any) -> bool:
+    """Whether a response that has a codec of its own is too long for one step."""
+    left = PARTITIONS_AT_ONCE
+    for topic in getattr(message, "responses", ()):
+        left -= 1 + len(getattr(topic, "partitions", ()))
+        if left < 0:
+            return True
+    return False

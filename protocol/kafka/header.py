@@ -16,8 +16,9 @@ from protocol.errors import BadLength, BadValue, BufferUnderflow, UnsupportedVer
 from protocol.ids import Buffer
 from protocol.kafka.api import Api
 from protocol.kafka.apis import API_VERSIONS, APIS
-from protocol.kafka.codec import encode_response
+from protocol.kafka.codec import encode_response, encode_response_steps
 from protocol.kafka.primitives import Source
+from protocol.kafka.steps import Steps
 from protocol.kafka.wire import skip_tagged
 
 R = TypeVar("R")
@@ -97,7 +98,20 @@ def response_frame(api: Api[Any, R], version: int, correlation_id: int, message:
 
     Cost: record bytes in the message are passed through, not copied; the size counts them.
     """
-    body = encode_response(api, version, message)
+    return _framed(api, version, correlation_id, encode_response(api, version, message))
+
+
+def response_frame_steps(
+    api: Api[Any, R], version: int, correlation_id: int, message: R
+) -> Steps[list[Buffer]]:
+    """Return the same in steps: a response may be long."""
+    body = yield from encode_response_steps(api, version, message)
+    return _framed(api, version, correlation_id, body)
+
+
+def _framed(
+    api: Api[Any, Any], version: int, correlation_id: int, body: list[Buffer]
+) -> list[Buffer]:
     size = 4
     for part in body:
         size += len(part)

@@ -258,6 +258,14 @@ BLOB: Final = Body(_read_blob, _write_blob)
 RECORD_BYTES: Final = Body(_read_records, _write_records)
 
 
+class ArrayOf(Sized):
+    """An array; `element` reads and writes what is in it."""
+
+    def __init__(self, length: Length, element: Any, *, nullable: bool) -> None:
+        super().__init__(length, array_body(element), nullable=nullable)
+        self.element = element
+
+
 def array_body(element: Any) -> Body:
     """Return the body of an array: read as a tuple, written from any sequence."""
     parse = element._parse

@@ -9,6 +9,7 @@ that is our own bug.
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from struct import error as struct_error
 from typing import Any, Final, TypeVar
@@ -20,12 +21,11 @@ from protocol.ids import Buffer
 from protocol.kafka.primitives import (
     COMPACT_LENGTH,
     INT32_LENGTH,
+    ArrayOf,
     Codec,
     Kind,
     Sink,
-    Sized,
     Source,
-    array_body,
     pack_uvarint,
     read_uvarint,
 )
@@ -33,6 +33,9 @@ from protocol.kafka.primitives import (
 T = TypeVar("T")
 
 _UNSET: Final = object()
+
+TAGS_MAX: Final = 256
+"""Tagged fields in one place. Kafka's messages have five at most; a newer peer may know more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,10 @@ def wire(  # noqa: PLR0913  # one keyword per attribute of Kafka's JSON
 def tagged_fields(source: Source) -> Iterator[tuple[int, int]]:
     """Yield tag and size of each tagged field; who iterates reads or skips the field itself."""
     last = -1
-    for _ in range(source.check_count(read_uvarint(source))):
+    count = source.check_count(read_uvarint(source))
+    if count > TAGS_MAX:
+        raise BadLength(f"{count} tagged fields in one place, more than {TAGS_MAX}")
+    for _ in range(count):
         tag = read_uvarint(source)
         if tag <= last:
             raise BadLength(f"tag {tag} after tag {last}")
@@ -131,21 +137,26 @@ class Struct(Codec):
                 self.tagged.append((spec.tag, field.name, shape, field.default))
         self.tagged.sort(key=lambda entry: entry[0])
         self.by_tag = {tag: (name, shape) for tag, name, shape, _ in self.tagged}
+        self.has_arrays: bool = any(
+            isinstance(shape, ArrayOf) or (isinstance(shape, Struct) and shape.has_arrays)
+            for _, shape in self.fields
+        )
 
     def _parse(self, stream: Source, _context: Any, _path: str) -> Any:
         values = {name: shape._parse(stream, None, name) for name, shape in self.fields}
         if self.flexible:
-            self._read_tagged(stream, values)
+            self.read_tagged(stream, values)
         return self.message(**values)
 
     def _build(self, obj: Any, stream: Sink, _context: Any, _path: str) -> Any:
         for name, shape in self.fields:
             shape._build(getattr(obj, name), stream, None, name)
         if self.flexible:
-            self._write_tagged(stream, obj)
+            self.write_tagged(stream, obj)
         return obj
 
-    def _read_tagged(self, source: Source, values: dict[str, Any]) -> None:
+    def read_tagged(self, source: Source, values: dict[str, Any]) -> None:
+        """Read the tagged fields that are known, past the others."""
         for tag, size in tagged_fields(source):
             known = self.by_tag.get(tag)
             if known is None:  # from a newer peer
@@ -155,7 +166,8 @@ class Struct(Codec):
             with source.window(size):
                 values[name] = shape._parse(source, None, name)
 
-    def _write_tagged(self, sink: Sink, obj: Any) -> None:
+    def write_tagged(self, sink: Sink, obj: Any) -> None:
+        """Write the tagged fields that are not their defaults."""
         present = [
             (tag, shape, value)
             for tag, name, shape, default in self.tagged
@@ -213,9 +225,7 @@ def _shape(spec: Wire, version: int, *, flexible: bool) -> Any:
             if isinstance(element, Kind)
             else codec(element, version, flexible=flexible)
         )
-        return Sized(
-            COMPACT_LENGTH if flexible else INT32_LENGTH, array_body(shape), nullable=nullable
-        )
+        return ArrayOf(COMPACT_LENGTH if flexible else INT32_LENGTH, shape, nullable=nullable)
     struct = codec(kind, version, flexible=flexible)
     return NullableStruct(struct) if nullable else struct
 
@@ -226,24 +236,38 @@ def _is_default(value: Any, default: Any) -> bool:
     return bool(value == default)
 
 
-def decode(message: type[T], version: int, body: Buffer, *, flexible: bool) -> T:
-    """Decode one message from the start of `body`; bytes behind it are ignored, as Kafka does."""
+@contextmanager
+def reading(message: type[Any], version: int) -> Iterator[None]:
+    """Say in protocol.errors' words what construct raises while it reads a message."""
     try:
-        decoded: T = codec(message, version, flexible=flexible)._parse(Source(body), None, "")
+        yield
     except construct.StreamError as error:
         raise BufferUnderflow(f"{message.__name__} v{version}") from error
     except construct.ConstructError as error:
         raise DecodeError(f"{message.__name__} v{version}") from error
+
+
+@contextmanager
+def writing(message: object, version: int) -> Iterator[None]:
+    """Say ValueError for whatever is raised because a message cannot be written."""
+    try:
+        yield
+    except (construct.ConstructError, struct_error) as error:
+        raise ValueError(f"{type(message).__name__} v{version}: {error}") from error
+
+
+def decode(message: type[T], version: int, body: Buffer, *, flexible: bool) -> T:
+    """Decode one message from the start of `body`; bytes behind it are ignored, as Kafka does."""
+    with reading(message, version):
+        decoded: T = codec(message, version, flexible=flexible)._parse(Source(body), None, "")
     return decoded
 
 
 def encode(message: object, version: int, *, flexible: bool) -> list[Buffer]:
     """Encode one message: buffers to write in order, record bytes among them as they were given."""
     sink = Sink()
-    try:
+    with writing(message, version):
         codec(type(message), version, flexible=flexible)._build(message, sink, None, "")
-    except (construct.ConstructError, struct_error) as error:
-        raise ValueError(f"{type(message).__name__} v{version}: {error}") from error
     return sink.finish()
 
 

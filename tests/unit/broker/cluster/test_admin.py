@@ -10,7 +10,6 @@ from broker.cluster.admin import (
     check_ensemble,
     check_new_assignments,
     check_new_partitions,
-    repeated,
     shape_of,
 )
 from broker.cluster.config import TopicsConfig
@@ -102,6 +101,5 @@ def test_assignments_of_added_partitions() -> None:
         assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_small_helpers() -> None:
+def test_a_partition_may_be_made() -> None:
     check_new_partitions(1)
-    assert repeated(["a", "b", "a"]) == {"a"}

@@ -10,6 +10,7 @@ from broker.coordinator.config import GroupConfig
 from broker.coordinator.partitioning import OFFSETS_TOPIC
 from broker.coordinator.runtime import GroupCoordinator
 from core.errors import BookieUnavailable, LogNotFound, NotEnoughBookies
+from core.runtime.loop_turns import LoopTurns, Pace
 from core.runtime.metrics import Metrics
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.leave_group import MemberIdentity
@@ -135,7 +136,7 @@ async def test_at_no_moment_of_a_load_is_anything_told_but_the_whole() -> None:
             assert groups.coordinator.describe(GROUP, 6).error_code == loading
             assert groups.join().result() is loading
             assert groups.commit(1_000).result() is loading
-            assert await groups.coordinator.delete(GROUP) is loading
+            assert await groups.coordinator.delete([GROUP]) == {GROUP: loading}
             assert await groups.coordinator.settle(GROUP) is loading
             told += 1
             await asyncio.sleep(0)
@@ -177,7 +178,7 @@ async def test_a_partition_that_is_gone_is_not_tried_for_ever() -> None:
         groups.log.open_error = LogNotFound(GROUP)
         assert await groups.prepare(GROUP) is NONE
         assert await groups.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert await groups.coordinator.list_groups((), ()) is (
+        assert await groups.coordinator.list_groups((), (), Pace(LoopTurns())) is (
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         )
 
@@ -238,7 +239,7 @@ async def test_groups_that_nobody_asks_for_are_loaded_too() -> None:
     async with running_groups() as groups:
         await groups.stable()
         await groups.restart()
-        listed = await groups.coordinator.list_groups((), ())
+        listed = await groups.coordinator.list_groups((), (), Pace(LoopTurns()))
         assert [(g.group_id, g.group_state) for g in listed] == [(GROUP, "Stable")]
         assert groups.coordinator.metrics.shards_loaded == PARTITIONS
 
@@ -306,7 +307,7 @@ async def test_without_the_internal_topic_there_are_no_groups() -> None:
         await groups.coordinator.on_topic_deleting(topic)
         assert await parked is ErrorCode.NOT_COORDINATOR
         assert await groups.committed() is ErrorCode.NOT_COORDINATOR
-        assert await groups.coordinator.list_groups((), ()) == []
+        assert await groups.coordinator.list_groups((), (), Pace(LoopTurns())) == []
 
 
 # Asking
@@ -332,14 +333,14 @@ async def test_list_filters_by_state_and_type() -> None:
         await groups.commit(1, group="simple")
 
         async def names(states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[str]:
-            found = await groups.coordinator.list_groups(states, types)
+            found = await groups.coordinator.list_groups(states, types, Pace(LoopTurns()))
             assert not isinstance(found, ErrorCode)
             return sorted(g.group_id for g in found)
 
         assert await names() == [GROUP, "simple"]
         assert await names(("stable",)) == [GROUP]
-        assert await names(("Empty", "Dead")) == ["simple"]
-        assert await names((), ("Classic",)) == [GROUP, "simple"]
+        assert await names(("empty", "dead")) == ["simple"]
+        assert await names((), ("classic",)) == [GROUP, "simple"]
         assert await names((), ("consumer",)) == []
         assert await names(("nonsense",), ("classic",)) == []
 
@@ -353,7 +354,7 @@ async def test_upkeep_deletes_what_has_lapsed() -> None:
         groups.coordinator.clean()
         assert await groups.coordinator.settle(GROUP) is NONE
         assert await groups.committed() is None
-        assert await groups.coordinator.list_groups((), ()) == []
+        assert await groups.coordinator.list_groups((), (), Pace(LoopTurns())) == []
 
 
 # Stopping

@@ -20,6 +20,7 @@ from broker.config import BrokerConfig
 from broker.context import RequestContext
 from broker.handlers import HANDLERS
 from broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
+from core.runtime.loop_turns import LoopTurns
 from protocol.kafka.api import Api
 from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
 from protocol.kafka.header import RequestHeader
@@ -76,6 +77,7 @@ class Admin:
             advertised=Advertised((Listener("PLAINTEXT", "h", 9),)),
             log_dir="/data",
             bookies=Bookies(bookies),
+            turns=LoopTurns(),
         )
         self._broker: Broker = broker
         configs.listen(partial(setattr, broker, "config"))

@@ -1,5 +1,6 @@
 """Which quota is a client's: against Kafka's own two steps; what may be altered, and how."""
 
+from collections.abc import Iterable
 from itertools import product
 
 import pytest
@@ -23,7 +24,7 @@ from broker.quotas.table import (
     Limit,
     Quotas,
     altered,
-    check_alterations,
+    check_alteration,
     connection_rates,
     limit_of,
 )
@@ -38,6 +39,14 @@ ENTITIES = [
     if (user, client) != (ABSENT, ABSENT)
 ]
 KEY = PRODUCER_BYTE_RATE
+
+
+def check_alterations(alterations: Iterable[Alteration]) -> dict[QuotaEntity, KafkaError | None]:
+    """Return what becomes of each entity."""
+    outcomes: dict[QuotaEntity, KafkaError | None] = {}
+    for alteration in alterations:
+        check_alteration(alteration, outcomes)
+    return outcomes
 
 
 def kafkas_limit(bounds: dict[QuotaEntity, float], user: str, client: str) -> Limit | None:

@@ -14,6 +14,7 @@ from broker.transactions.coordinator import TRANSACTIONS_TOPIC
 from broker.transactions.decisions import Producer
 from broker.transactions.describing import list_filter
 from core.errors import BookieUnavailable, LedgerFenced, NotEnoughBookies
+from core.runtime.loop_turns import LoopTurns, Pace
 from core.runtime.metrics import Metrics
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
@@ -515,7 +516,7 @@ async def test_listing() -> None:
         async def names(**fields: Any) -> list[str]:
             pattern = re2.compile(fields.pop("pattern")) if "pattern" in fields else None
             wanted = list_filter(ListTransactionsRequest(**fields), pattern)
-            found = await world.coordinator.list_transactions(wanted)
+            found = await world.coordinator.list_transactions(wanted, Pace(LoopTurns()))
             assert not isinstance(found, E)
             return sorted(each.transactional_id for each in found)
 

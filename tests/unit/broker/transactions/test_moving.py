@@ -10,6 +10,7 @@ from broker.transactions.describing import ListFilter
 from broker.transactions.metadata import NO_PRODUCER_ID, TransactionState
 from broker.transactions.records import transaction_record
 from core.errors import OwnershipLost
+from core.runtime.loop_turns import LoopTurns, Pace
 from protocol.errors import ErrorCode as E
 from protocol.ids import TopicPartition
 from tests.unit.broker.loops import in_loop, turns, until
@@ -114,11 +115,11 @@ async def test_only_own_ids_are_listed_and_waited_for() -> None:
     async with running_transactions() as world:
         await world.producer()
         everything = ListFilter(None, frozenset(), -1, None)
-        listed = await world.coordinator.list_transactions(everything)
+        listed = await world.coordinator.list_transactions(everything, Pace(LoopTurns()))
         assert isinstance(listed, list)
         assert [each.transactional_id for each in listed] == [ID]
         world.routes.give(2, HOME)
-        assert await world.coordinator.list_transactions(everything) == []
+        assert await world.coordinator.list_transactions(everything, Pace(LoopTurns())) == []
 
 
 @in_loop
