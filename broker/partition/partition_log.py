@@ -46,7 +46,7 @@ from protocol.records.batch import (
 from protocol.records.control import EndTransaction, build_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 logger = logging.getLogger(__name__)
 
@@ -327,8 +327,8 @@ class PartitionLog(ReadablePartition):
         """Whether a producer has a transaction open here; its next batch needs no verification."""
         return self._producers.is_in_transaction(producer_id, producer_epoch)
 
-    def producers(self) -> list[ActiveProducer]:
-        """Return the producers that are known, with their open transactions."""
+    def producers(self) -> "Iterator[ActiveProducer]":
+        """Return the producers that are known now, with their open transactions."""
         return self._producers.active()
 
     # -- upkeep -----------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 """What is known of one producer in one partition: its newest batches, and its transaction. Pure."""
 
-from typing import NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from protocol.ids import Offset
 
@@ -50,32 +53,84 @@ class ActiveProducer(NamedTuple):
     """Where its open transaction begins; NO_TRANSACTION."""
 
 
-class KnownProducer:
-    """One producer id: its epoch, its newest batches, oldest first, and its transaction."""
+class KnownProducer(msgspec.Struct, gc=False):
+    """One producer id: its epoch, its newest batches, oldest first, and its transaction.
 
-    __slots__ = (
-        "active_ms",
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "first_offset",
-        "next_sequence",
-    )
+    Never changed once it is in a table: tables that were copied share it.
+    """
 
-    def __init__(self, epoch: int, active_ms: int, batches: list[SeenBatch]) -> None:
-        self.epoch = epoch
-        self.active_ms = active_ms
-        self.batches = batches
-        self.next_sequence = sequence_after(batches[-1].last_sequence) if batches else 0
-        self.coordinator_epoch = -1
-        self.first_offset: Offset = NO_TRANSACTION
+    epoch: int
+    active_ms: int
+    batches: tuple[SeenBatch, ...]
+    next_sequence: int
+    coordinator_epoch: int = -1
+    first_offset: Offset = NO_TRANSACTION
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Go on in an epoch; a new one begins at sequence 0."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches = []
-            self.next_sequence = 0
+    def encode(self, producer_id: int) -> bytes:
+        """Return it as it is written down."""
+        return _HEAD.pack(
+            producer_id,
+            self.epoch,
+            self.active_ms,
+            self.coordinator_epoch,
+            self.first_offset,
+            len(self.batches),
+        ) + b"".join([_BATCH.pack(*batch) for batch in self.batches])
+
+
+Kept: TypeAlias = KnownProducer | bytes
+"""A producer in a table: what is known, or the same as it is written down."""
+
+HEAD_SIZE: Final = 31
+BATCH_SIZE: Final = 24
+_HEAD: Final = Struct(">qhqiqB")  # id, epoch, active, coordinator epoch, transaction, batches
+_BATCH: Final = Struct(">iqiq")  # last sequence, base offset, offset delta, log append time
+_EPOCH: Final = Struct(">h")
+_EPOCH_AT: Final = 8
+_ACTIVE: Final = Struct(">q")
+_ACTIVE_AT: Final = 10
+FIRST_OFFSET: Final = Struct(">q")
+FIRST_OFFSET_AT: Final = 22
+BATCHES_AT: Final = 30
+assert (_HEAD.size, _BATCH.size) == (HEAD_SIZE, BATCH_SIZE)
+
+
+def known(kept: Kept) -> KnownProducer:
+    """Return what is known of a producer. Cost: 2 us if it is as it is written down."""
+    if isinstance(kept, KnownProducer):
+        return kept
+    _, epoch, active_ms, coordinator_epoch, first_offset, _ = _HEAD.unpack_from(kept)
+    batches = tuple([SeenBatch._make(each) for each in _BATCH.iter_unpack(kept[HEAD_SIZE:])])
+    next_sequence = sequence_after(batches[-1].last_sequence) if batches else 0
+    return KnownProducer(epoch, active_ms, batches, next_sequence, coordinator_epoch, first_offset)
+
+
+def active_ms_of(kept: Kept) -> int:
+    """Return when a producer wrote last."""
+    if isinstance(kept, KnownProducer):
+        return kept.active_ms
+    active_ms: int = _ACTIVE.unpack_from(kept, _ACTIVE_AT)[0]
+    return active_ms
+
+
+def first_offset_of(kept: Kept) -> Offset:
+    """Return where a producer's open transaction begins; NO_TRANSACTION."""
+    if isinstance(kept, KnownProducer):
+        return kept.first_offset
+    first_offset: Offset = FIRST_OFFSET.unpack_from(kept, FIRST_OFFSET_AT)[0]
+    return first_offset
+
+
+def last_offset_and_epoch(kept: Kept) -> tuple[Offset, int]:
+    """Return the last offset that a producer wrote in its epoch, -1 if none; and the epoch."""
+    if isinstance(kept, KnownProducer):
+        last = kept.batches[-1] if kept.batches else None
+        return -1 if last is None else last.base_offset + last.offset_delta, kept.epoch
+    (epoch,) = _EPOCH.unpack_from(kept, _EPOCH_AT)
+    if len(kept) == HEAD_SIZE:
+        return -1, epoch
+    _, base_offset, offset_delta, _ = _BATCH.unpack_from(kept, len(kept) - BATCH_SIZE)
+    return base_offset + offset_delta, epoch
 
 
 def sequence_after(sequence: int) -> int:

@@ -187,7 +187,7 @@ async def test_a_segment_that_recovery_completed_keeps_the_state_behind_it() -> 
     await rewrite.commit()
     again = await reopened(world)
     assert again.log_end_offset == 3
-    assert [p.last_sequence for p in again.producers()] == [1]
+    assert [p.last_sequence for p in list(again.producers())] == [1]
 
 
 @in_loop

@@ -89,8 +89,8 @@ async def test_the_next_life_knows_when_a_producers_transaction_ended() -> None:
     log = await opened(world)
     await write(log, 7, 0)
     await end(log, 7)
-    before = log.producers()
-    assert (await reopened(world)).producers() == before
+    before = list(log.producers())
+    assert list((await reopened(world)).producers()) == before
 
 
 @in_loop
@@ -239,7 +239,7 @@ async def test_open_transactions_survive_a_clean_restart() -> None:
     assert once_more.last_stable_offset == 5
     assert once_more.aborted_in_memory(0, 4) is None
     assert await once_more.aborted_between(0, 4) == [(7, 1, 4, 5)]
-    assert once_more.producers() == again.producers()
+    assert list(once_more.producers()) == list(again.producers())
 
 
 @pytest.mark.parametrize("landed", [False, True])
@@ -308,7 +308,7 @@ async def test_producers_are_described() -> None:
     await write(log, 8, 4)
     await end(log, 8, coordinator=9)
     now_ms = world.clock.now_ms()
-    assert log.producers() == [(7, 3, 0, now_ms, -1, 0), (8, 0, 4, now_ms, 9, -1)]
+    assert list(log.producers()) == [(7, 3, 0, now_ms, -1, 0), (8, 0, 4, now_ms, 9, -1)]
 
 
 @in_loop

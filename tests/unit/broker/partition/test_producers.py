@@ -12,6 +12,8 @@ from broker.partition.producer_state import SeenBatch
 from broker.partition.producers import Producers
 from protocol.errors import DecodeError, ErrorCode
 from protocol.records.batch import BatchHeader
+from protocol.records.control import EndTransaction
+from tests.counted_loop import calls_of
 
 INT_MAX = 2**31 - 1
 
@@ -196,3 +198,63 @@ def test_a_flood_in_one_moment_takes_a_part_of_the_producers_not_all(
         state.record(header(0, pid=pid), pid, 1000)
     assert 80 < len(state) <= 100
     assert state.check(header(0, pid=99)) == SeenBatch(0, 99, 0, -1)
+
+
+MANY = 5000
+
+
+def many(count: int = MANY) -> Producers:
+    state = Producers()
+    for pid in range(count):
+        for sequence in range(7):
+            state.record(header(sequence, pid=pid), pid * 7 + sequence, 1000 + pid)
+    return state
+
+
+def test_a_snapshot_encodes_what_was_written_since_the_last_and_never_more_than_stated() -> None:
+    state = many()
+    assert calls_of(state.encode) < 20 * module.LOOSE_MAX
+    again, _ = Producers.decode(state.encode())
+    assert list(again.active()) == list(state.active())
+    assert calls_of(state.encode) < 20  # nobody wrote since
+    for pid in range(100):
+        state.record(header(7, pid=pid), 100_000 + pid, 9000)
+    assert 100 < calls_of(state.encode) < 100 * 20
+    assert again.encode() != state.encode()
+    for pid in range(100):
+        again.record(header(7, pid=pid), 100_000 + pid, 9000)
+    assert again.encode() == state.encode()
+
+
+def test_reading_and_copying_many_producers_is_little_for_each() -> None:
+    data = many().encode()
+    assert calls_of(lambda: Producers.decode(data)) < 5 * MANY
+    state, _ = Producers.decode(data)
+    assert calls_of(state.copy) < 20
+    twin = state.copy()
+    twin.record(header(7, pid=3), 100_000, 9000)
+    assert state.encode() == data != twin.encode()
+    assert state.check(header(6, pid=3)) == SeenBatch(6, 27, 0, -1)
+    assert twin.check(header(8, pid=3)) is None
+
+
+def test_forgetting_the_most_silent_looks_at_no_more_than_it_forgets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = many()
+    state.record(header(7, pid=0), 100_000, 9000)  # the first of all is the last that wrote
+    monkeypatch.setattr(module, "PRODUCERS_MAX", MANY)
+    taken = calls_of(lambda: state.record(header(0, pid=MANY), 100_001, 9001))
+    assert taken < 10 * MANY // 10
+    left = {each.producer_id for each in state.active()}
+    assert left == {0, MANY, *range(MANY // 10 + 2, MANY)}
+
+
+def test_last_offsets_are_the_same_however_a_producer_is_kept() -> None:
+    state = many(10)
+    state.end_transaction(3, 1, EndTransaction(True, 0), 99, 9000)
+    state.end_transaction(77, 4, EndTransaction(True, 0), 100, 9000)
+    expected = {pid: (pid * 7 + 6, 0) for pid in range(10)} | {3: (-1, 1), 77: (-1, 4)}
+    assert state.last_sequences() == expected
+    again, _ = Producers.decode(state.encode())
+    assert again.last_sequences() == expected

@@ -186,7 +186,7 @@ def append_one(log: PartitionLog, what: str, pid: int) -> tuple[Append, Written]
     if what == "plain":
         return log.append(batch(1)), Written(0, None)
     if what == "write":
-        known = {each.producer_id: each.last_sequence for each in log.producers()}
+        known = {each.producer_id: each.last_sequence for each in list(log.producers())}
         return write(log, pid, known.get(pid, -1) + 1), Written(pid, None)
     return end(log, pid, commit=what == "commit"), Written(pid, what == "commit")
 
