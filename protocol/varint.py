@@ -8,7 +8,6 @@ from protocol.errors import BadLength, BufferUnderflow
 from protocol.ids import Buffer
 
 _MASK32 = (1 << 32) - 1
-_MASK64 = (1 << 64) - 1
 
 
 def read_unsigned32(buf: Buffer, at: int = 0) -> tuple[int, int]:
@@ -16,14 +15,6 @@ def read_unsigned32(buf: Buffer, at: int = 0) -> tuple[int, int]:
     value, at = _read(buf, at, 5)
     if value > _MASK32:
         raise BadLength(f"varint {value} does not fit 32 bits")
-    return value, at
-
-
-def read_unsigned64(buf: Buffer, at: int = 0) -> tuple[int, int]:
-    """Read an unsigned number of at most 10 bytes. Errors: BufferUnderflow, BadLength."""
-    value, at = _read(buf, at, 10)
-    if value > _MASK64:
-        raise BadLength(f"varint {value} does not fit 64 bits")
     return value, at
 
 
@@ -39,21 +30,6 @@ def read_varint(buf: Buffer, at: int = 0) -> tuple[int, int]:
     if more < 0x80:
         return ((value & 0x7F | more << 7) >> 1) ^ -(value & 1), at + 2
     value, at = read_unsigned32(buf, at)
-    return (value >> 1) ^ -(value & 1), at
-
-
-def read_varlong(buf: Buffer, at: int = 0) -> tuple[int, int]:
-    """Read Kafka's zigzag varlong (int64). Errors: BufferUnderflow, BadLength."""
-    try:
-        value = buf[at]
-        if value < 0x80:
-            return (value >> 1) ^ -(value & 1), at + 1
-        more = buf[at + 1]
-    except IndexError:
-        raise BufferUnderflow("the bytes end inside a varint") from None
-    if more < 0x80:
-        return ((value & 0x7F | more << 7) >> 1) ^ -(value & 1), at + 2
-    value, at = read_unsigned64(buf, at)
     return (value >> 1) ^ -(value & 1), at
 
 

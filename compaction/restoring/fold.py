@@ -83,7 +83,7 @@ def fold(
     """Fold an answer's batches into `changes` and advance `progress` behind the last one.
 
     Errors: CorruptBatch; then `progress` is at the batch, and `changes` may hold a part of it.
-    Cost: CRC and decompression of each batch, 1 us a record.
+    Cost: CRC and decompression of each batch, 0.25 us a record.
     """
     given_up = _GivenUp(sorted(aborted, key=itemgetter(1)))
     view = memoryview(records)

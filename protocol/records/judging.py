@@ -5,10 +5,10 @@ Between two steps of it other threads may run. Source: reference Kafka 3.1; LogV
 
 from typing import NamedTuple
 
-from protocol.errors import BadLength, BadValue
+from protocol.errors import BadLength
 from protocol.ids import Buffer
-from protocol.records.loops import check
-from protocol.records.record_loops import CUT, FAULTS, LISTS, NO_TIME, UNTIMELY
+from protocol.records.loops import check, unreadable
+from protocol.records.record_loops import CUT, LISTS, NO_TIME, UNTIMELY
 from protocol.records.window import Window
 
 
@@ -39,7 +39,7 @@ def judge(
     """Walk `count` records that fill a payload; `how`: flags of the loops, LISTS among them.
 
     `taken`: oldest and newest time, both inclusive. At most `listed_max` records are listed.
-    Errors: BadValue names the first record that cannot be read; BadLength: bytes are left.
+    Errors: DecodeError names the first record that cannot be read; BadLength if bytes are left.
     """
     window = Window(payload)
     untaken: list[Untaken] = []
@@ -55,7 +55,7 @@ def judge(
             window.move(at)
             at, end = 0, end - at
         elif fault < 0:
-            raise BadValue(f"record {index - (headers_left > 0)}: {FAULTS[fault]}")
+            raise unreadable(fault, index - (headers_left > 0))
         elif fault:
             untaken.append(Untaken(index - 1, time if fault == UNTIMELY else None))
             if len(untaken) >= listed_max:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from protocol.errors import BadLength, BufferUnderflow, DecodeError
 from protocol.records import record_loops
 
 COMPILED_NAME: Final = "protocol.records._record_loops"
@@ -34,4 +35,11 @@ else:
     _loops = record_loops if WHY_PLAIN else importlib.import_module(COMPILED_NAME)
     check, fill, fold, scan = _loops.check, _loops.fill, _loops.fold, _loops.scan
 
-__all__ = ["COMPILED_NAME", "WHY_PLAIN", "check", "fill", "fold", "scan"]
+
+def unreadable(fault: int, nth: int) -> DecodeError:
+    """Return the error for what a loop found wrong in a batch's record `nth`."""
+    kind = BufferUnderflow if fault == record_loops.CUT else BadLength
+    return kind(f"record {nth}: {record_loops.FAULTS[fault]}")
+
+
+__all__ = ["COMPILED_NAME", "WHY_PLAIN", "check", "fill", "fold", "scan", "unreadable"]

@@ -6,11 +6,11 @@ A walk is made in bounded steps, so any thread may make it. Source: reference Ka
 
 from typing import Final, NamedTuple
 
-from protocol.errors import BadLength, BadValue
+from protocol.errors import BadLength
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader
-from protocol.records.loops import scan
-from protocol.records.record_loops import CUT, FAULTS, FOUND, NO_TIME
+from protocol.records.loops import scan, unreadable
+from protocol.records.record_loops import CUT, FOUND, NO_TIME
 from protocol.records.window import Window
 
 _NEVER: Final = (1 << 63) - 1
@@ -30,7 +30,7 @@ def first_since(
 ) -> TimedRecord | None:
     """Return the first record from offset `first` on that is not older than `since`.
 
-    Shape: a decompressed payload. Errors: BadValue, BadLength; records behind it are not looked at.
+    Shape: a decompressed payload. Errors: DecodeError family; records behind it are not looked at.
     Cost: 20 ns a record, and a copy of the payload where it is not bytes.
     """
     return _scan(header, payload, min(max(since, _EARLIEST), _NEVER), first)[0]
@@ -63,7 +63,7 @@ def _scan(
             window.move(at)
             at = 0
         elif fault:
-            raise BadValue(f"record {index}: {FAULTS[fault]}")
+            raise unreadable(fault, index)
     if at != len(window.data) or not window.is_last:
         raise BadLength("bytes after the last record")
     return None, newest
