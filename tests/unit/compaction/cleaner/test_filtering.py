@@ -565,7 +565,7 @@ def test_a_batch_that_holds_something_else_than_its_header_says_is_told() -> Non
         other = FakeLog()
         other.add(broken)
         other.roll()
-        with pytest.raises(CorruptBatch, match="records"):
+        with pytest.raises(CorruptBatch, match="record"):
             other.clean()
 
 
