@@ -13,7 +13,7 @@ PACKAGES: Final = ("protocol", "core", "bookie", "broker", "compaction")
 ANYWHERE: Final = ("decode", "deserialize", "parse", "unpack")
 """How the name of a decoder begins, wherever it is."""
 OF_BYTES: Final = (
-    "check", "decompress", "expand", "fill", "fold", "frame_fault", "from_bytes", "iter_", "open_",
+    "check", "decompress", "expand", "fill", "fold", "frame_end", "from_bytes", "iter_", "open_",
     "payload_of", "read", "scan", "split_", "tagged_", "take_", "verify_", "walk",
 )  # fmt: skip
 """And in these modules, which are about the form of bytes and nothing else."""
