@@ -21,14 +21,14 @@ from core.errors import (
     NodeExists,
     NoNode,
 )
-from core.log.cold.nodes import ColdSegment, encode_cold
+from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
 from core.log.cold.store import ColdStore
 from core.log.context import LogContext
 from core.log.purged import PurgedNodes
 from core.log.trimmer import SegmentHome
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata, decode_segment, segment_name
-from core.metadata.store import Create, Op
+from core.metadata.store import Create, Delete, Node, Op
 
 if TYPE_CHECKING:
     from protocol.ids import LedgerId
@@ -62,13 +62,15 @@ class ColdCopier:
             raise ColdStorageDisabled(f"{self._paths.log}: cold.storage.url is not set")
         await self._home.refresh()
         copied: list[int] = []
-        there = set() if self._copied else await self._read_copied()
+        there = {} if self._copied else await read_cold(self._store, self._paths)
         for segment in list(self._home.segments):
             if segment.in_progress:
                 break
             if segment.lssn < 1 or self._copied.get(segment.lssn) == segment.ledger_id:
                 continue  # segments of version 1 have no number: they stay on bookies
-            if segment.lssn not in there and await self._copy_if_needed(segment, cold):
+            known = there.get(segment.lssn)
+            is_copied = known is not None and known.is_copy_of(segment)
+            if not is_copied and await self._copy_if_needed(segment, cold):
                 copied.append(segment.lssn)
             self._copied[segment.lssn] = segment.ledger_id
         first = self._home.segments.segments[0].lssn if self._home.segments else 0
@@ -76,20 +78,15 @@ class ColdCopier:
             del self._copied[lssn]
         return copied
 
-    async def _read_copied(self) -> set[int]:
-        try:
-            return set(map(int, await self._store.children(self._paths.cold)))
-        except NoNode:
-            return set()
-
     async def _copy_if_needed(self, segment: SegmentMetadata, cold: ColdStore) -> bool:
-        """Copy a segment unless its copy is there: one that was restored has another ledger.
-
-        A copy of a ledger that was rewritten since went when that was swapped.
-        """
-        if await self._store.exists(self._paths.cold_segment(segment.lssn)) is not None:
+        """Copy a segment unless a copy of the ledger that it has is there."""
+        node = await self._store.exists(self._paths.cold_segment(segment.lssn))
+        if node is not None and self._decode(segment, node).is_copy_of(segment):
             return False
         return await self._copy(segment, cold)
+
+    def _decode(self, segment: SegmentMetadata, node: Node) -> ColdSegment:
+        return decode_cold(node.data, self._paths.cold_segment(segment.lssn))
 
     async def _copy(self, segment: SegmentMetadata, cold: ColdStore) -> bool:
         """Copy one segment; False when another process did, or purged or rewrote it."""
@@ -125,20 +122,27 @@ class ColdCopier:
     async def _publish(self, segment: SegmentMetadata, made: ColdSegment) -> bool:
         """Make the cold node; False when it is there, or the segment is not, any more.
 
+        A copy of another ledger than the segment's is given up: nobody may read it.
         Errors: Unavailable: it may be there, so the object stays. MetadataConflict.
         """
         path = self._paths.cold_segment(segment.lssn)
         for _ in range(_ATTEMPTS):
             version = await self._purged.version()
             node = await self._store.exists(self._segment_path(segment))
-            if node is None or await self._store.exists(path) is not None:
+            if node is None:
                 return False
             now = decode_segment(node.data)  # it may have been truncated since
-            if now.ledger_id != segment.ledger_id:
+            there = await self._store.exists(path)
+            other = None if there is None else self._decode(segment, there)
+            if now.ledger_id != segment.ledger_id or (other is not None and other.is_copy_of(now)):
                 return False
             ops: list[Op] = [self._purged.guard(version)]
             if await self._store.exists(self._paths.cold) is None:
                 ops.append(Create(self._paths.cold))
+            if other is not None and there is not None:
+                due_ms = self._context.clock.now_ms() + self._context.config.delete_delay_ms
+                ops.append(Delete(path, there.version))
+                ops.append(self._purged.note_cold(other.prefix, due_ms))
             ops.append(Create(path, encode_cold(made.with_metadata(now))))
             try:
                 await self._store.multi(ops)

@@ -61,7 +61,7 @@ class ColdRestorer:
         )
         try:
             await self._write(cold, frame, cold_store, ledger)
-            await self._publish(cold.metadata.lssn, ledger)
+            await self._publish(cold, ledger)
         except BaseException:
             ledger.abort()
             raise
@@ -76,17 +76,20 @@ class ColdRestorer:
             await ledger.add([entry.payload])
         await ledger.close()
 
-    async def _publish(self, lssn: int, ledger: NotedLedger) -> None:
+    async def _publish(self, restored: ColdSegment, ledger: NotedLedger) -> None:
         """Make the segment's node; what is in cold storage is a copy of this ledger from now on.
 
-        Errors: MetadataConflict: it was purged, or trimmed just now.
+        Errors: MetadataConflict: it was purged, restored or copied anew, or trimmed just now.
         """
+        lssn = restored.metadata.lssn
         version = await self._purged.version()
         path = self._paths.cold_segment(lssn)
         node = await self._store.exists(path)
         if node is None:
             raise MetadataConflict(f"segment {lssn} of {self._paths.log} was purged")
         cold = decode_cold(node.data, path)
+        if cold.name != restored.name or not cold.is_copy_of(restored.metadata):
+            raise MetadataConflict(f"segment {lssn} of {self._paths.log} has another copy by now")
         now = replace(cold.metadata, ledger_id=ledger.ledger_id)
         ops: list[Op] = [
             self._purged.guard(version),

@@ -111,8 +111,9 @@ async def _mending(store: MetadataStore, paths: LogPaths, small: Sequence[EndChe
     ops: list[Op] = []
     cold = await read_cold(store, paths, [check.mended.lssn for check in small])
     for check in small:
-        if check.mended.lssn in cold:  # the copy says the same; the guard keeps others from it
-            copy = cold[check.mended.lssn].with_metadata(check.mended)
+        there = cold.get(check.mended.lssn)
+        if there is not None and there.is_copy_of(check.mended):
+            copy = there.with_metadata(check.mended)  # it says the same; the guard keeps others off
             ops.append(SetData(paths.cold_segment(check.mended.lssn), encode_cold(copy)))
         path = paths.segment(check.stored.node_name)
         ops += (Delete(path, check.stored.version), Create(path, encode_segment(check.mended)))

@@ -78,6 +78,11 @@ class _Place(NamedTuple):
     cold: ColdSegment | None
     cold_version: int
 
+    @property
+    def in_cold(self) -> bool:
+        """Whether cold storage has a copy of the ledger that the segment has, not a former one."""
+        return self.cold is not None and self.cold.is_copy_of(self.metadata)
+
 
 class SegmentTier(NamedTuple):
     """Where a segment is: on bookies, in cold storage, or both."""
@@ -172,7 +177,7 @@ class LogTrimmer:
         completed = [each for each in self._home.segments if not each.in_progress]
         places = await self._read(completed)
         return [
-            SegmentTier(place.metadata, place.on_bookies, place.cold is not None)
+            SegmentTier(place.metadata, place.on_bookies, place.in_cold)
             for _, place in sorted(places.items())
         ] + [
             SegmentTier(each, on_bookies=True, in_cold=False)
@@ -296,7 +301,7 @@ class LogTrimmer:
         if place.on_bookies:
             path = self._path(planned)
             ops += (Delete(path), Create(path, encode_segment(planned)))
-        if place.cold is not None:
+        if place.cold is not None and place.in_cold:
             data = encode_cold(place.cold.with_metadata(planned))
             ops.append(SetData(self._paths.cold_segment(planned.lssn), data, place.cold_version))
         return ops
@@ -312,7 +317,7 @@ class LogTrimmer:
         return ops
 
     def _take_off_bookies(self, place: _Place, _: SegmentMetadata) -> list[Op] | None:
-        if place.cold is None:
+        if not place.in_cold:
             return None
         return self._off_bookies(place) if place.on_bookies else []
 

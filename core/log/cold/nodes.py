@@ -46,6 +46,10 @@ class ColdSegment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What the names of all objects of this segment and ledger begin with."""
         return self.name.rpartition("-")[0] + "-"
 
+    def is_copy_of(self, segment: SegmentMetadata) -> bool:
+        """Tell whether it is a copy of the ledger that a segment has. Errors: CorruptData."""
+        return self.metadata.ledger_id == segment.ledger_id
+
     def with_metadata(self, metadata: SegmentMetadata) -> "ColdSegment":
         """Return the same with changed metadata: truncation."""
         return msgspec.structs.replace(self, segment=encode_segment(metadata).decode())
