@@ -188,9 +188,10 @@ class LogNamespace:
     async def rename_log(self, old: str, new: str) -> None:
         """Give a log another name; readers of this process end with the old one.
 
-        Errors: LogNotFound, LogExists, InvalidStreamName; OwnershipAcquireFailed when somebody
-        writes it; MetadataConflict: it changed meanwhile, try again; OverCapacity: too many
-        segments for one multi; Unavailable: either name may have it.
+        Errors: LogNotFound, LogExists, InvalidStreamName; OwnershipAcquireFailed when a process
+        writes it, rewrites its segments or reads it under a read lock; MetadataConflict: it changed
+        meanwhile, try again; OverCapacity: too many segments for one multi; Unavailable: either
+        name may have it.
         """
         source, target = self._paths(check_log_name(old)), self._paths(check_log_name(new))
         if source.log == target.log:

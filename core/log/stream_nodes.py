@@ -13,6 +13,7 @@ from core.errors import (
     LogNotFound,
     MetadataConflict,
     NodeExists,
+    NoNode,
     NotEmpty,
     OwnershipAcquireFailed,
 )
@@ -100,9 +101,9 @@ async def move_stream(store: MetadataStore, old: LogPaths, new: LogPaths) -> Non
     """Give a log another name: all of its nodes go over at once, with their data.
 
     Logs below the old name stay there. Errors: LogNotFound, LogExists; OwnershipAcquireFailed when
-    somebody writes the log or reads it under its read lock; MetadataConflict when it changed
-    meanwhile: try again; OverCapacity above some 2,000 segments; Unavailable: either name may have
-    the log now.
+    a process writes the log, rewrites its segments, or reads it under a read lock, its own or a
+    subscriber's; MetadataConflict when it changed meanwhile: try again; OverCapacity above some
+    2,000 segments; Unavailable: either name may have the log now.
     """
     if not await stream_exists(store, old):
         raise LogNotFound(old.log)
@@ -110,8 +111,11 @@ async def move_stream(store: MetadataStore, old: LogPaths, new: LogPaths) -> Non
     target, target_partition = await read_nodes(store, (new.log, new.partition))
     if target_partition is not None or (target is not None and target.data):
         raise LogExists(new.log)
-    tree = [*await _tree(store, old), old.log]
+    tree = [*await read_below(store, old.partition), old.partition, old.log]
     nodes = dict(zip(tree, await read_nodes(store, tree), strict=True))
+    for node in nodes.values():
+        if node is not None and node.ephemeral_owner:
+            raise _locked(old, node)  # made anew it would outlive its session
     keeps_old = new.log.startswith(old.log + "/") or len(await store.children(old.log)) > 1
     ops = _move_ops(old, new, nodes, target, keeps_old=keeps_old)
     await _unless_locked(store, old, ops)
@@ -182,19 +186,21 @@ async def _unless_locked(store: MetadataStore, paths: LogPaths, ops: Sequence[Op
     try:
         await store.multi(ops)
     except NotEmpty as error:
-        owner = await _holder(store, paths)
-        if owner is None:
+        member = await _holder(store, paths)
+        if member is None:
             raise
-        raise OwnershipAcquireFailed(
-            f"{paths.log} is locked by {owner}", current_owner=owner
-        ) from error
+        raise _locked(paths, member) from error
 
 
-async def _holder(store: MetadataStore, paths: LogPaths) -> str | None:
-    """Return who is in a lock of a log, None if nobody is by now."""
-    for lock in (paths.lock, paths.read_lock):
-        for name in await store.children(lock):
-            member = await store.exists(f"{lock}/{name}")
-            if member is not None:
-                return member.data.decode(errors="replace")
-    return None
+async def _holder(store: MetadataStore, paths: LogPaths) -> Node | None:
+    """Return what is in a lock of a log, None if nothing is by now: any node of a session."""
+    try:
+        nodes = await read_nodes(store, await read_below(store, paths.partition))
+    except NoNode:
+        return None  # one that left just now
+    return next((node for node in nodes if node is not None and node.ephemeral_owner), None)
+
+
+def _locked(paths: LogPaths, member: Node) -> OwnershipAcquireFailed:
+    owner = member.data.decode(errors="replace")
+    return OwnershipAcquireFailed(f"{paths.log} is locked by {owner}", current_owner=owner)

@@ -349,3 +349,27 @@ def test_an_unknown_layout_is_refused(tmp_path: Path) -> None:
             await world.namespace().open_log("s")
 
     run_world(tmp_path, story)
+
+
+def test_a_log_is_not_renamed_under_who_rewrites_it_or_reads_it_alone(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        await write(writer, 1, 2)
+        await writer.close()
+        other = world.namespace(client_id="other")
+        rewrite = await log.rewrite([1])
+        with pytest.raises(OwnershipAcquireFailed):
+            await other.rename_log("s", "t")
+        await rewrite.abort()
+        reader = await log.open_reader_with_lock(DLSN(1, 0, 0), "sub", 0)
+        with pytest.raises(OwnershipAcquireFailed):
+            await other.rename_log("s", "t")
+        await reader.close()
+        await other.rename_log("s", "t")
+        await world.restart_store()
+        moved = await world.namespace().open_log("t")
+        reader = await moved.open_reader_with_lock(DLSN(1, 0, 0), "sub", 0)
+        await reader.close()
+
+    run_world(tmp_path, story)

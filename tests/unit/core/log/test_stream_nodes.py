@@ -171,6 +171,36 @@ def test_a_locked_log_is_neither_moved_nor_removed(run: Run, lock: str) -> None:
     run(story)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("lock", [OLD.rewrite_lock, f"{OLD.subscribers}/sub/readLock"])
+def test_no_lock_moves_with_a_log(run: Run, lock: str, *, is_late: bool) -> None:
+    """Made anew at the new name its members would belong to no session, and stay for ever."""
+
+    async def story(store: MetadataStore) -> None:
+        await written(store)
+        await store.create(lock, parents=True)
+        faulty = FaultyStore(store)
+
+        async def come(_number: int) -> None:
+            if not await store.children(lock):
+                member = f"{lock}/member_x_s1_"
+                await store.create(member, b"the owner", ephemeral=True, sequential=True)
+
+        if is_late:
+            faulty.before = come
+        else:
+            await come(0)
+        with pytest.raises(OwnershipAcquireFailed, match="the owner"):
+            await move_stream(faulty, OLD, NEW)
+        assert not await stream_exists(store, NEW)
+        (member,) = await store.children(lock)
+        await store.delete(f"{lock}/{member}")
+        await move_stream(store, OLD, NEW)
+        assert await store.children(lock.replace(OLD.log, NEW.log)) == []
+
+    run(story)
+
+
 @pytest.mark.parametrize("comings", [1, 100])
 def test_who_only_looked_into_a_lock_is_in_nobodys_way(run: Run, comings: int) -> None:
     """It is there when the log is to be removed, and gone when somebody asks who that is."""
