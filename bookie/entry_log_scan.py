@@ -75,15 +75,9 @@ class EntryLogScan:
         return Mark(last.log_id, last.end) if last else None
 
     def _is_ours(self, log_id: int) -> bool:
-        """Tell our logs from those that Java's bookie wrote: these are left as they are."""
         fd = self._dirs.open_log(log_id)
         try:
-            size = entry_log_format.HEADER_SIZE
-            header = entry_log_format.read_header(self._files.read_at(fd, size, 0))
-            if header.grouped:
-                return True
-            data = self._files.read_at(fd, WINDOW_BYTES, size)
-            return not data or isinstance(read_group(memoryview(data), 0, size, log_id), Group)
+            return is_grouped(self._files, fd, log_id)
         except DecodeError as error:
             raise CorruptData(f"{self._dirs.log_path(log_id)}: {error}") from error
         finally:
@@ -141,6 +135,18 @@ class EntryLogScan:
             self._files.close(fd)
         self.bytes += scan.end - start
         return scan.end
+
+
+def is_grouped(files: Files, fd: int, log_id: int) -> bool:
+    """Tell our logs from those that Java's bookie wrote: these are left as they are.
+
+    Errors: OSError, DecodeError.
+    """
+    size = entry_log_format.HEADER_SIZE
+    if entry_log_format.read_header(files.read_at(fd, size, 0)).grouped:
+        return True
+    data = files.read_at(fd, WINDOW_BYTES, size)
+    return not data or isinstance(read_group(memoryview(data), 0, size, log_id), Group)
 
 
 def _is_in_use(mark: Mark | None, log_id: int) -> bool:

@@ -55,6 +55,10 @@ class GroupScan:
         """Return whether a synced group that verifies begins at or behind `start`."""
         return self._is_followed(start)
 
+    def next_group(self, start: Position) -> Position | None:
+        """Return where the next synced group that verifies begins, None if there is none."""
+        return self._find(start)
+
     def groups(self, start: Position) -> Iterator[Group]:
         """Yield the groups from `start`, the first byte of one."""
         self.end = start
@@ -87,20 +91,20 @@ class GroupScan:
             )
 
     def _is_followed(self, position: Position) -> bool:
+        return self._find(position) is not None
+
+    def _find(self, position: Position) -> Position | None:
         overlap = TRAILER_SIZE - 1
         at = position
         while len(window := self._read(WINDOW_BYTES, at)) >= TRAILER_SIZE:
             for place in _trailers(window):
-                if self._verifies(trailer_span(window, place), position, at + place):
-                    return True
+                span = trailer_span(window, place)
+                if span is not None and self._verifies(span, position, at + place):
+                    return span[0]
             at += len(window) - overlap
-        return False
+        return None
 
-    def _verifies(
-        self, span: tuple[Position, int] | None, first: Position, trailer_at: Position
-    ) -> bool:
-        if span is None:
-            return False
+    def _verifies(self, span: tuple[Position, int], first: Position, trailer_at: Position) -> bool:
         start, length = span
         if start < first or start + length != trailer_at or length > GROUP_BYTES_MAX:
             return False

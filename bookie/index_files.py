@@ -220,6 +220,9 @@ class IndexFiles:
         return None
 
     def _opened(self, ledger_id: LedgerId) -> "closing[LedgerIndex]":
+        return closing(self.opened(ledger_id))
+
+    def opened(self, ledger_id: LedgerId) -> LedgerIndex:
         """Return index and sums of a ledger, open; without any, where they belong."""
         relative = file_path(ledger_id)
         with_sums: Path | None = None
@@ -227,13 +230,13 @@ class IndexFiles:
             path = current.joinpath(*relative)
             index = LedgerIndex(self._files, ledger_id, path, path.with_suffix(SUMS_SUFFIX))
             if index.is_there:
-                return closing(index)
+                return index
             if index.has_sums:
                 with_sums = with_sums or path
             index.close()
         path = with_sums or self._dirs.for_new_index(ledger_id).joinpath(*relative)
         sums_path = path.with_suffix(SUMS_SUFFIX)
-        return closing(LedgerIndex(self._files, ledger_id, path, sums_path))
+        return LedgerIndex(self._files, ledger_id, path, sums_path)
 
     def _sync_names(self, leaf: Path, *, is_new: bool) -> None:
         """Sync the way to a file: once for each directory (a killed process may not have)."""

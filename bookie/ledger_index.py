@@ -179,6 +179,12 @@ class LedgerIndex:
         size = len(sectors) * SECTOR_SIZE
         return self._files.read_at(self._fd, size, HEADER_SIZE + sectors.start * SECTOR_SIZE)
 
+    def location(self, entry_id: EntryId) -> int:
+        """Return the location of an entry as it stands there, 0 without one."""
+        sector, at = divmod(entry_id, SLOTS_PER_SECTOR)
+        slots = unpack_slots(self.read(range(sector, sector + 1)))
+        return slots[at] if at < len(slots) else 0
+
     def damaged(self, sectors: range, data: Buffer) -> frozenset[int]:
         """Return which of these sectors, as `read` returned them, cannot be trusted."""
         if self.standing is Standing.LOST:

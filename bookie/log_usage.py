@@ -55,6 +55,17 @@ class LogUsages:
             self._files.read_at(fd, max(size, 0), header.map_offset), header.ledgers
         )
 
+    def read_map(self, log_id: int) -> dict[int, int] | None:
+        """Return what the ledgers map of a log says, None without one. Errors: OSError."""
+        fd = self._dirs.open_log(log_id)
+        try:
+            header = read_header(self._files.read_at(fd, HEADER_SIZE, 0))
+            return self._read_map(fd, header) if header.map_offset else None
+        except (DecodeError, CorruptData):
+            return None
+        finally:
+            self._files.close(fd)
+
     def forget(self, log_id: int) -> None:
         """Drop what is remembered of a log that was removed."""
         self._scanned.pop(log_id, None)

@@ -1,4 +1,4 @@
-"""`tailrace bookie list|info|cookie|format`: looking after the bookies of a cluster."""
+"""`tailrace bookie list|info|cookie|format|rebuild-index`: looking after a cluster's bookies."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from broker.bookie_config import BookieProcessConfig
+from broker.cli.bookie_rebuild import rebuild_index
 from broker.cli.cluster_access import Cluster, Metadata, on_cluster
 from broker.cli.errors import CliError
 from broker.cli.options import Json
@@ -137,6 +138,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("info")(info)
     app.command("cookie")(cookie)
     app.command("format")(reformat)
+    app.command("rebuild-index")(rebuild_index)
 
 
 async def _registrations(cluster: Cluster) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
-"""`tailrace bookie list|info|cookie|format` on a cluster of bookie processes."""
+"""`tailrace bookie list|info|cookie|format|rebuild-index` on a cluster of bookie processes."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from broker.cli.errors import Exit
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed, refusal, tailrace
+from tests.unit.bookie.world import L1, add, ask, open_small
 from tests.zookeeper import ZooKeeperServer
 
 
@@ -59,3 +61,28 @@ def test_a_bookie_s_life_as_its_operator_sees_it(uri: str, tmp_path: Path) -> No
 def test_format_without_a_bookie(tmp_path: Path) -> None:
     said = refusal(Exit.FAILED, "bookie", "format", "--data", str(tmp_path), "--yes")
     assert "no files of a bookie" in said
+
+
+def test_rebuild_index(tmp_path: Path) -> None:
+    where = ("bookie", "rebuild-index", "--data", str(tmp_path))
+    assert "no files of a bookie" in refusal(Exit.FAILED, *where)
+
+    async def write() -> None:
+        bookie = await open_small(tmp_path / "bookie")
+        for entry_id in range(70):
+            await ask(bookie, add(L1, entry_id))
+        await bookie.checkpoint()
+        refused = await asyncio.to_thread(refusal, Exit.FAILED, *where)
+        assert "in use by process" in refused
+        await bookie.close()
+
+    asyncio.run(write())
+    assert parsed(*where) == []
+    (path,) = tmp_path.rglob("*.idx")
+    path.write_bytes(path.read_bytes()[:1024] + bytes(8192))
+    (planned,) = parsed(*where, "--dry-run")
+    assert (planned["ledger"], planned["entries"], planned["fenced"]) == (1, 70, False)
+    assert "damaged" in planned["why"]
+    assert "not a list of ledger ids" in refusal(Exit.FAILED, *where, "-l", "one")
+    assert parsed(*where, "-l", "1") == [planned]
+    assert parsed(*where) == []
