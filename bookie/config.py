@@ -108,7 +108,9 @@ class BookieConfig:
     )
     journal_max_size_mb: int = setting("journalMaxSizeMB", 64, "A journal file rolls at this size.")
     preallocate_mb: int = setting(
-        "journalPreAllocSizeMB", 16, "Journal and entry log reserve room in steps of this size."
+        "journalPreAllocSizeMB",
+        16,
+        "Journal and entry log reserve room in steps of this size. 0: for each group as it comes.",
     )
     page_cache_mb: int | None = setting(
         "entryLogPageCacheMB",

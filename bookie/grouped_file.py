@@ -64,7 +64,9 @@ class GroupedFile:
         return cls(files, path, file_id, len(header))
 
     def reserve_in_steps(self, step: int, *, or_less: bool = False) -> None:
-        """Reserve room in steps of this size from now on; 0 not at all.
+        """Reserve room in steps of this size from now on; 0: what each group needs, no more.
+
+        A group is never written without its room: that there is none shows while nothing changed.
 
         `or_less`: where there is no room for a step, as much as a group needs.
         """
@@ -84,7 +86,7 @@ class GroupedFile:
         if padding := journal_format.pack_padding(end, alignment) if alignment > 1 else b"":
             parts.append(padding)
             end += len(padding)
-        if end > self._reserved and self._step:
+        if end > self._reserved:
             self._reserve(end - self._reserved)
         self._files.write_at(self.fd, parts, start)
         if synced:
@@ -93,8 +95,9 @@ class GroupedFile:
         return start
 
     def _reserve(self, needed: int) -> None:
+        step = self._step
         try:
-            self._allocate(needed // self._step * self._step + self._step)
+            self._allocate(needed // step * step + step if step else needed)
         except NoRoom:
             if not self._or_less:
                 raise

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from bookie.grouped_file import EntryLog
 from bookie.ledger_dirs import LedgerDirs
 from core.runtime.files import Space, SystemFiles
 from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import Position
+from protocol.ids import Buffer, Position
 from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.world import L1, L2, add, ask, fence, open_small, read, run
 
@@ -49,6 +50,13 @@ class FullDisk(SystemFiles):
         super().allocate(fd, position, size)
 
     @override
+    def write_at(self, fd: int, parts: Sequence[Buffer], position: Position) -> None:
+        grows = position + sum(map(len, parts)) > self.size(fd)
+        if grows and self.suffixes and self._paths[fd].name.endswith(self.suffixes):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write_at(fd, parts, position)
+
+    @override
     def space(self, path: Path) -> Space:
         return Space(1000, 1 if self.suffixes else 900)
 
@@ -59,10 +67,13 @@ async def statuses(bookie: OpenBookie, *entries: int, ledger: int = L1) -> list[
     return [(await answer).status for answer in asked]
 
 
-def test_adds_are_refused_at_a_full_disk_and_taken_again_when_there_is_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preallocate_mb", [0, 1])
+def test_adds_are_refused_at_a_full_disk_and_taken_again_when_there_is_room(
+    tmp_path: Path, preallocate_mb: int
+) -> None:
     async def story() -> None:
         files = FullDisk()
-        bookie = await open_small(tmp_path, files)
+        bookie = await open_small(tmp_path, files, preallocate_mb=preallocate_mb)
         assert await statuses(bookie, 0, 1) == [StatusCode.EOK] * 2
         files.suffixes = (".log",)
         assert await statuses(bookie, 2, 3) == [StatusCode.EREADONLY] * 2
@@ -84,10 +95,11 @@ def test_adds_are_refused_at_a_full_disk_and_taken_again_when_there_is_room(tmp_
     run(story)
 
 
-def test_a_fence_is_durable_at_a_full_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preallocate_mb", [0, 1])
+def test_a_fence_is_durable_at_a_full_disk(tmp_path: Path, preallocate_mb: int) -> None:
     async def story() -> None:
         files = FullDisk()
-        bookie = await open_small(tmp_path, files)
+        bookie = await open_small(tmp_path, files, preallocate_mb=preallocate_mb)
         assert await statuses(bookie, 0) == [StatusCode.EOK]
         files.suffixes = (".log",)
         added = [ask(bookie, add(L1, entry, LARGE)) for entry in (1, 2)]
