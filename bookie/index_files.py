@@ -174,7 +174,7 @@ class IndexFiles:
         is_new = not index.is_there
         if self._ledger_ids is not None:
             self._ledger_ids.add(ledger_id)
-        if is_new:
+        if is_new and leaf not in self._synced_directories:
             self._files.make_directory(leaf)
         with suppress(CorruptData):  # the header is written anew; what else is damaged stays so
             index.look(self.java_log)

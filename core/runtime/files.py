@@ -7,6 +7,7 @@ forgets what was not synced.
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -83,7 +84,11 @@ class Files(Protocol):
         """Remove a file; one that is not there is no error."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and its missing parents; each new name is on disk on return."""
+        """Make a directory and its missing parents; each name is on disk on return.
+
+        Also the name of one that is there already: whoever made it may have been killed before it
+        was synced. Cost: a sync of each parent that got a name, and one where nothing is missing.
+        """
 
     def sync_directory(self, path: Path) -> None:
         """Return when the names of a directory are on disk."""
@@ -178,12 +183,19 @@ class SystemFiles:
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory with its parents."""
-        if path.is_dir():
+        """Make a directory with its parents; sync the name of the lowest that was there already.
+
+        A process that was killed between making that one and syncing its name has left it so; the
+        names above it were synced before it was made.
+        """
+        if not path.is_dir():
+            self.make_directory(path.parent)
+            path.mkdir(exist_ok=True)
+            self.sync_directory(path.parent)
             return
-        self.make_directory(path.parent)
-        path.mkdir(exist_ok=True)
-        self.sync_directory(path.parent)
+        # Whoever may not read the parent has not made this: its name is not ours to keep.
+        with suppress(PermissionError):
+            self.sync_directory(path.parent)
 
     def sync_directory(self, path: Path) -> None:
         """Sync the names of a directory."""

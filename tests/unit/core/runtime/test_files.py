@@ -1,9 +1,11 @@
+import contextlib
 import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from core.runtime import files as files_module
 from core.runtime.files import (
@@ -84,3 +86,37 @@ def test_lock_names_its_holder(tmp_path: Path) -> None:
         lock_file(tmp_path / "LOCK", "bookie")
     os.close(first)
     os.close(lock_file(tmp_path / "LOCK", "bookie"))
+
+
+class _Killed(BaseException):
+    """What a kill looks like from inside."""
+
+
+class _DirectorySyncs(SystemFiles):
+    """Remembers which directories were synced; killed before it syncs the n-th."""
+
+    def __init__(self, killed_at: int = -1) -> None:
+        self.synced: list[Path] = []
+        self._left = killed_at
+
+    @override
+    def sync_directory(self, path: Path) -> None:
+        if self._left == 0:
+            raise _Killed
+        self._left -= 1
+        super().sync_directory(path)
+        self.synced.append(path)
+
+
+@pytest.mark.parametrize("killed_at", range(4))
+def test_a_directory_that_a_killed_process_made_is_synced_by_the_next(
+    tmp_path: Path, killed_at: int
+) -> None:
+    deep = tmp_path / "a" / "b" / "c"
+    first, second = _DirectorySyncs(killed_at), _DirectorySyncs()
+    with contextlib.suppress(_Killed):
+        first.make_directory(deep)
+    second.make_directory(deep)
+    assert deep.is_dir()
+    made = {tmp_path, tmp_path / "a", tmp_path / "a" / "b"}
+    assert made <= {*first.synced, *second.synced}
