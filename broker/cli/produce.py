@@ -14,6 +14,9 @@ app = typer.Typer(add_completion=False)
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS = ("all", "-1", "1", "0")
+_WHOLE = ("all", "-1")
+_WEAKER = ("acks", "request.required.acks")
+"""Properties whose other values no idempotent producer has."""
 
 
 @app.command()
@@ -70,7 +73,8 @@ def produce(
 ) -> None:
     """Send records and wait until the broker has acknowledged them.
 
-    A line that has no key delimiter is a record without key. Ends with 1 when a record was refused.
+    A line that has no key delimiter is a record without key. With --acks all each record is written
+    once, whatever is sent again (idempotence). Ends with 1 when a record was refused.
     """
     if whole and not files:
         raise CliError("--whole needs files", place="--whole", code=Exit.USAGE)
@@ -89,7 +93,10 @@ def produce(
         partition, None if key is None else key.encode(), _headers(headers or []), timestamp_ms
     )
     settings = {"compression.type": compression, "acks": acks}
-    to = target(bootstrap, [*_texts(settings), *(properties or [])], timeout_s)
+    given = properties or []
+    if acks in _WHOLE and not any(each.split("=")[0].strip() in _WEAKER for each in given):
+        settings["enable.idempotence"] = "true"
+    to = target(bootstrap, [*_texts(settings), *given], timeout_s)
     send(to, topic, files or [], (framing, stamp), as_json=as_json, quiet=quiet)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from broker.cli.clients import Target, failure, producer
 from broker.cli.errors import CliError
@@ -42,7 +42,32 @@ class Sender:
         self._topic = topic
         self._stamp = stamp
         self._headers = list(stamp.headers)
-        self._client = producer(to, linger_ms=5, message_timeout_ms=int(to.timeout_s * 1000))
+        self._client = producer(
+            to,
+            linger_ms=5,
+            message_timeout_ms=int(to.timeout_s * 1000),
+            # A partition behind the first is one of a topic that is there, with enough of them.
+            allow_auto_create_topics=stamp.partition <= 0,
+        )
+        if stamp.partition > 0:
+            self._check_partition(stamp.partition)
+
+    def _check_partition(self, partition: int) -> None:
+        """Errors: CliError if the topic, or the partition, is not there."""
+        topic = self._topic
+        try:
+            found = self._client.list_topics(topic, timeout=self._to.timeout_s).topics[topic]
+        except KafkaException as error:
+            raise failure(error, f"produce to {topic}", self._to) from error
+        if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            remedy = f"tailrace topic create {topic} --partitions {partition + 1}"
+            raise CliError(f"there is no topic {topic}", place=self._to.bootstrap, remedy=remedy)
+        if found.error is None and partition >= len(found.partitions):
+            raise CliError(
+                f"topic {topic} has no partition {partition}",
+                place="--partition",
+                remedy=f"0 to {len(found.partitions) - 1}",
+            )
 
     def send(self, key: bytes | None, value: bytes | None) -> None:
         """Hand over one record; waits while the client's queue is full."""

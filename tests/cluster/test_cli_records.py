@@ -9,6 +9,7 @@ import pytest
 
 from broker.cli.errors import Exit
 from tests.cluster.cli import output, parsed, refusal, tailrace
+from tests.cluster.fault_port import FaultPort
 from tests.process import TailraceProcess
 from tests.server_process import TAILRACE
 
@@ -155,7 +156,7 @@ def test_a_reader_that_had_enough_is_no_error(at: str, topic: str) -> None:
         (Exit.USAGE, ("produce", "{ten}", "-D", ""), "empty delimiter"),
         (Exit.USAGE, ("produce", "{ten}", "-z", "rar"), "rar"),
         (Exit.FAILED, ("produce", "{ten}", "/no/such/file"), "/no/such/file"),
-        (Exit.FAILED, ("produce", "{ten}", "-p", "7"), "1 records refused"),
+        (Exit.FAILED, ("produce", "{ten}", "-p", "7"), "has no partition"),
     ],
 )
 def test_refusals(at: str, ten: str, code: Exit, arguments: tuple[str, ...], words: str) -> None:
@@ -194,3 +195,35 @@ def test_a_record_too_large_for_the_client_says_what_to_set(at: str, topic: str)
     text = refusal(Exit.FAILED, "produce", topic, bootstrap=at, stdin=b"x" * 1_200_000)
     assert "-X message.max.bytes=N" in text
     assert "1 records refused, 0 acknowledged" in text
+
+
+def test_a_record_whose_answer_is_lost_is_written_once(tmp_path: Path) -> None:
+    """As when its broker dies behind the write: the client sends it again."""
+    with TailraceProcess(tmp_path / "data", "--test-faults", "127.0.0.1:0") as broker:
+        at, faults = broker.bootstrap, FaultPort(broker.output)
+        output("topic", "create", "t", bootstrap=at)
+        lost = faults.ask("POST", fault="drop_next", api="Produce", count=2)[1]["id"]
+        lines = b"".join(b"%d\n" % number for number in range(20))
+        output("produce", "t", stdin=lines, bootstrap=at)
+        assert faults.ask("DELETE", f"/{lost}")[1][0]["hits"] == 2
+        assert consume(at, "t", "-e") == lines
+
+
+def test_a_weaker_acknowledgement_is_nobodys_idempotence(at: str, topic: str) -> None:
+    for weaker in (("-a", "1"), ("-a", "0"), ("-X", "acks=1"), ("-X", "enable.idempotence=false")):
+        output("produce", topic, *weaker, stdin=b"x\n", bootstrap=at)
+    assert len(consume(at, topic, "-c", "4").split()) == 4
+
+
+def test_a_partition_that_is_not_there_makes_no_topic(at: str, topic: str) -> None:
+    text = refusal(Exit.FAILED, "produce", topic, "-p", "9", bootstrap=at, stdin=b"x\n")
+    assert f"there is no topic {topic}" in text
+    assert f"tailrace topic create {topic} --partitions 10" in text
+    assert topic not in output("topic", "list", bootstrap=at).decode().split()
+    output("topic", "create", topic, "-p", "3", bootstrap=at)
+    text = refusal(Exit.FAILED, "produce", topic, "-p", "3", bootstrap=at, stdin=b"x\n")
+    assert f"topic {topic} has no partition 3" in text
+    assert "0 to 2" in text
+    output("topic", "delete", topic, bootstrap=at)
+    refusal(Exit.FAILED, "produce", topic, "-p", "9", bootstrap=at, stdin=b"x\n")
+    assert topic not in output("topic", "list", bootstrap=at).decode().split()
