@@ -33,7 +33,7 @@ Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask, although a person could answer.")
 ]
 
-_RESET: Final = "tailrace group reset GROUP TOPIC OTHER/3 --to start"
+_RESET: Final = "tailrace group reset GROUP TOPIC OTHER/3 --to start --execute"
 _DELETE_OFFSETS: Final = "tailrace group delete-offsets GROUP TOPIC OTHER/3"
 
 
@@ -91,18 +91,28 @@ def reset(
     partitions: Partitions = None,
     bootstrap: Bootstrap = BOOTSTRAP,
     all_topics: AllTopics = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it, and do not only show it.")
     ] = False,
-    yes: Yes = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be done, as without --execute.")
+    ] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Make the group, if it is not there yet.")
+    ] = False,
     as_json: Json = False,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
-    """Let a group without members go on somewhere else. Negative offsets: --to=-10."""
+    """Let a group without members go on somewhere else. Negative offsets: --to=-10.
+
+    Shows where it would go on; with --execute it does, in all partitions that are shown.
+    """
+    if execute and dry_run:
+        raise CliError("--execute and --dry-run", place="--dry-run", code=Exit.USAGE)
     spec = _position(to)
     with _admin(bootstrap, properties, timeout_s) as groups:
-        groups.check_idle(group)
+        groups.check_idle(group, may_be_new=create)
         before = groups.committed(group)
         chosen = _chosen(groups, partitions, before if all_topics else None, _RESET)
         after = groups.offsets.positions(chosen, spec)
@@ -116,8 +126,7 @@ def reset(
             for at in chosen
         ]
         refused: dict[TopicPartition, int] = {}
-        if not dry_run:
-            _ask(f"Move group {group} in {len(chosen)} partitions?", yes=yes)
+        if execute:
             refused = groups.commit(group, after)
     columns = [
         Column("topic"),
@@ -128,6 +137,8 @@ def reset(
     moved = [row for at, row in zip(chosen, rows, strict=True) if at not in refused]
     if moved or not refused:
         show_rows(moved, columns, as_json=as_json)
+    if not execute:
+        note("nothing was changed; --execute does it")
     if refused:
         raise CliError(
             f"{len(refused)} of {len(chosen)} partitions of group {group} were not moved: "

@@ -86,10 +86,15 @@ class GroupsAdmin:
             member["partitions"] = [str(at) for at in member["partitions"]]
         return described
 
-    def check_idle(self, group: str) -> None:
-        """Refuse a group with members; one that is not there has none."""
+    def check_idle(self, group: str, *, may_be_new: bool) -> None:
+        """Refuse a group with members, and one that is not there unless it may be new."""
         described = self._state(group)
-        if described is not None and described["members"]:
+        if described is None:
+            if not may_be_new:
+                remedy = f"{_LIST}; --create makes it"
+                raise CliError(f"there is no group {group}", remedy=remedy)
+            return
+        if described["members"]:
             count = len(described["members"])
             raise CliError(
                 f"group {group} has {count} members ({described['state']})", remedy=_STOP

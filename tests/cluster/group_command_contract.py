@@ -107,10 +107,23 @@ class GroupCommandContract:
         group = f"{filled}-g"
 
         def reset(to: str, *where: str) -> list[tuple[int, int | None, int]]:
-            rows = parsed("group", "reset", group, *where, f"--to={to}", bootstrap=at)
+            does = () if "--dry-run" in where else ("--execute",)
+            rows = parsed("group", "reset", group, *where, *does, f"--to={to}", bootstrap=at)
             return [(row["partition"], row["from"], row["to"]) for row in rows]
 
-        assert reset("start", filled) == [(0, None, 0), (1, None, 0)]  # a group of its own
+        text = refusal(
+            *(Exit.FAILED, "group", "reset", group, filled, "--to", "start", "--execute"),
+            bootstrap=at,
+        )
+        assert f"there is no group {group}" in text
+        shown = parsed("group", "reset", group, filled, "--create", "--to", "start", bootstrap=at)
+        assert [row["to"] for row in shown] == [0, 0]
+        assert group not in {row["group"] for row in parsed("group", "list", bootstrap=at)}
+        made = [(0, None, 0), (1, None, 0)]
+        assert reset("start", filled, "--create") == made  # a group of its own
+        shown = parsed("group", "reset", group, filled, "--to=end", bootstrap=at)
+        assert [row["to"] for row in shown] == [10, 10]
+        assert committed(at, group, filled) == [0, 0], "only shown"
         assert reset("-3", f"{filled}/1") == [(1, 0, 7)]
         assert reset("-100", f"{filled}/1", filled) == [(0, 0, 0), (1, 7, 0)]
         assert reset("4", "--all-topics") == [(0, 0, 4), (1, 0, 4)]
@@ -120,7 +133,8 @@ class GroupCommandContract:
         assert reset("start", "--dry-run", filled) == [(0, 10, 0), (1, 10, 0)]
         assert committed(at, group, filled) == [10, 10]
         assert reset("end", f"{filled}/0") == [(0, 10, 10)]
-        text = refusal(Exit.FAILED, "group", "reset", group, filled, "--to", "11", bootstrap=at)
+        doing = ("--to", "11", "--execute")
+        text = refusal(Exit.FAILED, "group", "reset", group, filled, *doing, bootstrap=at)
         assert f"{filled}-0 has offsets 0 to 10, not 11" in text
         assert committed(at, group, filled) == [10, 10]
 
@@ -131,8 +145,10 @@ class GroupCommandContract:
         output("topic", "delete", filled, bootstrap=at)
 
     def test_what_is_refused(self, at: str, filled: str) -> None:
-        to = ("--to", "start")
+        to = ("--to", "start", "--create")
         assert "name topics" in refusal(Exit.USAGE, "group", "reset", "g", *to, bootstrap=at)
+        both_ways = ("group", "reset", "g", filled, *to, "--execute", "--dry-run")
+        assert "--dry-run" in refusal(Exit.USAGE, *both_ways, bootstrap=at)
         text = refusal(Exit.USAGE, "group", "delete-offsets", "g", bootstrap=at)
         assert "tailrace group delete-offsets GROUP TOPIC OTHER/3" in text
         both = (filled, "--all-topics")

@@ -105,7 +105,7 @@ def test_what_moved_is_shown_though_the_rest_was_refused(
     ]
     topic = OffsetCommitResponseTopic(name="t", partitions=partitions)
     answers[OFFSET_COMMIT.key] = OffsetCommitResponse(topics=[topic])
-    done = CliRunner().invoke(app, ["reset", "g", "t", "--to", "5"])
+    done = CliRunner().invoke(app, ["reset", "g", "t", "--to", "5", "--execute"])
     assert isinstance(done.exception, CliError)
     told = {2: "t-1, t-2: UNKNOWN_MEMBER_ID (25)", 3: "t-0, t-2: UNKNOWN_MEMBER_ID (25); t-1: "}
     assert f"{len(refused)} of 3 partitions of group g were not moved: " in done.exception.cause
