@@ -113,13 +113,17 @@ def hanging(
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
-    """Find transactions that hold up readers, and that no coordinator will ever end."""
+    """Find transactions that hold up readers, and that no coordinator will ever end.
+
+    One that a coordinator has, and should have ended a minute ago, is shown with its id and state.
+    """
     now_ms = SystemClock().now_ms()
     with _admin(bootstrap, properties, timeout_s) as transactions:
-        found = transactions.hanging(topics or [], partition, now_ms - minutes * 60_000)
+        found = transactions.hanging(topics or [], partition, now_ms - minutes * 60_000, now_ms)
     names = ("producer_id", "producer_epoch", "start_offset", "idle_minutes")
     columns = [Column("topic"), Column("partition", right=True)]
     columns += [Column(name, right=True) for name in names]
+    columns += [Column("transactional_id"), Column("state")]
     show_rows([each.row(now_ms) for each in found], columns, as_json=as_json)
 
 

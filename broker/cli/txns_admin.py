@@ -30,6 +30,9 @@ from protocol.kafka.messages.write_txn_markers import (
 TRANSACTION = 1
 """Key type of FindCoordinator."""
 
+OVERDUE_MS = 60_000
+"""Coordinators look every ten seconds for transactions that are open for too long."""
+
 Row = dict[str, Any]
 
 
@@ -44,6 +47,10 @@ class OpenTransaction(NamedTuple):
     start_offset: int
     last_timestamp: int
     """When its producer wrote last. Unit: wall ms."""
+    held_by: str | None = None
+    """The transactional id whose coordinator has it, and has not ended it in time."""
+    state: str | None = None
+    """What that coordinator says of it."""
 
     def row(self, now_ms: int) -> Row:
         """Return it for a table."""
@@ -56,6 +63,8 @@ class OpenTransaction(NamedTuple):
             "start_offset": self.start_offset,
             "last_timestamp": self.last_timestamp,
             "idle_minutes": max(now_ms - self.last_timestamp, 0) // 60_000,
+            "transactional_id": self.held_by,
+            "state": self.state,
         }
 
 
@@ -114,9 +123,13 @@ class TransactionsAdmin:
         }
 
     def hanging(
-        self, topics: Sequence[str], partition: int | None, before_ms: int
+        self, topics: Sequence[str], partition: int | None, before_ms: int, now_ms: int
     ) -> list[OpenTransaction]:
-        """Return what has been open since before `before_ms` and no coordinator will end."""
+        """Return what has been open since before `before_ms` and will not be ended.
+
+        No coordinator has it (what Kafka's find-hanging lists), or one has it and should have ended
+        it `OVERDUE_MS` ago: it lives, and does not do what it is there for.
+        """
         old = [
             each
             for each in self._open(topics or None, partition)
@@ -128,11 +141,19 @@ class TransactionsAdmin:
         wanted = ListTransactionsRequest(producer_id_filters=ids)
         known = [row["transactional_id"] for row in self.list_all(wanted)]
         served = {
-            (described["producer_id"], partition_name)
-            for described in (self.describe(name, before_ms) for name in known)
+            (described["producer_id"], partition_name): described
+            for described in (self.describe(name, now_ms) for name in known)
             for partition_name in described["partitions"]
         }
-        return [each for each in old if (each.producer_id, str(each.partition)) not in served]
+        found = []
+        for each in old:
+            described = served.get((each.producer_id, str(each.partition)))
+            if described is None:
+                found.append(each)
+            elif described["open_ms"] > described["timeout_ms"] + OVERDUE_MS:
+                name, state = described["transactional_id"], described["state"]
+                found.append(each._replace(held_by=name, state=state))
+        return found
 
     def starting_at(self, partition: TopicPartition, start_offset: int) -> OpenTransaction:
         """Return the transaction that is open in a partition since an offset."""

@@ -1,12 +1,14 @@
 """`tailrace txn` against a running broker."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from broker.cli.errors import Exit
 from protocol.errors import ErrorCode
 from tests.cluster.cli import output, parsed, refusal
+from tests.cluster.fault_port import FaultPort
 from tests.cluster.raw import RawClient
 from tests.cluster.transaction_story import TV1, Story
 from tests.process import TailraceProcess
@@ -93,3 +95,48 @@ def test_one_that_hangs_is_found_and_aborted(broker: TailraceProcess, at: str) -
         assert parsed("txn", "hanging", *where, bootstrap=at) == []
         story.ended(me, committed=True)
         story.wait_for(story.a, b"behind it", b"served")
+
+
+def test_a_late_write_of_an_id_whose_coordinator_lives(broker: TailraceProcess, at: str) -> None:
+    """Its transaction was over; the id is idle, or in another transaction."""
+    with RawClient(broker) as client:
+        story = Story(broker, client)
+        story.versions = TV1
+        me = story.init()
+        assert story.add(me, story.a) is ErrorCode.NONE
+        assert story.write(me, story.a, b"in time") is ErrorCode.NONE
+        story.ended(me, committed=True)
+        assert story.write(me, story.a, b"late") is ErrorCode.NONE
+        where = ("--topic", story.a, "--max-transaction-timeout", "0")
+        (row,) = parsed("txn", "hanging", *where, bootstrap=at)
+        assert (row["producer_id"], row["start_offset"]) == (me.producer_id, 2)
+        assert (row["transactional_id"], row["state"]) == (None, None)
+        assert story.add(me, story.b) is ErrorCode.NONE  # its next one, elsewhere
+        assert parsed("txn", "hanging", *where, bootstrap=at) == [row]
+
+
+def test_one_that_its_coordinator_should_have_ended(tmp_path: Path) -> None:
+    """It lives and never looks: its clock said ten minutes ago that the transaction begins."""
+    never = "transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000"
+    faults = ("--test-faults", "127.0.0.1:0")
+    with (
+        TailraceProcess(tmp_path / "data", "--set", never, *faults) as broker,
+        RawClient(broker) as client,
+    ):
+        port = FaultPort(broker.output)
+        assert port.ask("POST", fault="skew_clock", seconds=-600)[0] == 200
+        story, at = Story(broker, client), broker.bootstrap
+        story.versions = TV1
+        me = story.init(timeout_ms=60_000)
+        assert story.add(me, story.a) is ErrorCode.NONE
+        assert story.write(me, story.a, b"for ever") is ErrorCode.NONE
+        where = ("--topic", story.a, "--max-transaction-timeout", "0")
+        (row,) = parsed("txn", "hanging", *where, bootstrap=at)
+        assert (row["producer_id"], row["start_offset"]) == (me.producer_id, 0)
+        assert (row["transactional_id"], row["state"]) == (story.name, "Ongoing")
+        text = output("txn", "hanging", *where, bootstrap=at).decode()
+        assert story.name in text
+        patient = story.init(timeout_ms=900_000)  # ends the other, and has a quarter of an hour
+        assert story.add(patient, story.a) is ErrorCode.NONE
+        assert story.write(patient, story.a, b"not yet") is ErrorCode.NONE
+        assert parsed("txn", "hanging", *where, bootstrap=at) == []
