@@ -1,4 +1,8 @@
-"""A Docker daemon and Tailrace's image, for all tests here; without them they are skipped."""
+"""A Docker daemon and Tailrace's image, for all tests here.
+
+Where no daemon can run they are skipped. Where one does, an image that cannot be had fails them:
+else they would pass untested wherever a mirror is slow.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +13,7 @@ import pytest
 
 from tests.docker import engine, images
 
-TIMEOUT_S: Final = 900
+TIMEOUT_S: Final = 1500
 """Of one test: the first one waits for the base, the wheels and the image."""
 
 
@@ -49,12 +53,18 @@ def daemon() -> Iterator[None]:
 @pytest.fixture(scope="package")
 def image(daemon: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     """Tailrace's image, of this tree."""
-    try:
-        base = images.build(tmp_path_factory.mktemp("context"))
-    except (images.CannotBuild, engine.CannotStart) as refused:
-        pytest.skip(str(refused))
-    yield Built(images.IMAGE, base)
+    yield Built(images.IMAGE, built(tmp_path_factory.mktemp("context")))
     images.discard()
+
+
+def built(context: Path) -> str:
+    """Build the image and return its base; skip or fail the test that wants it."""
+    try:
+        return images.build(context)
+    except engine.CannotStart as refused:
+        pytest.skip(str(refused))
+    except images.CannotBuild as error:
+        pytest.fail(str(error))
 
 
 @pytest.fixture

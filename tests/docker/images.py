@@ -30,7 +30,7 @@ cd "$1"
 tar --create --file "$2" --exclude './proc/*' --exclude './sys/*' --exclude './var/cache/apt/*' \\
   --exclude './var/lib/apt/lists/*' --exclude './usr/share/doc/*' --exclude './usr/share/locale/*' .
 """
-FETCH_WITHIN_S: Final = 300
+FETCH_WITHIN_S = 600
 
 
 class CannotBuild(Exception):
