@@ -2,7 +2,9 @@
 
 Kafka's words: "local" is what the bookies have, "tiered" or "remote" what cold storage has. The
 segments' metadata says it, because a segment's last transaction id is its last offset; no segment
-is read. Source: UnifiedLog.fetchOffsetByTimestamp (KIP-405, KIP-1005, KIP-1023).
+is read. What is there counts, not `remote.storage.enable`: when that is taken back, cold segments
+stay and are read until retention takes them. (Kafka deletes them then, or refuses.)
+Source: UnifiedLog.fetchOffsetByTimestamp (KIP-405, KIP-1005, KIP-1023).
 """
 
 from broker.partition.partition_log import PartitionLog
@@ -15,16 +17,12 @@ NOTHING_TIERED: Offset = -1
 
 async def earliest_local(log: PartitionLog) -> TimestampedOffset:
     """Return the first offset that the bookies have. Errors: CoreError."""
-    if not log.settings.remote_storage_enable:
-        return _at(log, log.log_start_offset)
-    return _at(log, _local_start(log, await log.log.upkeep.trimmer.tiers()))
+    return _at(log, _local_start(log, await _tiers(log)))
 
 
 async def latest_tiered(log: PartitionLog) -> TimestampedOffset | None:
     """Return the last offset in cold storage; None if there is none. Errors: CoreError."""
-    if not log.settings.remote_storage_enable:
-        return None
-    offset = _highest_tiered(await log.log.upkeep.trimmer.tiers())
+    offset = _highest_tiered(await _tiers(log))
     return None if offset == NOTHING_TIERED else _at(log, offset)
 
 
@@ -35,8 +33,16 @@ async def earliest_pending_upload(log: PartitionLog) -> TimestampedOffset | None
     """
     if not log.settings.remote_storage_enable:
         return None
-    highest = _highest_tiered(await log.log.upkeep.trimmer.tiers())
+    highest = _highest_tiered(await _tiers(log))
     return _at(log, max(highest + 1, log.log_start_offset))
+
+
+async def _tiers(log: PartitionLog) -> list[SegmentTier]:
+    """Return where each segment is; [] for a topic that has no tiers and never had."""
+    trimmer = log.log.upkeep.trimmer
+    if log.settings.remote_storage_enable or await trimmer.has_cold():
+        return await trimmer.tiers()
+    return []
 
 
 def _local_start(log: PartitionLog, tiers: list[SegmentTier]) -> Offset:

@@ -168,6 +168,13 @@ class LogTrimmer:
             None if cold is None else cold.delete,
         )
 
+    async def has_cold(self) -> bool:
+        """Return whether a segment is in cold storage. Errors: CoreError. Cost: one read."""
+        try:
+            return bool(await self._store.children(self._paths.cold))
+        except NoNode:
+            return False
+
     async def tiers(self) -> list[SegmentTier]:
         """Return where each segment is, oldest first.
 

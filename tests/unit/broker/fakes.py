@@ -94,6 +94,9 @@ class FakeTrimmer:
     def __init__(self) -> None:
         self.told: list[SegmentTier] = []
 
+    async def has_cold(self) -> bool:
+        return any(each.in_cold for each in self.told)
+
     async def tiers(self) -> list[SegmentTier]:
         return self.told
 

@@ -190,6 +190,28 @@ async def test_where_the_tiers_of_a_topic_meet(
     assert [each.timestamp for each in answers] == [-1, -1, -1]
 
 
+@pytest.mark.parametrize(
+    ("where", "local", "tiered"),
+    [
+        ([], 2, -1),
+        ([("bookies", 3), ("bookies", 5)], 2, -1),
+        ([("cold", 3), ("both", 5), ("bookies", 7)], 4, 5),
+        ([("cold", 9)], 10, 9),
+    ],
+)
+@in_loop
+async def test_what_is_in_cold_storage_counts_after_tiering_was_switched_off(
+    where: list[tuple[str, int]], local: int, tiered: int
+) -> None:
+    world = await filled()
+    world.log("t").upkeep.trimmer.told = [
+        SegmentTier(segment(lssn, last), place != "cold", place != "bookies")
+        for lssn, (place, last) in enumerate(where, 1)
+    ]
+    answers = [(await offsets(world, 11, (0, asked)))[0] for asked in (-4, -5, -6)]
+    assert [each.offset for each in answers] == [local, tiered, -1]
+
+
 @in_loop
 async def test_a_look_up_that_takes_too_long_is_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await filled()
