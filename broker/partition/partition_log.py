@@ -248,6 +248,8 @@ class PartitionLog(ReadablePartition):
             self._writer.append(last, (batch,), len(batch), time_ms=made_ms)
         except CoreError as error:
             logger.warning("append failed partition=%s error=%r", self.partition, error)
+            if error.retriable:
+                self.excuse_gaps()
             return Append.answered(error_code(error))
         append = Append(batch, base, last, time_ms)
         self._pending.append(append)

@@ -8,7 +8,15 @@ from broker.partition.appends import Append, AppendResult
 from broker.partition.partition_log import PartitionLog
 from broker.partition.producers import BATCHES_KEPT
 from broker.partition.timestamps import first_at, newest
-from core.errors import CorruptData, LedgerFenced, LogTruncated, OverCapacity
+from core.errors import (
+    CoreError,
+    CorruptData,
+    LedgerFenced,
+    LogRecordTooLong,
+    LogTruncated,
+    NotEnoughBookies,
+    OverCapacity,
+)
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.records.batch import read_header, stamp_crc, verify_crc
@@ -197,6 +205,34 @@ async def test_a_refusal_of_the_writer_is_an_outcome() -> None:
     log = await opened(world)
     writer_of(world).error = OverCapacity("full")
     assert produce(log, batch(1)).result() is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@in_loop
+@pytest.mark.parametrize(
+    ("error", "refused", "behind"),
+    [
+        (OverCapacity("full"), ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (NotEnoughBookies(), ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (
+            LogRecordTooLong("large"),
+            ErrorCode.MESSAGE_TOO_LARGE,
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ),
+    ],
+)
+async def test_what_is_behind_a_batch_that_comes_again_comes_again_too(
+    error: CoreError, refused: ErrorCode, behind: ErrorCode
+) -> None:
+    """Out of order makes librdkafka number its records anew, and idempotence ends."""
+    world = make_world()
+    log = await opened(world)
+    assert await produce(log, batch(1, producer=Producer(9, 0, 0))) == AppendResult(0, -1, 0)
+    writer_of(world).error = error
+    assert produce(log, batch(1, producer=Producer(9, 0, 1))).result() is refused
+    writer_of(world).error = None
+    assert produce(log, batch(1, producer=Producer(9, 0, 2))).result() is behind
+    assert await produce(log, batch(1, producer=Producer(9, 0, 1))) == AppendResult(1, -1, 0)
+    assert await produce(log, batch(1, producer=Producer(9, 0, 2))) == AppendResult(2, -1, 0)
 
 
 @in_loop
