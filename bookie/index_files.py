@@ -75,6 +75,11 @@ class IndexFiles:
         """The highest entry log of Java's bookie: sums that are older prove nothing."""
         self.newest_log = -1
         """The highest entry log of all when this process began."""
+        self.unsettled: set[LedgerId] | None = None
+        """Ledgers whose last write may have been cut: those in the tail, until they are written.
+
+        None: any may be, as a tool that looks from outside has to assume.
+        """
         self._synced_directories: set[Path] = set()
         self._ledger_ids: set[LedgerId] | None = None
         """What was listed once, and has changed since only here; at least what there is."""
@@ -84,7 +89,7 @@ class IndexFiles:
 
         def work() -> LoadedIndex | None:
             with self._opened(ledger_id) as index:
-                header = index.look(self.java_log)
+                header = self._look(index, ledger_id)
                 return None if header is None else LoadedIndex(header, *index.last())
 
         return self._between_writes(work)
@@ -113,7 +118,7 @@ class IndexFiles:
 
         def work() -> Page:
             with self._opened(ledger_id) as index:
-                index.look(self.java_log)
+                self._look(index, ledger_id)
                 data = index.read(sectors)
                 damaged = index.damaged(sectors, data)
             return Page(data, frozenset(sector - sectors.start for sector in damaged))
@@ -133,7 +138,7 @@ class IndexFiles:
 
         def work() -> list[EntryId]:
             with self._opened(ledger_id) as index:
-                index.look(self.java_log)
+                self._look(index, ledger_id)
                 return index.entry_ids()
 
         return self._between_writes(work)
@@ -145,6 +150,10 @@ class IndexFiles:
         except CorruptData:
             with self._writing:
                 return work()
+
+    def _look(self, index: LedgerIndex, ledger_id: LedgerId) -> IndexHeader | None:
+        may_be_cut = self.unsettled is None or ledger_id in self.unsettled
+        return index.look(self.java_log, may_be_cut=may_be_cut)
 
     def write(
         self, ledger_id: LedgerId, header: IndexHeader, tables: Sequence[LocationTable]
@@ -177,9 +186,13 @@ class IndexFiles:
         if is_new and leaf not in self._synced_directories:
             self._files.make_directory(leaf)
         with suppress(CorruptData):  # the header is written anew; what else is damaged stays so
-            index.look(self.java_log)
+            self._look(index, ledger_id)
+        if self.unsettled is not None:
+            self.unsettled.add(ledger_id)  # should this be cut
         sync_names = partial(self._sync_names, leaf, is_new=is_new)
         index.write(header, tables, self.newest_log, sync_names)
+        if self.unsettled is not None:
+            self.unsettled.discard(ledger_id)
 
     def remove(self, ledger_id: LedgerId) -> None:
         """Remove the index file of a ledger; its sums last, which tell that there was one."""

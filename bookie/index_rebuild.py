@@ -10,8 +10,8 @@ stays, and a crash leaves the one or the other. Where an entry log is damaged, l
 had entries there get an index without checksums: what it lacks is answered EIO, never "not here".
 """
 
-from collections.abc import Collection
-from contextlib import closing
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from bookie.marks import (
     read_mark,
     write_mark,
 )
-from bookie.salvage import JournalRecords, WholeLog, read_journal
+from bookie.salvage import JournalRecords, WholeLog, whole_journal
 from core.errors import CorruptData
 from core.runtime.files import Files
 from protocol.errors import DecodeError
@@ -130,6 +130,7 @@ class _Rebuild:
         log_ids = self._dirs.log_ids()
         self._indexes.newest_log = max(log_ids, default=-1)
         self._indexes.java_log = self._java_log(log_ids)
+        self._indexes.unsettled = self._in_tail(log_ids)
         self._only = frozenset(ledger_ids)
         for ledger_id in sorted(self._only or self._indexes.list_ledger_ids()):
             self._look(ledger_id)
@@ -161,8 +162,11 @@ class _Rebuild:
                 if not self._dry_run:
                     write_mark(self._files, self._dirs.all, name, place)
             else:
+                places[name] = mark or Mark()
                 if name == ENTRY_LOG_MARK:
                     self._mark = mark or Mark()
+        count = range(len(self._journals))
+        self._journal_marks = [places[journal_mark_name(index)] for index in count]
         return mended
 
     def _java_log(self, log_ids: list[int]) -> int:
@@ -172,6 +176,29 @@ class _Rebuild:
         except CorruptData:  # a dry run leaves it as it is
             return max(log_ids, default=-1)
         return max([*java, -1 if known is None else known.file_id])
+
+    def _in_tail(self, log_ids: list[int]) -> set[LedgerId]:
+        """Return the ledgers that the next start replays: a checkpoint of theirs may be cut."""
+        found: set[int] = set()
+        for log_id in log_ids:
+            if log_id >= self._mark.file_id:
+                with self._open_log(log_id) as log:
+                    for records, _ in log.groups():
+                        found |= {r[0] for r in records if (log_id, r[3]) >= self._mark}
+        for directory, mark in zip(self._journals, self._journal_marks, strict=True):
+            for journal_id in file_ids(self._files.names(directory), journal_format.SUFFIX):
+                if journal_id >= mark.file_id:
+                    journal = whole_journal(self._files, directory, journal_id)
+                    found |= {r[0] for r, _ in journal if (journal_id, r[3]) >= mark}
+        return set(map(LedgerId, found))
+
+    @contextmanager
+    def _open_log(self, log_id: int) -> Iterator[WholeLog]:
+        fd = self._dirs.open_log(log_id)
+        try:
+            yield WholeLog(self._files, fd, log_id, str(self._dirs.log_path(log_id)))
+        finally:
+            self._files.close(fd)
 
     def _is_ours(self, log_id: int) -> bool:
         fd = self._dirs.open_log(log_id)
@@ -200,19 +227,14 @@ class _Rebuild:
     # The entry logs
 
     def _read_log(self, log_id: int) -> None:
-        fd = self._dirs.open_log(log_id)
-        try:
-            name = str(self._dirs.log_path(log_id))
-            reading = WholeLog(self._files, fd, log_id, name)
-            for records, is_sure in reading.groups():
+        with self._open_log(log_id) as log:
+            for records, is_sure in log.groups():
                 for record in records:
                     self._take(log_id, record, is_sure=is_sure)
                 if self._waiting > LOCATIONS_MAX:
                     self._write_aside()
-            if reading.damage:
-                self._damaged_logs[log_id] = reading.damage
-        finally:
-            self._files.close(fd)
+            if log.damage:
+                self._damaged_logs[log_id] = log.damage
 
     def _take(self, log_id: int, record: Record, *, is_sure: bool) -> None:
         number, entry_id, _, position, size = record
@@ -239,7 +261,7 @@ class _Rebuild:
         self._write_aside()
         for number, entry_id, location in self._unsure:
             with self._aside(LedgerId(number)) as index:
-                index.look(self._indexes.java_log)
+                index.look(self._indexes.java_log, may_be_cut=True)
                 found = index.location(entry_id)
             if not found:
                 self._ledgers[number].table.put(entry_id, location)
@@ -269,7 +291,8 @@ class _Rebuild:
             self._journaled = JournalRecords()
             for directory in self._journals:
                 for journal_id in file_ids(self._files.names(directory), journal_format.SUFFIX):
-                    read_journal(self._files, directory, journal_id, self._journaled)
+                    for record, body in whole_journal(self._files, directory, journal_id):
+                        self._journaled.take(record, body)
         return self._journaled
 
     def _path(self, ledger_id: LedgerId) -> Path:
@@ -297,7 +320,7 @@ class _Rebuild:
             self._remove_aside(path)
             self._begun.add(ledger_id)
         with self._aside(ledger_id) as index:
-            index.look(self._indexes.java_log)
+            index.look(self._indexes.java_log, may_be_cut=True)
             header, _ = self._header(ledger_id, ledger)
             sync = partial(self._files.sync_directory, path.parent)
             index.write(header, [ledger.table], self._indexes.newest_log, sync)
@@ -308,7 +331,7 @@ class _Rebuild:
         for number, ledger in sorted(self._ledgers.items()):
             ledger_id = LedgerId(number)
             with self._aside(ledger_id) as index:
-                index.look(self._indexes.java_log)
+                index.look(self._indexes.java_log, may_be_cut=True)
                 count = len(index.entry_ids())
             path = self._path(ledger_id)
             if self._dry_run:

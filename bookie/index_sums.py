@@ -1,19 +1,19 @@
 """Checksums of an index file, in a file of ours beside it: BookKeeper's has no room for them.
 
     file  = block, pair for each sector of 512 bytes (64 locations) behind the index file's header
-    block = 512 bytes: "TLIS", i32 version 1, i64 ledger id, i64 newest log, i32 1 if whole,
-            u32 CRC32C of these, zeros
-    pair  = u32 sum before, u32 sum after the last write; equal once that is known to be on disk
+    block = 512 bytes: "TLIS", i32 version 1, i64 ledger id, i64 newest log, u32 CRC32C of these,
+            zeros
+    pair  = u32 sum before, u32 sum after the last write of the sector
 
 A sum is the CRC32C of (ledger id, sector number) and the sector's bytes; 0 stands for zeros. The
-pair is on disk before its sector is written. A disk writes a sector whole or not at all, so after a
-crash the sector has one of the two sums, and with any other one it is damaged. No page is a unit
-here: after a crash it could be of both kinds.
+pair is on disk before its sector is written. A disk writes a sector whole or not at all, so a write
+that a crash has cut leaves the sector with one of the two sums; after one that was finished it has
+the second. With any other one it is damaged. Whether a write may have been cut tells the tail: its
+ledger is in it. No page is a unit here: after a crash it could be of both kinds.
 
 `newest log` is the highest entry log when the pairs were written. Java's bookie puts a location
 into an index file only after it made an entry log, so where there is a log of Java's above that id
-the sums are not those of the file any more. "Whole" means that the index file once had its header
-on disk: without one it was lost, not just never written.
+the sums are not those of the file any more.
 """
 
 import struct
@@ -31,7 +31,7 @@ BLOCK_SIZE = 512
 SECTOR_SIZE = 512
 PAIR_SIZE = 8
 
-_BLOCK = struct.Struct(">4siqqi")
+_BLOCK = struct.Struct(">4siqq")
 _CRC = struct.Struct(">I")
 _SEED = struct.Struct(">qq")
 _PAIR = struct.Struct(">II")
@@ -43,7 +43,6 @@ class Proof(NamedTuple):
 
     ledger_id: LedgerId
     newest_log: int
-    is_whole: bool
 
 
 class Pair(NamedTuple):
@@ -55,7 +54,7 @@ class Pair(NamedTuple):
 
 def pack_proof(proof: Proof) -> bytes:
     """Return the block."""
-    data = _BLOCK.pack(b"TLIS", 1, proof.ledger_id, proof.newest_log, proof.is_whole)
+    data = _BLOCK.pack(b"TLIS", 1, proof.ledger_id, proof.newest_log)
     return (data + _CRC.pack(crc32c(data))).ljust(BLOCK_SIZE, b"\0")
 
 
@@ -64,11 +63,11 @@ def read_proof(data: Buffer, ledger_id: LedgerId) -> Proof | None:
     if len(data) < BLOCK_SIZE or not any(data):
         return None
     head = bytes(data[: _BLOCK.size])
-    magic, version, of_ledger, newest_log, is_whole = _BLOCK.unpack(head)
+    magic, version, of_ledger, newest_log = _BLOCK.unpack(head)
     (crc,) = _CRC.unpack_from(data, _BLOCK.size)
     if crc != crc32c(head) or (magic, version, of_ledger) != (b"TLIS", 1, ledger_id):
         raise BadValue("the checksums of the index are damaged themselves")
-    return Proof(ledger_id, newest_log, bool(is_whole))
+    return Proof(ledger_id, newest_log)
 
 
 def sector_sum(ledger_id: LedgerId, sector: int, data: Buffer) -> int:

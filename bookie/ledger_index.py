@@ -10,9 +10,8 @@ What can be proved by it:
 A damaged sector denies nothing: a location in it may be followed, as entries say which they are,
 but where it has none the answer is CorruptData.
 
-Order of a write: pairs (old sum, new sum) -> sync -> locations and header -> sync, with the names
--> pairs (new, new), whose sync nobody waits for. Where a write before this one was cut by a crash,
-or found no room, what it left is synced first.
+Order of a write: pairs (old sum, new sum) -> sync -> locations and header -> sync, with the names.
+Where a write before this one was cut by a crash, or found no room, what it left is synced first.
 """
 
 import os
@@ -92,6 +91,7 @@ class LedgerIndex:
             raise
         self.standing = Standing.ABSENT
         self._proof: Proof | None = None
+        self._may_be_cut = True
 
     _fd: int | None = None
     _sums_fd: int | None = None
@@ -118,12 +118,13 @@ class LedgerIndex:
                 self._files.close(fd)
         self._fd = self._sums_fd = None
 
-    def look(self, java_log: int) -> IndexHeader | None:
+    def look(self, java_log: int, *, may_be_cut: bool) -> IndexHeader | None:
         """Find out what it proves; return its header, None if it is absent.
 
-        `java_log`: the highest entry log that Java's bookie made. Errors: CorruptData: the header
-        is damaged or lost.
+        `java_log`: the highest entry log that Java's bookie made. `may_be_cut`: whether the last
+        write of it may not be whole. Errors: CorruptData: the header is damaged or lost.
         """
+        self._may_be_cut = may_be_cut
         data = b"" if self._fd is None else self._files.read_at(self._fd, HEADER_SIZE, 0)
         try:
             is_born = len(data) == HEADER_SIZE and any(data[:12])
@@ -137,7 +138,7 @@ class LedgerIndex:
         except DecodeError as error:
             self.standing = Standing.LOST if self._proof is None else Standing.PROVEN
             raise CorruptData(f"{self.path}: {error}; {REMEDY}") from error
-        if proof is not None and proof.is_whole:
+        if proof is not None and not may_be_cut:
             self.standing = Standing.PROVEN
             raise CorruptData(f"{self.path}: lost, or without its header; {REMEDY}")
         return None
@@ -199,7 +200,8 @@ class LedgerIndex:
     def _pairs(self, sectors: range) -> list[Pair]:
         size, at = len(sectors) * PAIR_SIZE, pair_position(sectors.start)
         data = b"" if self._sums_fd is None else self._files.read_at(self._sums_fd, size, at)
-        return read_pairs(data, len(sectors))
+        pairs = read_pairs(data, len(sectors))
+        return pairs if self._may_be_cut else [Pair(pair.after, pair.after) for pair in pairs]
 
     def last(self) -> tuple[EntryId, int, bool]:
         """Return the last entry id with a location, that, and whether no later one can be lost.
@@ -261,14 +263,13 @@ class LedgerIndex:
             return
         if self._fd is not None and (self.standing is Standing.UNPROVEN or self._proof is None):
             self._trust_what_is_there(newest_log)
+        if self._fd is not None and self._may_be_cut:
+            self._files.sync(self._fd)
         pairs = self._plan(tables)
-        is_whole = self._proof is not None and self._proof.is_whole
-        self._write_sums(pairs, Proof(self._ledger_id, newest_log, is_whole))
+        self._write_sums(pairs, Proof(self._ledger_id, newest_log))
         self._files.sync(self._opened_sums())
         self._write_index(header, tables)
         sync_names()
-        settled = {sector: Pair(pair.after, pair.after) for sector, pair in pairs.items()}
-        self._write_sums(settled, Proof(self._ledger_id, newest_log, is_whole=True))
 
     def _trust_what_is_there(self, newest_log: int) -> None:
         """Make sums of an index that has none, as they would be had we written it."""
@@ -284,7 +285,7 @@ class LedgerIndex:
                 ]
                 pairs = pack_pairs(Pair(one, one) for one in sums)
                 self._files.write_at(fd, [pairs], pair_position(sectors.start))
-            proof = Proof(self._ledger_id, newest_log, is_whole=False)
+            proof = Proof(self._ledger_id, newest_log)
             self._files.write_at(fd, [pack_proof(proof)], 0)
             self._files.sync(fd)
         finally:
@@ -326,7 +327,7 @@ class LedgerIndex:
                 offset = 0
         planned_pairs = {}
         for sectors in ranges(sorted(contents)):
-            for sector, pair in zip(sectors, self._settled_pairs(sectors), strict=True):
+            for sector, pair in zip(sectors, self._pairs(sectors), strict=True):
                 new = sector_sum(self._ledger_id, sector, contents[sector])
                 is_replaced = sector in replaced
                 after = planned(pair, old_sums[sector], new, is_replaced=is_replaced)
@@ -345,13 +346,6 @@ class LedgerIndex:
             if sector not in contents:
                 contents[sector] = bytearray(data[at : at + SECTOR_SIZE])
                 old_sums[sector] = sector_sum(self._ledger_id, sector, contents[sector])
-
-    def _settled_pairs(self, sectors: range) -> list[Pair]:
-        """Return pairs; what a write that was cut has left of their sectors is on disk then."""
-        pairs = self._pairs(sectors)
-        if self._fd is not None and any(pair.before != pair.after for pair in pairs):
-            self._files.sync(self._fd)
-        return pairs
 
     def _write_sums(self, pairs: Mapping[int, Pair], proof: Proof) -> None:
         fd = self._opened_sums()

@@ -76,6 +76,8 @@ class Recovery:
         self._indexes = indexes
         self._reader = reader
         self._ledgers: dict[LedgerId, LedgerState] = {}
+        self._unsettled: set[LedgerId] = set()
+        """The ledgers in the tail, which the index files know as such."""
         self._seals: list[LogToSeal] = []
         self._tail_bytes = 0
         self._memtable = Memtable()
@@ -89,6 +91,7 @@ class Recovery:
         journal_marks = self._read_journal_marks()
         java_log = read_mark(self._files, self._dirs.all, JAVA_LOG_MARK)
         self._indexes.java_log = -1 if java_log is None else java_log.file_id
+        self._unsettled = self._indexes.unsettled = set()
         log_ids = self._dirs.log_ids()
         self._indexes.newest_log = max(log_ids, default=-1)
         scan = EntryLogScan(self._files, self._dirs, self._index_group, self._note_java_log)
@@ -208,6 +211,7 @@ class Recovery:
     def _state(self, ledger_id: LedgerId) -> LedgerState:
         state = self._ledgers.get(ledger_id)
         if state is None:
+            self._unsettled.add(ledger_id)
             state = load_state(ledger_id, self._indexes, self._reader)
             if state is None:
                 state = LedgerState(ledger_id, IndexHeader(b""))

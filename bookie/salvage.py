@@ -73,21 +73,33 @@ class JournalRecords:
     keys: dict[int, bytes] = field(default_factory=dict)
     lacs: dict[int, bytes] = field(default_factory=dict)
 
+    def take(self, record: Record, body: memoryview) -> None:
+        """Take note of a key or an explicit LAC; of one that is damaged not."""
+        number, kind = record[0], record[1]
+        try:
+            if kind == journal_format.KEY:
+                self.keys[number] = journal_format.read_value(body)
+            elif kind == journal_format.EXPLICIT_LAC:
+                packet = journal_format.read_value(body)
+                if lac_of(packet) >= lac_of(self.lacs.get(number, b"")):
+                    self.lacs[number] = packet
+        except DecodeError as error:
+            logger.warning("journal_record_damaged ledger=%d error=%s", number, error)
 
-def read_journal(files: Files, directory: Path, journal_id: int, into: JournalRecords) -> None:
-    """Take note of keys and explicit LACs; of a damaged file of those that can be read."""
+
+def whole_journal(
+    files: Files, directory: Path, journal_id: int
+) -> Iterator[tuple[Record, memoryview]]:
+    """Yield the records of a journal with their bodies; of a damaged one those before that.
+
+    Errors: OSError.
+    """
     path = directory / journal_format.file_name(journal_id)
     fd = files.open(path)
     try:
-        for number, kind, _, position, size in _journal_records(files, fd, str(path), journal_id):
-            body = memoryview(files.read_at(fd, size, position))
-            if kind == journal_format.KEY:
-                into.keys[number] = journal_format.read_value(body)
-            elif kind == journal_format.EXPLICIT_LAC:
-                packet = journal_format.read_value(body)
-                if lac_of(packet) >= lac_of(into.lacs.get(number, b"")):
-                    into.lacs[number] = packet
-    except (CorruptData, DecodeError) as error:
+        for record in _journal_records(files, fd, str(path), journal_id):
+            yield record, memoryview(files.read_at(fd, record[4], record[3]))
+    except CorruptData as error:
         logger.warning("journal_read_in_part error=%s", error)
     finally:
         files.close(fd)

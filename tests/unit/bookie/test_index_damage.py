@@ -12,6 +12,7 @@ from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader, pack_header
 from bookie.ledger_dirs import LedgerDirs
 from bookie.ledger_state import LocationTable
+from core.errors import CorruptData
 from core.runtime.files import SystemFiles
 from protocol.bookkeeper.messages import (
     BatchReadRequest,
@@ -258,6 +259,7 @@ def test_no_crash_looks_like_damage(
     files.lose_power(rng)
     entry_ids = range(3001)
     again = opened(directory, SystemFiles())
+    again.unsettled = set() if before and not files.is_crashed else {LEDGER}  # as the tail tells
     loaded = again.load(LEDGER)
     assert loaded is not None or not before
     found = stored(again, entry_ids)
@@ -266,4 +268,24 @@ def test_no_crash_looks_like_damage(
     again.write(LEDGER, IndexHeader(b"key", fenced=True), [table_of(unsure)])
     assert stored(again, entry_ids) == before | unsure
     assert again.entry_ids(LEDGER) == sorted(before | unsure)
+    assert not again.unsettled
     shutil.rmtree(directory)
+
+
+def test_zeros_are_damage_also_after_the_power_was_lost(tmp_path: Path) -> None:
+    """What a sector was before its last write counts only while its ledger is in the tail."""
+    files = CrashFiles()
+    indexes = opened(tmp_path, files)
+    indexes.write(LEDGER, IndexHeader(b"key", fenced=True), [table_of({0: 5, 70: 6})])
+    for seed in range(10):
+        files.lose_power(random.Random(seed))
+    again = opened(tmp_path, SystemFiles())
+    again.unsettled = set()
+    assert stored(again, range(100)) == {0: 5, 70: 6}
+    (path,) = tmp_path.rglob("*.idx")
+    change(path, 1024, bytes(512))
+    assert again.check_page(LEDGER, 0).damaged == {0}
+    change(path, 0, bytes(1024))
+    with pytest.raises(CorruptData):
+        again.load(LEDGER)
+    assert again.is_fenced(LEDGER)
