@@ -20,7 +20,7 @@ from core.autorecovery.fragments import fragments_of
 from core.metadata.cluster import find_cluster
 from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
 from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.node_reads import read_nodes
+from core.metadata.node_reads import read_current, read_nodes
 from core.runtime.clock import SystemClock
 from protocol.ids import BookieId, LedgerId
 
@@ -97,8 +97,8 @@ class Decommission:
         return self._cluster.paths.cookie(self._bookie)
 
     async def _refuse_if_registered(self) -> None:
-        await self._cluster.store.sync()  # absence decides
-        found = await find_cluster(self._cluster.store, self._cluster.root)
+        store, root = self._cluster.store, self._cluster.root
+        found = await read_current(store, lambda: find_cluster(store, root))
         if found is not None and self._bookie in found.registered:
             raise CliError(
                 f"bookie {self._bookie} is registered", place=self._uri,
@@ -108,13 +108,16 @@ class Decommission:
 
     async def _find_ledgers(self) -> list[LedgerId]:
         """Return all ledgers that have entries there."""
-        await self._cluster.store.sync()  # absence decides: a lagging server must not
-        found: list[LedgerId] = []
-        with progress("look for ledgers", "found") as step:
+
+        async def find() -> list[LedgerId]:
+            found: list[LedgerId] = []
             async for ids in ledger_ranges(self._cluster.store, self._cluster.root):
                 found += await self._with_entries(ids)
                 step(len(found))
-        return found
+            return found
+
+        with progress("look for ledgers", "found") as step:
+            return await read_current(self._cluster.store, find)
 
     async def _wait_for(self, left: list[LedgerId], deadline_s: float, step: Step) -> None:
         """Return once none of these has entries there. Errors: CliError if that takes too long."""

@@ -11,6 +11,7 @@ from core.autorecovery.audit_rules import Registrations
 from core.errors import NoNode
 from core.metadata.bookie_lists import read_bookie_lists
 from core.metadata.layout import LedgerPaths
+from core.metadata.node_reads import read_current
 from core.metadata.store import MetadataStore, WatchEvent
 from core.runtime.tasks import together
 from protocol.ids import BookieId
@@ -48,7 +49,9 @@ class RegistrationWatch:
         self._on_change()
 
     async def _read(self) -> Registrations:
-        await self._store.sync()
+        return await read_current(self._store, self._read_lists)
+
+    async def _read_lists(self) -> Registrations:
         try:  # before the lists: who is new has his cookie before he registers
             cookies = await self._store.children(self._paths.cookies)
         except NoNode:

@@ -32,6 +32,7 @@ from core.log.subscribers import Subscribers
 from core.metadata.bindings import bind_namespace, is_bound
 from core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT, LogPaths
 from core.metadata.namespace_binding import BKDLConfig
+from core.metadata.node_reads import read_current
 from core.metadata.store import MetadataStore
 from core.runtime.clock import Clock
 from core.runtime.config import ConfigError
@@ -168,9 +169,8 @@ class LogNamespace:
         seen. Errors: InvalidStreamName.
         """
         path, before = self._level(prefix)
-        await self._store.sync()
         try:
-            names = await self._store.children(path)
+            names = await read_current(self._store, lambda: self._store.children(path))
         except NoNode:
             return []
         return [before + name for name in names if not is_reserved(name)]

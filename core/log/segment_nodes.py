@@ -204,10 +204,13 @@ class SegmentNodes:
             store.get_all(wanted),
             store.children(paths.segments),
         ]
+        session_id = store.session_id
         try:
             _, nodes, children = await together(reads)
         except NoNode:
-            raise LogNotFound(paths.log) from None
+            nodes, children = [None] * len(wanted), []
+        if store.session_id != session_id:  # perhaps with a server that lags behind
+            raise Unavailable(f"the session changed while {paths.log} was read")
         return nodes, children
 
     async def start(self, segment: SegmentMetadata, handover: SetData) -> None:

@@ -18,7 +18,7 @@ from core.errors import (
     OwnershipAcquireFailed,
 )
 from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
-from core.metadata.node_reads import read_below, read_nodes
+from core.metadata.node_reads import read_below, read_current, read_nodes
 from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData
 
 logger = logging.getLogger(__name__)
@@ -33,8 +33,7 @@ async def stream_exists(store: MetadataStore, paths: LogPaths) -> bool:
     """Tell whether a log is there; one that another process has just made is seen."""
     if await store.exists(paths.segments) is not None:
         return True
-    await store.sync()
-    return await store.exists(paths.segments) is not None
+    return await read_current(store, lambda: store.exists(paths.segments)) is not None
 
 
 async def make_stream(store: MetadataStore, paths: LogPaths) -> None:
@@ -59,7 +58,7 @@ async def mend_stream(store: MetadataStore, paths: LogPaths) -> None:
     """
     found = await _read(store, paths)
     if found[paths.partition] is None:
-        await store.sync()
+        found = await read_current(store, lambda: _read(store, paths))
     for _ in range(_MEND_ATTEMPTS_MAX):
         if found[paths.partition] is None:
             found = await _read(store, paths)

@@ -12,6 +12,7 @@ from typing import Final
 
 from core.errors import CorruptData, NodeExists, NoNode
 from core.metadata.layout import LAYOUT_TEXT, LEDGERS_ROOT, LedgerPaths, check_layout
+from core.metadata.node_reads import read_current
 from core.metadata.store import Create, MetadataStore
 from protocol.ids import LedgerId
 
@@ -63,15 +64,18 @@ async def ledger_ranges(
 async def all_ledgers(store: MetadataStore, root: str, instance_id: str) -> set[LedgerId]:
     """Return every ledger that was made before this call, for those who remove the others.
 
-    Errors: CorruptData when the cluster is not `instance_id`, NoNode when it is gone; any CoreError
-    means that nothing is known.
+    Errors: CorruptData when the cluster is not `instance_id`, NoNode when it is gone; Unavailable
+    when the session changes all the time. Any CoreError means that nothing is known.
     """
-    await store.sync()  # a server that lags behind would not know the newest ledgers
     path = LedgerPaths(root).instance_id
-    found = (await store.get(path)).data.decode(errors="replace")
-    if found != instance_id:
-        raise CorruptData(f"{path} is {found!r} and not {instance_id!r}: another cluster")
-    return {ledger_id async for ids in ledger_ranges(store, root) for ledger_id in ids}
+
+    async def read() -> set[LedgerId]:
+        found = (await store.get(path)).data.decode(errors="replace")
+        if found != instance_id:
+            raise CorruptData(f"{path} is {found!r} and not {instance_id!r}: another cluster")
+        return {ledger_id async for ids in ledger_ranges(store, root) for ledger_id in ids}
+
+    return await read_current(store, read)
 
 
 async def _walk(

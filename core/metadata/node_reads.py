@@ -1,13 +1,40 @@
-"""Reading several nodes in one round trip."""
+"""Reading several nodes in one round trip, and reading what must not be out of date."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
+from core.errors import NoNode, Unavailable
 from core.metadata.store import MetadataStore, Node
 from core.runtime.tasks import together
 
 READS_AT_ONCE: Final = 128
 """Nodes that are read at the same time: enough to hide the way to the metadata and back."""
+
+
+_CURRENT_ATTEMPTS: Final = 3
+
+T = TypeVar("T")
+
+
+async def read_current(store: MetadataStore, read: Callable[[], Awaitable[T]]) -> T:
+    """Return what `read` gives, which misses nothing that was there before this call.
+
+    For decisions by absence: a server that lags behind does not know what is new. After a `sync`
+    one session sees it all; a new one may be with another server, so all is read again.
+    Errors: Unavailable, when sessions keep changing; those of `read`.
+    """
+    for _ in range(_CURRENT_ATTEMPTS):
+        session_id = store.session_id
+        await store.sync()
+        try:
+            found = await read()
+        except NoNode:
+            if store.session_id == session_id:
+                raise
+        else:
+            if store.session_id == session_id:
+                return found
+    raise Unavailable("the session with the metadata store changed while it was read")
 
 
 async def read_nodes(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
