@@ -10,13 +10,13 @@ from collections.abc import Mapping
 import msgspec
 
 from core.errors import CorruptData
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Int32
 
 FORMAT_VERSION = 1
 
 
 class _StoredConfigs(msgspec.Struct, frozen=True, kw_only=True):
-    version: int = FORMAT_VERSION
+    version: Int32 = FORMAT_VERSION
     config: dict[str, str]
 
 

@@ -20,7 +20,7 @@ from core.metadata.ephemeral_node import EphemeralNode
 from core.metadata.store import MetadataStore, SessionEvent
 from core.runtime.forever import Forever
 from core.runtime.metrics import counter, gauge
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Int32
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -38,15 +38,15 @@ class BrokerNode(msgspec.Struct, frozen=True, kw_only=True):
     """What the node says: Kafka's JSON. Source: kafka.zk.BrokerIdZNode."""
 
     host: str
-    port: int
+    port: Int32
     endpoints: list[str]
     listener_security_protocol_map: dict[str, str]
     timestamp: str
     """Time of the start. Unit: ms."""
     rack: str | None = None
-    jmx_port: int = -1
-    features: dict[str, int] = {}
-    version: int = 5
+    jmx_port: Int32 = -1
+    features: dict[str, Int32] = {}
+    version: Int32 = 5
 
 
 _DECODER = msgspec.json.Decoder(BrokerNode)

@@ -8,7 +8,7 @@ import msgspec
 
 from core.errors import CorruptData
 from core.runtime.decimal_text import decimal
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Int32, Natural
 
 FORMAT_VERSION = 1
 
@@ -21,16 +21,16 @@ class StoredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     is missing. A stream below `ready` that is not there is damage, and is never made anew.
     """
 
-    version: int = FORMAT_VERSION
+    version: Int32 = FORMAT_VERSION
     topic_id: str
     """22 characters of URL-safe base64, Kafka's text form."""
-    partitions: int
-    ready: int
+    partitions: Int32
+    ready: Int32
     state: Literal["active", "deleting"] = "active"
-    created_ms: int
+    created_ms: Natural
     configs: dict[str, str]
-    replication_factor: int = 1
-    assignments: dict[str, tuple[int, ...]] | msgspec.UnsetType = msgspec.UNSET
+    replication_factor: Int32 = 1
+    assignments: dict[str, tuple[Int32, ...]] | msgspec.UnsetType = msgspec.UNSET
     """Preference lists of brokers, by partition; left out where no partition has one."""
 
 

@@ -9,8 +9,7 @@ import msgspec
 from core.errors import CorruptData
 from core.log.log import Log
 from core.log.stored_log import StoredLog
-from core.runtime.stored_json import NOT_JSON
-from protocol.ids import Offset
+from core.runtime.stored_json import NOT_JSON, Natural
 
 VERSION = 2
 """1, which is read, knows of no cleaning; it still is written until a first pass."""
@@ -19,21 +18,21 @@ VERSION = 2
 class CleanNotes(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What the cleaner did so far."""
 
-    first_dirty_offset: Offset
-    cleaned_ms: int
+    first_dirty_offset: Natural
+    cleaned_ms: Natural
     """When the last pass ended."""
-    bytes_before: int
+    bytes_before: Natural
     """Of batches that all passes read, and wrote."""
-    bytes_after: int
+    bytes_after: Natural
 
 
 class LogNotes(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
     """All of it."""
 
-    log_start_offset: Offset = 0
+    log_start_offset: Natural = 0
     cleaned: CleanNotes | None = None
     """None: never."""
-    version: int = 0
+    version: Natural = 0
 
     def encode(self) -> bytes:
         """Return the stored form: of version 1 as long as that can say it."""

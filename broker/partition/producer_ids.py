@@ -11,7 +11,7 @@ import msgspec
 from broker.cluster.paths import ClusterPaths
 from core.errors import BadVersion, CorruptData, NodeExists
 from core.metadata.store import MetadataStore
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Natural
 
 BLOCK = 1000
 
@@ -19,8 +19,8 @@ BLOCK = 1000
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     """The node's JSON."""
 
-    version: int = 1
-    next_id: int = 0
+    version: Natural = 1
+    next_id: Natural = 0
 
 
 class ProducerIds:

@@ -12,7 +12,7 @@ from broker.errors import KafkaError
 from broker.quotas.entity import check_entity, check_value, entity_of
 from broker.quotas.table import Quotas
 from core.errors import CorruptData
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Int32
 
 FORMAT_VERSION = 1
 
@@ -23,7 +23,7 @@ class _StoredQuota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class _StoredQuotas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    version: int = FORMAT_VERSION
+    version: Int32 = FORMAT_VERSION
     quotas: list[_StoredQuota]
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from compaction.restoring.errors import WrongCheckpoint
 from compaction.restoring.fold import Progress
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Int32, Natural
 
 VERSION = 1
 
@@ -19,12 +19,12 @@ class Checkpoint:
     topic: str
     topic_id: str
     """Hexadecimal; zeros where the cluster has none."""
-    partitions: dict[int, Progress]
-    saves: int = 0
+    partitions: dict[Int32, Progress]
+    saves: Natural = 0
     """How often values were saved."""
     finished: bool = False
     """Whether the sink has made its final form."""
-    version: int = VERSION
+    version: Int32 = VERSION
 
     @property
     def is_read(self) -> bool:

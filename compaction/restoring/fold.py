@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from compaction.restoring.errors import CorruptBatch
 from compaction.restoring.records import Changes, Taken, take_batch, take_range
+from core.runtime.stored_json import Natural
 from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader, check_crc, split_batches, unpack_header
@@ -35,20 +36,20 @@ class Aborted(NamedTuple):
 class Progress:
     """How far a partition is. Shape: `start` <= `position`; `end` exclusive; offsets and bytes."""
 
-    start: Offset
-    end: Offset
-    position: Offset
+    start: Natural
+    end: Natural
+    position: Natural
     """The next offset to fetch; may lie behind `end` when it is done."""
-    records: int = 0
+    records: Natural = 0
     """Committed records of users, tombstones and keyless ones among them."""
-    tombstones: int = 0
-    keyless: int = 0
+    tombstones: Natural = 0
+    keyless: Natural = 0
     """Records without a key: they are counted, nothing else can be done with them."""
-    bytes: int = 0
+    bytes: Natural = 0
     """Of keys and values of these records."""
-    aborted: int = 0
+    aborted: Natural = 0
     """Records of transactions that were given up."""
-    markers: int = 0
+    markers: Natural = 0
     """Records that end transactions."""
 
     @property

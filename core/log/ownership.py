@@ -29,6 +29,7 @@ from core.errors import (
     Unavailable,
 )
 from core.metadata.store import MetadataStore, WatchEvent
+from core.runtime.decimal_text import INT64_MAX, decimal
 from core.runtime.forever import Forever
 from core.runtime.tasks import Tasks, together
 
@@ -69,9 +70,16 @@ def parse_member(name: str) -> LockMember:
     """
     found = _MEMBER.fullmatch(name)
     if found is None:
-        return LockMember(int(name.rpartition("_")[2]), name, "", 0)
+        return LockMember(_number(name.rpartition("_")[2]), name, "", 0)
     client_id = unquote_plus(found["client"])
-    return LockMember(int(found["sequence"]), name, client_id, int(found["session"]))
+    return LockMember(_number(found["sequence"]), name, client_id, _number(found["session"]))
+
+
+def _number(text: str) -> int:
+    found = decimal(text, least=-INT64_MAX - 1)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return found
 
 
 async def read_members(store: MetadataStore, path: str) -> list[LockMember]:

@@ -34,7 +34,7 @@ from core.errors import (
 from core.metadata.layout import LogPaths
 from core.metadata.node_reads import read_nodes
 from core.metadata.store import Check, Create, MetadataStore, Op, SetData
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Natural
 from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -66,13 +66,13 @@ class Purpose(StrEnum):
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing to delete, as JSON in a node: a ledger, or what a prefix names in cold storage."""
 
-    due_ms: int
+    due_ms: Natural
     """Not before this time. Unit: ms since the epoch."""
-    ledger_id: int | None = None
+    ledger_id: Natural | None = None
     cold_prefix: str | None = None
     purpose: Purpose | None = None
     """Set for a ledger that a segment may still take."""
-    version: int = 1
+    version: Natural = 1
 
 
 class PurgedNodes:

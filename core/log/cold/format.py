@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from core.errors import ColdObjectCorrupt
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Natural
 from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, FRAME_BYTES_LIMIT, Entry
 from protocol.crc32c import crc32c
 from protocol.ids import NO_ENTRY, Buffer, EntryId, LedgerId
@@ -52,13 +52,13 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str
     """Path of the log in the metadata."""
     log: str
-    lssn: int
-    ledger_id: int
-    entries: int
-    payload_bytes: int
+    lssn: Natural
+    ledger_id: Natural
+    entries: Natural
+    payload_bytes: Natural
     segment: str
     """The segment's DistributedLog metadata when it was copied."""
-    version: int = FORMAT_VERSION
+    version: Natural = FORMAT_VERSION
 
 
 class Block(NamedTuple):

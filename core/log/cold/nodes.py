@@ -15,7 +15,7 @@ from core.metadata.layout import LogPaths
 from core.metadata.node_reads import read_nodes
 from core.metadata.segment_metadata import SegmentMetadata, decode_segment, encode_segment
 from core.metadata.store import MetadataStore
-from core.runtime.stored_json import NOT_JSON
+from core.runtime.stored_json import NOT_JSON, Natural
 
 NODE_VERSION: Final = 1
 
@@ -27,14 +27,14 @@ class ColdSegment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its DistributedLog metadata, as in the segment's own node."""
     name: str
     """The object, relative to the cold store's URL."""
-    size_bytes: int
-    index_at: int
+    size_bytes: Natural
+    index_at: Natural
     """Where the object's index begins; it reaches to the trailer."""
-    crc32c: int
+    crc32c: Natural
     """Of header and blocks."""
-    payload_bytes: int
+    payload_bytes: Natural
     """Of the ledger: what BookKeeper calls its length."""
-    version: int = NODE_VERSION
+    version: Natural = NODE_VERSION
 
     @property
     def metadata(self) -> SegmentMetadata:

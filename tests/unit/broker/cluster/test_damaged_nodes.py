@@ -20,6 +20,7 @@ TOPIC = encode_topic(
 COLD = encode_cold(
     ColdSegment(segment="X", name="X", size_bytes=1, index_at=1, crc32c=1, payload_bytes=1)
 )
+BROKER = b'{"host":"h","port":1,"endpoints":[],"listener_security_protocol_map":{},"timestamp":"1"}'
 QUOTAS = b'{"version":1,"quotas":[{"entity":{"user":"X"},"values":{}}]}'
 
 
@@ -45,6 +46,25 @@ def test_damaged_text_is_corrupt_data(
     assert b"X" in sound
     with pytest.raises(CorruptData):
         decode(sound.replace(b"X", damage))
+
+
+@pytest.mark.parametrize("number", [b"9" * 20, b"-" + b"9" * 20])
+@pytest.mark.parametrize(
+    ("decode", "sound"),
+    [
+        (partial(decode_topic, "t"), TOPIC.replace(b'"created_ms":0', b'"created_ms":1')),
+        (decode_broker, BROKER),
+        (lambda data: decode_cold(data, "/node"), COLD),
+        (partial(decode_configs, "/node"), encode_configs({"a": "X"})),
+    ],
+)
+def test_numbers_of_more_than_64_bits_are_corrupt_data(
+    decode: Callable[[bytes], object], sound: bytes, number: bytes
+) -> None:
+    """msgspec takes them for an int, and struct ends whoever uses one."""
+    assert decode(sound)
+    with pytest.raises(CorruptData):
+        decode(sound.replace(b":1", b":" + number))
 
 
 @of_every_kind

@@ -94,6 +94,15 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
         parse(body)
 
 
+@pytest.mark.parametrize("name", ["when", "topic"])
+def test_half_a_character_is_refused(name: str) -> None:
+    """JSON can say it, and no string of UTF-8 can."""
+    given = {"fault": "fail_next", "api": "Produce", "error": "NETWORK_EXCEPTION", name: "\ud800"}
+    body = json.dumps(given)
+    with pytest.raises(BadOrder):
+        parse(body.encode())
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),

@@ -16,6 +16,7 @@ from compaction.restoring.cluster import parse_bootstrap
 from compaction.restoring.errors import Refused
 from core.errors import CorruptData
 from core.ledger.durability import PROMISE_KEY, promise_of
+from core.log.ownership import parse_member
 from core.metadata.bookie_service_info import decode_service_info
 from core.metadata.layout import LedgerPaths, UnderreplicationPaths
 from core.metadata.ledger_metadata import decode_ledger
@@ -76,6 +77,13 @@ def test_a_reader_refuses_it(
 ) -> None:
     with pytest.raises(error):
         read(number)
+
+
+@pytest.mark.parametrize("number", ["", "²", "٣", "9" * 5000, str(1 << 63)])
+@pytest.mark.parametrize("name", ["member_", "member_c_s1_"])
+def test_a_member_of_a_lock_without_a_number_is_none(name: str, number: str) -> None:
+    with pytest.raises(ValueError, match="is not a number"):
+        parse_member(name + number)
 
 
 @pytest.mark.parametrize("number", NONE)
