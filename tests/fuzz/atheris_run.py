@@ -8,9 +8,9 @@ import sys
 
 import atheris
 
-from tests.fuzz.decoders import INSTRUMENTED
+from tests.fuzz.decoders import PACKAGES
 
-with atheris.instrument_imports(include=list(INSTRUMENTED)):
+with atheris.instrument_imports(include=list(PACKAGES)):
     from tests.fuzz.judge import judge
     from tests.fuzz.targets import TARGETS
 

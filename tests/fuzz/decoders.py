@@ -23,6 +23,7 @@ FORMATS: Final = (
     "bookie/group_format.py",
     "bookie/group_scan.py",
     "bookie/index_format.py",
+    "bookie/index_sums.py",
     "bookie/journal_format.py",
     "bookie/record_scan.py",
     "broker/coordinator/records.py",
@@ -37,25 +38,6 @@ FORMATS: Final = (
     "core/metadata/segment_metadata.py",
     "core/metadata/underreplication.py",
 )
-INSTRUMENTED: Final = (
-    "protocol",
-    "bookie.admin", "bookie.cookie", "bookie.entry_log_format", "bookie.group_format",
-    "bookie.group_scan", "bookie.index_format", "bookie.journal_format", "bookie.record_scan",
-    "broker.cluster.config_codec", "broker.cluster.registration", "broker.cluster.topic_codec",
-    "broker.coordinator.records", "broker.faults.orders", "broker.http_admin",
-    "broker.partition.aborted", "broker.partition.columns", "broker.partition.leader_epochs",
-    "broker.partition.offsets", "broker.partition.producers", "broker.partition.segment_state",
-    "broker.quotas.codec", "broker.quotas.entity", "broker.transactions.records",
-    "compaction.cleaner.block", "compaction.cleaner.columns", "compaction.cleaner.headers",
-    "compaction.cleaner.unpacking", "compaction.restoring.checkpoint",
-    "compaction.restoring.fold", "compaction.restoring.records",
-    "core.log.cold.format", "core.log.cold.nodes", "core.log.entries", "core.log.owner_records",
-    "core.metadata.bookie_service_info", "core.metadata.layout", "core.metadata.ledger_metadata",
-    "core.metadata.namespace_binding", "core.metadata.network_location",
-    "core.metadata.region_rules", "core.metadata.segment_metadata", "core.metadata.text_proto",
-    "core.metadata.underreplication",
-)  # fmt: skip
-"""Modules whose lines libFuzzer watches: those of the targets, as each costs time at the start."""
 
 
 class Decoder(NamedTuple):

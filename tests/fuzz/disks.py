@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bookie import entry_log_format, group_format, index_format, journal_format
+from bookie import entry_log_format, group_format, index_format, index_sums, journal_format
 from bookie.cookie import Cookie, format_cookie, parse_cookie
 from bookie.group_scan import GroupScan
 from bookie.index_files import unpack_slots
@@ -139,6 +139,21 @@ def _index_header(data: bytes) -> index_format.IndexHeader:
     return header
 
 
+def _index_sums(data: bytes) -> Any:
+    """Read what lies beside an index file; its CRC is made right, unless the last byte is 1."""
+    block = bytearray(data[:36].ljust(index_sums.BLOCK_SIZE, b"\0"))
+    if data[-1:] != b"\1":
+        block[32:36] = struct.pack(">I", crc32c(memoryview(block)[:32]))
+    proof = index_sums.read_proof(block, LedgerId(5))
+    pairs = index_sums.read_pairs(data[36:], len(data) // 8)
+    index_sums.damaged_sectors(LedgerId(5), 0, data, pairs)
+    return proof
+
+
+def _index_sums_bytes(proof: index_sums.Proof | None) -> bytes | None:
+    return None if proof is None else index_sums.pack_proof(proof)[:36]
+
+
 # ---- cookies
 
 
@@ -267,6 +282,19 @@ TARGETS = (
             index_format.pack_header(index_format.IndexHeader(b"", False, b"p" * 36)).rstrip(b"\0"),
         ],
         encode=index_format.pack_header,
+    ),
+    Target(
+        name="index-sums",
+        decode=_index_sums,
+        errors=(DecodeError,),
+        seeds=lambda: [
+            _index_sums_bytes(index_sums.Proof(LedgerId(5), 7, is_whole=True)) or b"",
+            (_index_sums_bytes(index_sums.Proof(LedgerId(5), 0, is_whole=False)) or b"")
+            + index_sums.pack_pairs([index_sums.Pair(1, 2), index_sums.Pair()]),
+            b"\0" * 40 + b"\1",
+        ],
+        encode=_index_sums_bytes,
+        memory_per_byte=400,
     ),
     Target(
         name="cookie",

@@ -1,5 +1,6 @@
 """What must hold of every input: the decoder ends with a value or an error that it promises, takes
-memory and steps in proportion to the input, and what it returns survives its own encoder.
+memory and steps in proportion to the input, gives no number beyond 64 bits, and what it returns
+survives its own encoder.
 """
 
 import dataclasses
@@ -34,6 +35,8 @@ def judge(target: Target, data: bytes) -> type[Exception] | None:
     if peak > limit:
         raise Fault(target, data, f"{peak} bytes taken for {len(data)}, the limit is {limit}")
     if error is None:
+        if not _fits(plain(value)):
+            raise Fault(target, data, f"a number beyond 64 bits in {value!r}")
         _check_round_trip(target, data, value)
     return type(error) if error is not None else None
 
@@ -83,6 +86,15 @@ def _check_round_trip(target: Target, data: bytes, value: Any) -> None:
         raise Fault(target, data, what) from error
     if plain(found) != plain(value):
         raise Fault(target, data, f"{value!r} comes back as {found!r}")
+
+
+def _fits(value: Any) -> bool:
+    """Say whether all numbers in a plain value have 64 bits: struct and numpy take no others."""
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 64
+    if isinstance(value, dict):
+        return all(map(_fits, value.values()))
+    return not isinstance(value, tuple) or all(map(_fits, value))
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911  # one for each kind of value

@@ -1,5 +1,6 @@
 """Nodes of the metadata store that another process wrote."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -143,6 +144,11 @@ _COLD = ColdSegment(
 )
 
 
+def _with_large_numbers(seed: bytes) -> Iterator[bytes]:
+    for found in re.finditer(rb"(?<=[:,\[])\d+", seed):
+        yield seed[: found.start()] + b"9" * 20 + seed[found.end() :]
+
+
 def _json(
     name: str,
     decode: Callable[[bytes], Any],
@@ -154,10 +160,14 @@ def _json(
         name=name,
         decode=decode,
         errors=(CorruptData,),
-        seeds=lambda: [*seeds, *(deep + seed[1:] for seed in seeds)],
+        seeds=lambda: [
+            *seeds,
+            *(deep + seed[1:] for seed in seeds),
+            *(large for seed in seeds for large in _with_large_numbers(seed)),
+        ],
         encode=encode,
         bytes_max=4096,
-        dictionary=(b"[" * 30, b'{"":' * 8, b"\\ud800", b"1e999", b"9" * 30, b'"version":'),
+        dictionary=(b"[" * 30, b'{"":' * 8, b"\\ud800", b"1e999", b"9" * 20, b'"version":'),
     )
 
 
