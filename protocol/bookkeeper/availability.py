@@ -87,5 +87,7 @@ def _check_group(group: EntryGroup) -> None:
         raise BadValue(f"no group of entries: {group}")
     if group.period == 0 and group.last != group.first:
         raise BadValue(f"several runs without a period: {group}")
+    if group.period and (group.last - group.first) % group.period:
+        raise BadValue(f"the last run is none of the period's: {group}")
     if 0 < group.period < group.run_length:
         raise BadValue(f"runs that overlap: {group}")

@@ -75,6 +75,7 @@ def packed(*group: int, version: int = 0, count: int = 1) -> bytes:
         packed(0, 0, 0, 0),
         packed(0, 9, 1, 0),
         packed(0, 9, 3, 2),
+        packed(0, 7, 3, 4),
         packed(0, 9, 3, -3),
         b"",
         bytes(63),
