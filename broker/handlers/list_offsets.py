@@ -4,7 +4,8 @@
     -5 latest tiered, v9 | -6 earliest pending upload, v11
 
 Latest is the high watermark, or the last stable offset for readers of committed records; a record
-that is looked up by time lies below it, or there is none.
+that is looked up by time lies below it, or there is none. What takes long to look into waits for
+its client's turn beside the loop; REQUEST_TIMED_OUT if too much waits there.
 Source: KafkaApis.handleListOffsetRequest, Partition.fetchOffsetForTimestamp; reference Kafka 5.7.
 """
 
@@ -18,7 +19,8 @@ from broker.handlers import handles
 from broker.partition.partition_log import PartitionLog
 from broker.partition.tiers import earliest_local, earliest_pending_upload, latest_tiered
 from broker.partition.timestamps import TimestampedOffset, first_at, newest
-from core.errors import CoreError
+from broker.partition.walks import Walks
+from core.errors import CoreError, OverCapacity
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.kafka.apis import LIST_OFFSETS
@@ -64,6 +66,7 @@ class _Asked(NamedTuple):
     committed: bool
     deadline_s: float
     """What is not found by then is answered REQUEST_TIMED_OUT."""
+    walks: Walks
 
 
 @handles(LIST_OFFSETS)
@@ -77,9 +80,10 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
     wait_ms = request.timeout_ms if request.timeout_ms > 0 else WAIT_MS_DEFAULT
     asked = _Asked(
         ctx,
-        frozenset(at for at, count in counts.items() if count > 1),
+        frozenset(at for at, times in counts.items() if times > 1),
         request.isolation_level == READ_COMMITTED,
         asyncio.get_running_loop().time() + wait_ms / 1000,
+        Walks(ctx.broker.partitions.admission, ctx.connection),
     )
     # Begin to open them all; each is awaited where it is asked.
     async for partition in pace.each(counts, OPEN_UNITS):
@@ -133,13 +137,14 @@ async def _find(
         return TimestampedOffset(start, -1, log.epochs.epoch_of(start))
     try:
         async with asyncio.timeout_at(asked.deadline_s):
-            return await _look_up(log, timestamp, committed=asked.committed) or NONE
-    except TimeoutError:
+            found = await _look_up(log, timestamp, asked.walks, committed=asked.committed)
+            return found or NONE
+    except (TimeoutError, OverCapacity):
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"looking for {timestamp}") from None
 
 
 async def _look_up(
-    log: PartitionLog, timestamp: int, *, committed: bool
+    log: PartitionLog, timestamp: int, walks: Walks, *, committed: bool
 ) -> TimestampedOffset | None:
     """Find what takes reading: of the log, or of what is known about its segments."""
     if timestamp == EARLIEST_LOCAL:
@@ -148,5 +153,8 @@ async def _look_up(
         return await latest_tiered(log)
     if timestamp == EARLIEST_PENDING_UPLOAD:
         return await earliest_pending_upload(log)
-    found = await (newest(log) if timestamp == MAX_TIMESTAMP else first_at(log, timestamp))
+    if timestamp == MAX_TIMESTAMP:
+        found = await newest(log, walks.walk)
+    else:
+        found = await first_at(log, timestamp, walks.walk)
     return found if found is not None and found.offset < log.end_for(committed=committed) else None

@@ -10,10 +10,11 @@ Reached bounds: too many batches in the lane are NOT_ENOUGH_REPLICAS, which prod
 
 import asyncio
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from broker.errors import error_code
 from broker.partition.appends import Append, AppendOutcome
+from broker.partition.batch_work import UNPACKED_WORK, walk_work
 from broker.partition.partition_log import PartitionLog
 from core.errors import CoreError
 from core.runtime.fair_lane import FairLane
@@ -21,15 +22,7 @@ from core.runtime.fair_queue import User
 from core.runtime.loop_work import LoopWork
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.records.batch import CODEC_MASK, BatchHeader
-from protocol.records.loops import WHY_PLAIN
 from protocol.records.validate import InvalidBatch, TooMuchToUnpack
-
-RECORD_WORK: Final = 16 if WHY_PLAIN is None else 1600
-"""What a walked record counts as, of loops that are compiled or not."""
-WALKED_WORK: Final = 1 / 4 if WHY_PLAIN is None else 16
-"""What a byte counts as that is only walked: with headers of two bytes it may take 7 ns."""
-UNPACKED_WORK: Final = 1 if WHY_PLAIN is None else 16
-"""What a byte counts as that is unpacked and walked: 1 to 3 ns, with such headers 10."""
 
 LateOutcome: TypeAlias = AppendOutcome | InvalidBatch
 """Of an append that had to wait before it could be checked."""
@@ -75,7 +68,7 @@ class Admission:
         """Check the records on the loop; None if they need more room. Errors: InvalidBatch."""
         work = self.work
         room = work.room(user, since)
-        cost = max(header.record_count * RECORD_WORK, int(len(batch) * WALKED_WORK))
+        cost = walk_work(header, len(batch))
         if cost > room:
             return None
         if not header.attributes & CODEC_MASK:

@@ -4,6 +4,7 @@ The state that readers see is changed by the one who writes (`PartitionLog`); no
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from broker.partition.aborted import AbortedTransaction
@@ -16,14 +17,18 @@ from broker.partition.segments import SegmentCatalog
 from broker.partition.tail_cache import TailCache
 from broker.partition.unstable import UnstableOffsets
 from broker.partition.waiters import Waiters
-from core.errors import LogTruncated
+from core.errors import CorruptData, LogTruncated
 from core.log.log import Log
 from core.log.reader_settings import ReadRules
 from core.log.resume import Place
 from core.runtime.clock import Clock
 from core.runtime.fair_lane import FairLane
-from protocol.errors import ErrorCode
+from core.runtime.fair_queue import Named
+from protocol.compression import Codec
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.ids import Buffer, Offset, TopicPartition
+from protocol.records.batch import read_header
+from protocol.records.recompress import StoredAs, recompress
 
 
 class SharedParts(NamedTuple):
@@ -55,8 +60,22 @@ class ReadablePartition:
         self.log_start_offset: Offset = 0
         self.high_watermark: Offset = 0
         self._readers = shared.readers
+        self._lane = shared.lane
         self._source = Source(log, Bookmarks(), self.locate, self.tail.holds)
         self._unstable = UnstableOffsets()
+
+    async def unpacked(self, batch: Buffer) -> Buffer:
+        """Return a whole batch without compression, unpacked where the loop does not wait for it.
+
+        Errors: CorruptData; OverCapacity: too much waits for the lane.
+        """
+        header = read_header(batch)
+        plain = StoredAs(Codec.NONE, None)
+        try:
+            work = partial(recompress, batch, header, plain)
+            return await self._lane.call(Named(str(self.partition)), work)
+        except ProtocolError as error:
+            raise CorruptData(f"batch at offset {header.base_offset}: {error}") from error
 
     def read_tail(
         self, offset: Offset, max_bytes: int, *, at_least_one: bool, committed: bool = False

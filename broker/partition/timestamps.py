@@ -6,22 +6,28 @@ an index (written by another library, cut by a crash) is scanned whole.
 Source: reference Kafka 5.7; UnifiedLog.fetchOffsetByTimestamp.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 
 from broker.partition.offsets import Totals
 from broker.partition.partition_log import PartitionLog
-from core.errors import CorruptData
 from core.log.search import DAMAGED
-from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
 from protocol.records.batch import BatchHeader, read_header
-from protocol.records.record import payload_of
 from protocol.records.times import first_since, newest_from
+
+T = TypeVar("T")
 
 SCAN_BYTES = 256 * 1024
 """Bytes read at once while a segment is scanned: about one index point."""
+
+
+class Walk(Protocol):
+    """Looks into batches; `Walks.walk` does, where nobody else has to wait for it."""
+
+    async def __call__(self, batch: Buffer, see: Callable[[BatchHeader, Buffer], T], /) -> T:
+        """Return what `see` does of a batch's header and its records. Errors: CoreError."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -32,18 +38,18 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: int
 
 
-async def first_at(log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
+async def first_at(log: PartitionLog, timestamp: int, walk: Walk) -> TimestampedOffset | None:
     """Return the first readable record that is not older than `timestamp`. Errors: CoreError."""
     async for lssn, totals in log.segments.totals_to_trim():
         if totals.max_timestamp >= timestamp and totals.next_offset > log.log_start_offset:
             start = (await log.segments.index(lssn)).offset_before(timestamp) or 0
-            found = await _scan(log, max(start, log.log_start_offset), timestamp)
+            found = await _scan(log, max(start, log.log_start_offset), timestamp, walk)
             if found is not None:
                 return found
     return None
 
 
-async def newest(log: PartitionLog) -> TimestampedOffset | None:
+async def newest(log: PartitionLog, walk: Walk) -> TimestampedOffset | None:
     """Return the first record with the largest timestamp. Errors: CoreError."""
     best: tuple[int, Offset] | None = None
     async for _, totals in log.segments.totals_to_trim():
@@ -51,15 +57,16 @@ async def newest(log: PartitionLog) -> TimestampedOffset | None:
             continue
         found = totals.max_timestamp, totals.max_timestamp_offset
         if totals.first_offset < log.log_start_offset:  # what it held before does not count
-            found = await _newest_batch(log, totals)
+            found = await _newest_batch(log, totals, walk)
         if best is None or found[0] > best[0]:
             best = found
     if best is None:
         return None
-    return await _scan(log, max(best[1], log.log_start_offset), best[0])  # -1 where none has a time
+    at, time = max(best[1], log.log_start_offset), best[0]  # -1 where none has a time
+    return await _scan(log, at, time, walk)
 
 
-async def _newest_batch(log: PartitionLog, totals: Totals) -> tuple[int, Offset]:
+async def _newest_batch(log: PartitionLog, totals: Totals, walk: Walk) -> tuple[int, Offset]:
     """Return largest timestamp and batch of the part of a segment that is kept, by reading it."""
     start = log.log_start_offset
     best = (-1, start)
@@ -69,18 +76,19 @@ async def _newest_batch(log: PartitionLog, totals: Totals) -> tuple[int, Offset]
             break
         largest = header.max_timestamp
         if header.base_offset < start and not header.is_log_append_time:
-            with _corrupt_if_unreadable(header):
-                largest = newest_from(*payload_of(batch), start)
+            largest = await walk(batch, partial(newest_from, first=start))
         if largest > best[0]:
             best = (largest, max(header.base_offset, start))
     return best
 
 
-async def _scan(log: PartitionLog, offset: Offset, timestamp: int) -> TimestampedOffset | None:
+async def _scan(
+    log: PartitionLog, offset: Offset, timestamp: int, walk: Walk
+) -> TimestampedOffset | None:
     async for batch in _batches(log, offset):
         header = read_header(batch)
         if header.max_timestamp >= timestamp:
-            found = _first_in(header, batch, timestamp, log.log_start_offset)
+            found = await _first_in(batch, timestamp, log.log_start_offset, walk)
             if found is not None:
                 return found
     return None
@@ -100,21 +108,13 @@ async def _batches(log: PartitionLog, offset: Offset) -> AsyncIterator[Buffer]:
         offset = read_header(batches[-1]).last_offset + 1
 
 
-def _first_in(
-    header: BatchHeader, batch: Buffer, timestamp: int, start: Offset
+async def _first_in(
+    batch: Buffer, timestamp: int, start: Offset, walk: Walk
 ) -> TimestampedOffset | None:
     """Return the batch's first record from `start` on that is not older than `timestamp`."""
+    header = read_header(batch)
     epoch = header.partition_leader_epoch
     if header.is_log_append_time:
         return TimestampedOffset(max(header.base_offset, start), header.max_timestamp, epoch)
-    with _corrupt_if_unreadable(header):
-        found = first_since(*payload_of(batch), timestamp, start)
-        return None if found is None else TimestampedOffset(*found, epoch)
-
-
-@contextmanager
-def _corrupt_if_unreadable(header: BatchHeader) -> Iterator[None]:
-    try:
-        yield
-    except DecodeError as error:
-        raise CorruptData(f"batch at offset {header.base_offset}: {error}") from error
+    found = await walk(batch, partial(first_since, since=timestamp, first=start))
+    return None if found is None else TimestampedOffset(*found, epoch)

@@ -79,6 +79,9 @@ class RecordLog(Protocol):
     ) -> "Appended":
         """End a producer's transaction, in order with the appends."""
 
+    async def unpacked(self, batch: Buffer, /) -> Buffer:
+        """Return a whole batch without compression. Errors: CoreError."""
+
     async def read(self, offset: Offset, max_bytes: int, /) -> Sequence[Buffer]:
         """Return whole batches from the one that holds `offset`; at least one if there is any."""
 
@@ -140,7 +143,7 @@ async def _read_newest(log: RecordLog, max_bytes: int) -> NewestValues:
         for buffer in await log.read(offset, max_bytes):
             for start, stop in split_batches(buffer):
                 batch = memoryview(buffer)[start:stop]
-                await _take(batch, newest)
+                await _take(log, batch, newest)
                 next_offset = read_header(batch).last_offset + 1
         if next_offset <= offset:
             raise Unavailable(f"nothing at offset {offset} of {end}")
@@ -148,19 +151,21 @@ async def _read_newest(log: RecordLog, max_bytes: int) -> NewestValues:
     return newest
 
 
-async def _take(batch: memoryview, newest: NewestValues) -> None:
+async def _take(log: RecordLog, batch: Buffer, newest: NewestValues) -> None:
     header = read_header(batch)
     if header.is_control:
         _take_marker(batch, header.producer_id, newest)
         return
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+    if header.codec:
+        batch = await log.unpacked(batch)
     for count, record in enumerate(iter_records(batch)):
         newest.put(record.key, record.value, producer_id)
         if count % RECORDS_AT_ONCE == 0:
             await asyncio.sleep(0)
 
 
-def _take_marker(batch: memoryview, producer_id: int, newest: NewestValues) -> None:
+def _take_marker(batch: Buffer, producer_id: int, newest: NewestValues) -> None:
     try:
         marker = read_marker(batch)
     except ProtocolError as error:

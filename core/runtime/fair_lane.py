@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from core.errors import CoreError, Unavailable
+from core.errors import CoreError, OverCapacity, Unavailable
 from core.runtime.fair_queue import FairQueue, User
 from core.runtime.metrics import counter, gauge
 from core.runtime.switching import quick_switches
@@ -85,6 +85,26 @@ class FairLane:
             self._switching.enter_context(quick_switches())
             self._run_next()
         return True
+
+    async def call(self, user: User, work: Callable[[], T]) -> T:
+        """Run `work` in the thread when it is the user's turn, and return its result.
+
+        Errors: the ProtocolError or CoreError that it raised, and as `submit`; OverCapacity.
+        Cancel: it is run no more, unless it runs.
+        """
+        result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+
+        def take(got: T | ProtocolError | CoreError | None) -> None:
+            if result.done():
+                return
+            if isinstance(got, ProtocolError | CoreError):
+                result.set_exception(got)
+            else:
+                result.set_result(got)
+
+        if not self.submit(user, lambda: None if result.done() else work(), take):
+            raise OverCapacity(f"{self._name}: too much waits")
+        return cast("T", await result)
 
     async def close(self, timeout_s: float = CLOSE_S_MAX) -> None:
         """Give up what waits; wait for what runs, so long at most. Idempotent. Errors: none."""

@@ -23,6 +23,7 @@ from protocol.records.batch import read_header
 from protocol.records.record import Producer
 from tests.cluster.in_process import running_broker
 from tests.unit.broker.fakes import batch
+from tests.unit.broker.heavy import walked
 from tests.unit.broker.loops import in_loop
 
 CONFIG = BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",)))
@@ -64,10 +65,10 @@ async def test_rolls_and_restarts_lose_nothing_and_repeat_nothing(tmp_path: Path
             assert await bases(log, 0) == list(range(0, log.log_end_offset, 2))
             assert log.end_of_epoch(log.leader_epoch) == (log.leader_epoch, log.log_end_offset)
             for timestamp, offset in [(1000, 0), (1013, 26), (1000 + life * 20 + 19, None)]:
-                found = await first_at(log, timestamp)
+                found = await first_at(log, timestamp, walked)
                 assert found is not None
                 assert found.offset == (log.log_end_offset - 2 if offset is None else offset)
-            latest = await newest(log)
+            latest = await newest(log, walked)
             assert latest is not None
             assert latest.offset == log.log_end_offset - 2
 

@@ -8,12 +8,15 @@ steps, whatever the machine is.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+from broker.partition.batch_work import RECORD_WORK, UNPACKED_WORK
+from core.errors import CorruptData
 from protocol import compression
 from protocol.compression import Codec, compress
-from protocol.errors import BadLength
+from protocol.errors import BadLength, DecodeError
 from protocol.ids import Buffer
+from protocol.records import judging, times, validate
 from protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -22,8 +25,10 @@ from protocol.records.batch import (
     pack_header,
     stamp_crc,
 )
-from protocol.records.record import NO_PRODUCER, Producer, Record, build_batch
+from protocol.records.record import NO_PRODUCER, Producer, Record, build_batch, payload_of
 from tests.sim.loop import SimLoop
+
+T = TypeVar("T")
 
 MIB = 1 << 20
 
@@ -49,13 +54,21 @@ def heavy(
     return memoryview(build_batch(records, codec, producer=producer, attributes=flags))
 
 
+async def walked(batch: Buffer, see: Callable[[BatchHeader, Buffer], T]) -> T:
+    """Look into a batch at once."""
+    try:
+        return see(*payload_of(batch))
+    except DecodeError as error:
+        raise CorruptData(str(error)) from error
+
+
 class LoopCount:
-    """What was unpacked on the loop, step by step."""
+    """What was done on the loop, step by step. Unit: bytes that were unpacked."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.beside = 0
-        """What was unpacked by workers."""
+        """What was done by workers."""
         self._now = 0
         self._loop = asyncio.get_running_loop()
         self._ended = False
@@ -84,10 +97,17 @@ class LoopCount:
 
 @contextmanager
 def counting() -> Iterator[LoopCount]:
-    """Count what is unpacked in this block. What is too much counts as all that was allowed."""
+    """Count what is unpacked, and records that are walked, in this block, as the broker counts it.
+
+    What is too much to unpack counts as all that was allowed.
+    """
     count = LoopCount()
     table: dict[int, Callable[[Buffer, int], Buffer]] = compression._DECOMPRESS
     real = dict(table)
+    loops: list[tuple[Any, str, int]] = [
+        (times, "scan", 6), (judging, "check", 7), (validate, "check", 7),
+    ]  # fmt: skip
+    real_loops = [getattr(module, name) for module, name, _ in loops]
 
     def counted(function: Callable[[Buffer, int], Buffer]) -> Any:
         def run(data: Buffer, bytes_max: int) -> Buffer:
@@ -101,10 +121,23 @@ def counting() -> Iterator[LoopCount]:
 
         return run
 
+    def counted_loop(function: Callable[..., Any], index_at: int) -> Any:
+        def run(*arguments: Any) -> Any:
+            found = function(*arguments)
+            before = arguments[index_at] if len(arguments) > index_at else 0
+            count.take((found[1] - before) * RECORD_WORK // UNPACKED_WORK)
+            return found
+
+        return run
+
     try:
+        for (module, name, index_at), function in zip(loops, real_loops, strict=True):
+            setattr(module, name, counted_loop(function, index_at))
         table.update({key: counted(real[key]) for key in real if key != Codec.NONE})
         count.tick()
         yield count
     finally:
         count.end()
         table.update(real)
+        for (module, name, _), function in zip(loops, real_loops, strict=True):
+            setattr(module, name, function)

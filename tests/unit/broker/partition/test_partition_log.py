@@ -23,6 +23,7 @@ from protocol.records.batch import read_header, stamp_crc, verify_crc
 from protocol.records.record import Producer
 from protocol.records.validate import InvalidBatch
 from tests.unit.broker.fakes import FakeWriter, World, batch, make_world
+from tests.unit.broker.heavy import walked
 from tests.unit.broker.loops import in_loop, turns
 
 LEADERLESS = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -92,10 +93,10 @@ async def test_the_max_timestamp_is_put_right(said: int) -> None:
         stored = (await log.read(log.log_end_offset - 1, 1000))[0]
         verify_crc(stored)
         assert read_header(stored).max_timestamp == made_ms
-    found = await newest(log)
+    found = await newest(log, walked)
     assert found is not None
     assert (found.offset, found.timestamp) == (2, now_ms - 1000)
-    late = await first_at(log, now_ms - 1500)
+    late = await first_at(log, now_ms - 1500, walked)
     assert late is not None
     assert late.offset == 2
 

@@ -10,6 +10,7 @@ from broker.partition.timestamps import TimestampedOffset, newest
 from protocol.ids import Buffer
 from protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import make_world
+from tests.unit.broker.heavy import walked
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.test_cleaning import cleaning, compacted, held
 
@@ -53,5 +54,5 @@ async def test_the_newest_record_is_none_that_was_cleaned_away() -> None:
     async with cleaning(world) as pool:
         assert await pool.clean_filthiest()
     assert await held(log) == {b"k": b"2"}
-    found = await newest(log)
+    found = await newest(log, walked)
     assert found == TimestampedOffset(1, 50, log.leader_epoch)

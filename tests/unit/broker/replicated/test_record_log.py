@@ -14,9 +14,13 @@ from broker.coordinator.records import (
 from broker.replicated.effects import StateRecord
 from broker.replicated.record_log import RECORD_OVERHEAD_BYTES, read_updates, size_of, to_batch
 from core.errors import Unavailable
+from protocol.compression import Codec
 from protocol.ids import Buffer
 from protocol.records.batch import read_header, stamp
 from protocol.records.record import build_batch, key_value_records
+from tests.unit.broker.fakes import make_world
+from tests.unit.broker.heavy import counting
+from tests.unit.broker.virtual import in_virtual_time
 
 
 def offset(partition: int, value: int | None) -> OffsetUpdate:
@@ -41,6 +45,9 @@ class MemoryLog:
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
+
+    async def unpacked(self, batch: Buffer) -> Buffer:
+        raise AssertionError("nothing here is compressed")
 
     async def read(self, offset: int, max_bytes: int) -> Sequence[Buffer]:
         self.reads += 1
@@ -128,3 +135,19 @@ def test_the_size_of_a_batch_is_bounded_from_above(key: bytes, value: bytes | No
     header = 61
     assert len(to_batch(records, 5)) <= header + size_of(records)
     assert size_of(records) == 3 * (len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES)
+
+
+@in_virtual_time
+async def test_what_is_compressed_is_unpacked_beside_the_loop() -> None:
+    """Our own batches are not, but Kafka's may be, and an admin client may write what it likes."""
+    world = make_world()
+    world.topics.add("t")
+    log = await world.open("t")
+    records = [offset_record(offset(0, value)) for value in range(3000)]
+    pairs = key_value_records(records, 0)
+    await log.append(memoryview(build_batch(pairs, Codec.GZIP)))
+    with counting() as count:
+        found = [each async for each in read_updates(log, 1 << 20, read_record)]
+    assert found == [offset(0, 2999)]
+    assert count.most == 0
+    assert count.beside > 3000 * 20
