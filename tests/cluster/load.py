@@ -23,7 +23,9 @@ class Load:
     It never waits for answers: what it has for a broker that is away comes all at once.
     """
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, heavy_bytes: int = 0) -> None:
+        """`heavy_bytes`: what every second record brings along, compressed: much to check."""
+        self._padding = [("padding", bytes(heavy_bytes))] if heavy_bytes else None
         self.acknowledged: list[dict[int, int]] = [{} for _ in range(PARTITIONS)]
         self.failed: list[str] = []
         self._stop = threading.Event()
@@ -37,7 +39,8 @@ class Load:
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "retry.backoff.ms": 20,
-                "queue.buffering.max.messages": 2000,
+                "queue.buffering.max.messages": 100 if heavy_bytes else 2000,
+                "compression.type": "zstd" if heavy_bytes else "none",
             }
         )
         self._thread = threading.Thread(target=self._send, daemon=True)
@@ -85,6 +88,7 @@ class Load:
                     TOPIC,
                     b"%d" % number,
                     partition=partition,
+                    headers=self._padding if number % 2 else None,
                     on_delivery=self._on_delivery,
                 )
                 number += 1

@@ -4,11 +4,14 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from core.runtime.loop_work import REQUEST_WORK_MAX
 from tests.cluster.load import PARTITIONS, TOPIC, Load, create_topic, read_all
+from tests.ports import free_port
 from tests.process import TailraceProcess
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
@@ -35,6 +38,35 @@ def test_nothing_acknowledged_is_lost_or_doubled(
         commits.check(broker)
     load.finish()
     load.check(broker.bootstrap, f"seed {seed}")
+
+
+def test_batches_that_wait_in_the_lane_are_lost_unacknowledged_and_never_doubled(
+    broker_factory: Callable[..., TailraceProcess],
+) -> None:
+    """Cheap batches stand behind heavy ones of their partition when the broker is killed."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    moments = random.Random(seed)
+    port = free_port()
+    http = ("admin.http.enable=true", f"admin.http.port={port}")
+    broker = broker_factory(*(part for each in http for part in ("--set", each))).start()
+    create_topic(broker.bootstrap)
+    load = Load(broker.bootstrap, heavy_bytes=2 * REQUEST_WORK_MAX)
+    load.start()
+    for _ in range(5):
+        load.wait_for_progress(30)
+        assert _went_through_the_lane(port) > 0
+        time.sleep(moments.random() * 0.05)  # the random moment itself, not a synchronisation
+        broker.kill()
+        broker.restart()
+    load.finish()
+    load.check(broker.bootstrap, f"seed {seed}")
+
+
+def _went_through_the_lane(port: int) -> float:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    (line,) = [each for each in text.splitlines() if each.startswith("broker_lane_pieces_total ")]
+    return float(line.rpartition(" ")[2])
 
 
 class Commits:
