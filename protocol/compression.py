@@ -46,6 +46,8 @@ _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_RATIO_MAX = 22
 """Bytes that one byte of a block can stand for: a copy takes three bytes and gives 64."""
+_XERIAL_BLOCK_COST = 256
+"""What a block counts as at least: a microsecond each, and 40,000 of one byte fit 256 KiB."""
 _LZ4_GUESS = 8  # a frame of a higher ratio is read in several parts
 _LZ4_ROOM_MIN, _LZ4_ROOM_MAX = 64 * 1024, 8 * 1024 * 1024
 _LZ4_PLAIN_HEAD = bytes.fromhex("04224d18604082")
@@ -171,6 +173,7 @@ def _decompress_snappy(data: Buffer, bytes_max: int) -> bytes:
     if len(view) < at:
         raise BadValue("snappy: the xerial header is cut")
     while at < len(view):
+        _check_size(len(parts) * _XERIAL_BLOCK_COST, bytes_max)
         end = at + 4 + int.from_bytes(view[at : at + 4], "big")
         if end > len(view) or end <= at + 4:
             raise BadValue("snappy: a xerial block is empty or cut")

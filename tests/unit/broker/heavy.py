@@ -36,7 +36,11 @@ MIB = 1 << 20
 def bomb(codec: Codec, size: int, *, records: int = 1) -> memoryview:
     """Return a small batch of which `size` bytes come out: one record, but it claims so many."""
     record = bytes(memoryview(build_batch([Record(value=bytes(size - 20))]))[HEADER_SIZE:])
-    packed = compress(codec, record)
+    return packed_batch(codec, compress(codec, record), records=records)
+
+
+def packed_batch(codec: Codec, packed: bytes, *, records: int = 1) -> memoryview:
+    """Return a batch of these compressed bytes."""
     length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
     last, producer = records - 1, NO_PRODUCER
     header = BatchHeader(0, length, -1, MAGIC, 0, codec, last, 0, 0, *producer, records)

@@ -267,3 +267,12 @@ def test_zstd_of_any_ratio_and_several_frames() -> None:
 def test_zlib_without_the_gzip_wrapper_is_not_gzip() -> None:
     with pytest.raises(BadValue):
         decompress(Codec.GZIP, zlib.compress(TEXT))
+
+
+def test_snappy_blocks_count_by_their_number_too() -> None:
+    """A block of one byte takes as long as one of many: there are no more than may come out."""
+    blocks = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    blocks += b"\0\0\0\3\1\0a" * 1000
+    assert decompress(Codec.SNAPPY, blocks) == b"a" * 1000
+    with pytest.raises(BadLength):
+        decompress(Codec.SNAPPY, blocks, 100_000)

@@ -1,6 +1,7 @@
 """Produce of batches that cost much to check: what the loop does, whose turn it is, the order."""
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from protocol.records.record import Producer
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import call
 from tests.unit.broker.handlers.test_verified_produce import Coordinator
-from tests.unit.broker.heavy import MIB, bomb, counting, heavy
+from tests.unit.broker.heavy import MIB, bomb, counting, heavy, packed_batch
 from tests.unit.broker.loops import in_loop, turns
 from tests.unit.broker.partition.transaction_support import end, transactional
 from tests.unit.broker.test_connection import codes
@@ -125,6 +126,28 @@ async def test_many_clients_cost_the_loop_what_one_step_may() -> None:
             got = [codes(await client.receive(PRODUCE, V))[0] for _ in range(5)]
             assert got == [(E.NONE, offset) for offset in range(1, 6)]
     assert CLIENT_WORK_MAX < count.most * UNPACKED_WORK <= STEP_WORK_MAX
+
+
+@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4])
+@in_virtual_time
+async def test_a_batch_of_very_many_small_blocks_is_not_taken_apart_on_the_loop(
+    codec: Codec,
+) -> None:
+    """Little comes out of them, but each takes its time."""
+    blocks = 9_000
+    if codec == Codec.SNAPPY:
+        packed = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"\0\0\0\3\1\0a" * blocks
+    else:
+        packed = bytes.fromhex("04224d18604082") + b"\1\0\0\x80a" * blocks + bytes(4)
+    broker = VirtualBroker()
+    broker.world.topics.add("t", 4)
+    client = broker.client()
+    await client.ask(PRODUCE, V, request_of(*((each, batch()) for each in range(4))))
+    lane = broker.world.broker.partitions.admission.lane
+    what = [(each, packed_batch(codec, packed)) for each in range(4)]
+    answer = await client.ask(PRODUCE, V, request_of(*what))
+    assert {code for code, _ in codes(answer)} == {E.INVALID_RECORD}
+    assert lane.metrics.pieces_total >= (4 if codec == Codec.SNAPPY else 2)
 
 
 @in_virtual_time
