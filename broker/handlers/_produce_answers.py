@@ -1,5 +1,6 @@
 """What a produce is answered: per partition its offsets, or what is wrong with it."""
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeAlias
 
@@ -7,7 +8,7 @@ from broker.context import RequestContext
 from broker.errors import CloseConnection
 from broker.handlers._epochs import leaders_elsewhere
 from broker.handlers._places import broker_place
-from broker.partition.admission import Appending
+from broker.partition.admission import Appending, LateOutcome, settle
 from broker.partition.appends import AppendResult
 from protocol.errors import ErrorCode
 from protocol.kafka.messages.produce import (
@@ -22,7 +23,9 @@ from protocol.kafka.messages.produce import (
 )
 from protocol.records.validate import InvalidBatch
 
-State: TypeAlias = Appending | PartitionProduceResponse
+LateState: TypeAlias = asyncio.Future[LateOutcome | PartitionProduceResponse]
+"""Of a partition whose turn has not come yet."""
+State: TypeAlias = Appending | LateState | PartitionProduceResponse
 """One partition of a request: its append, or its answer if it was refused at once."""
 States: TypeAlias = list[tuple[TopicProduceData, list[tuple[int, State]]]]
 """All partitions of a request: topic, then (index, state)."""
@@ -92,6 +95,14 @@ async def _with_leaders(
     return response
 
 
+def join(future: LateState, state: State) -> None:
+    """Give a state whose turn came late what the real one becomes."""
+    if isinstance(state, PartitionProduceResponse):
+        settle(future, state)
+    else:
+        state.add_done_callback(lambda done: settle(future, done.result()))
+
+
 def _topic_answer(
     topic: TopicProduceData, partitions: Sequence[PartitionProduceResponse]
 ) -> TopicProduceResponse:
@@ -104,6 +115,8 @@ def _partition_answer(index: int, state: State) -> PartitionProduceResponse:
     if isinstance(state, PartitionProduceResponse):
         return state
     outcome = state.result() if state.done() else ErrorCode.REQUEST_TIMED_OUT
+    if isinstance(outcome, PartitionProduceResponse):
+        return outcome
     if isinstance(outcome, AppendResult):
         return PartitionProduceResponse(
             index=index,

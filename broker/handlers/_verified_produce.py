@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from broker.context import RequestContext
 from broker.partition.admission import LateOutcome, follow, settle
+from broker.partition.in_steps import AT_ONCE
 from broker.partition.partition_log import PartitionLog
 from broker.transactions.peer_requests import Question
 from protocol.errors import BufferUnderflow, ErrorCode
@@ -110,14 +111,12 @@ class VerifiedProduce:
     async def run(self) -> None:
         """Give every part its outcome, or what will give it. Cancel: the rest is unknown."""
         try:
-            ready = [each for part in self._parts if (each := await self._prepare(part))]
+            ready = await self._prepare_all()
             if len({_producer(each) for each in ready if _is_transactional(each.header)}) > 1:
                 return self._settle_all(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             codes = await self._verify(ready)
             for _ in range(QUESTIONS_MAX - 1):
-                for each in ready:
-                    if each.log.order.is_busy:
-                        await each.log.order.turn()
+                await _turns(ready)
                 renewed = [self._renewed(each, codes) for each in ready]
                 if renewed == ready:
                     break
@@ -128,6 +127,15 @@ class VerifiedProduce:
         except BaseException:
             self._settle_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise
+
+    async def _prepare_all(self) -> list[_Ready]:
+        ready: list[_Ready] = []
+        for number, part in enumerate(self._parts):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if (each := await self._prepare(part)) is not None:
+                ready.append(each)
+        return ready
 
     async def _prepare(self, part: Part) -> _Ready | None:
         """Open and check; None if that is the end of it."""
@@ -208,6 +216,13 @@ class VerifiedProduce:
     def _settle_all(self, code: ErrorCode) -> None:
         for part in self._parts:
             settle(part.outcome, code)
+
+
+async def _turns(ready: Sequence[_Ready]) -> None:
+    """Wait until what came before in each partition had its turn."""
+    for each in ready:
+        if each.log.order.is_busy:
+            await each.log.order.turn()
 
 
 def _producer(ready: _Ready) -> tuple[int, int]:

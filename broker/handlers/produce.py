@@ -13,7 +13,7 @@ Source: KafkaApis.handleProduceRequest; ProduceRequest.json; reference Kafka 3.5
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,11 +21,13 @@ from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.handlers import Deferred, handles
 from broker.handlers._produce_answers import (
+    LateState,
     State,
     States,
     all_refused,
     answer_all,
     answer_one,
+    join,
     refuse_all,
     refused,
     refused_batch,
@@ -35,8 +37,8 @@ from broker.handlers._verified_produce import (
     VerifiedProduce,
     must_wait,
 )
-from broker.partition.admission import Appending, LateOutcome, follow, settle
-from broker.partition.appends import Append
+from broker.partition.admission import settle
+from broker.partition.in_steps import AT_ONCE
 from broker.partition.partition_log import PartitionLog
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -73,21 +75,70 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
     is_one = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
     if not is_one:
         _keep_last(request)
-    if transactional_id is not None and must_wait(ctx, transactional_id, request):
-        return _answered(ctx, acks, _append_verified(ctx, transactional_id, request), timeout_s)
-    topics, since = request.topic_data, ctx.broker.partitions.admission.work.total
-    if is_one:  # what most requests are
-        topic, data = topics[0], topics[0].partition_data[0]
-        state = _append(ctx, request, topic, data, since)
-        build = partial(answer_one, acks, topic, data.index, state)
-        if isinstance(state, PartitionProduceResponse):
-            return all_refused(ctx, build())
-        return Deferred(state, build, timeout_s)
-    states = [
-        (each, [(d.index, _append(ctx, request, each, d, since)) for d in each.partition_data])
-        for each in topics
-    ]
+    steps = ctx.broker.partitions.admission.steps
+    if (not is_one and _count(request) > AT_ONCE) or steps.is_busy(ctx.connection):
+        states = _append_in_steps(ctx, request)
+    elif transactional_id is not None and must_wait(ctx, transactional_id, request):
+        states = _append_verified(ctx, transactional_id, request)
+    elif is_one:  # what most requests are
+        return _append_one(ctx, request, timeout_s)
+    else:
+        since = ctx.broker.partitions.admission.work.total
+        states = [
+            (each, [(d.index, _append(ctx, request, each, d, since)) for d in each.partition_data])
+            for each in request.topic_data
+        ]
     return _answered(ctx, acks, states, timeout_s)
+
+
+def _append_one(ctx: RequestContext, request: ProduceRequest, timeout_s: float) -> Answered:
+    topic, data = request.topic_data[0], request.topic_data[0].partition_data[0]
+    state = _append(ctx, request, topic, data, ctx.broker.partitions.admission.work.total)
+    build = partial(answer_one, request.acks, topic, data.index, state)
+    if isinstance(state, PartitionProduceResponse):
+        return all_refused(ctx, build())
+    return Deferred(state, build, timeout_s)
+
+
+def _count(request: ProduceRequest) -> int:
+    return sum(len(topic.partition_data) for topic in request.topic_data)
+
+
+def _append_in_steps(ctx: RequestContext, request: ProduceRequest) -> States:
+    """Append what is for very many partitions, so many in a step of the loop.
+
+    What the connection sends next waits behind it.
+    """
+    topics, admission = request.topic_data, ctx.broker.partitions.admission
+    late: list[list[LateState]] = [
+        [asyncio.get_running_loop().create_future() for _ in topic.partition_data]
+        for topic in topics
+    ]
+
+    def append() -> Iterator[object]:
+        name = request.transactional_id
+        try:
+            if name is not None and must_wait(ctx, name, request):
+                for futures, (_, states) in zip(
+                    late, _append_verified(ctx, name, request), strict=True
+                ):
+                    yield from map(join, futures, [state for _, state in states])
+                return
+            for futures, topic in zip(late, topics, strict=True):
+                for future, data in zip(futures, topic.partition_data, strict=True):
+                    since = admission.work.total  # others come in between: no room of a request
+                    join(future, _append(ctx, request, topic, data, since))
+                    yield None
+        except Exception:
+            for future in [each for futures in late for each in futures]:
+                settle(future, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
+
+    admission.steps.start(ctx.connection, append())
+    return [
+        (topic, [(data.index, each) for data, each in zip(topic.partition_data, row, strict=True)])
+        for topic, row in zip(topics, late, strict=True)
+    ]
 
 
 def _answered(ctx: RequestContext, acks: int, states: States, timeout_s: float) -> Answered:
@@ -106,7 +157,7 @@ def _keep_last(request: ProduceRequest) -> None:
     """Forget all batches of a partition but the last one."""
     topics = request.topic_data
     last = {(t.name, t.topic_id, d.index): d for t in topics for d in t.partition_data}
-    if len(last) == sum(len(topic.partition_data) for topic in topics):
+    if len(last) == _count(request):
         return
     for t in topics:
         t.partition_data = [d for d in t.partition_data if last[(t.name, t.topic_id, d.index)] is d]
@@ -169,12 +220,12 @@ def _is_elsewhere(ctx: RequestContext, topic: str, index: int) -> bool:
 
 def _append_when_open(
     ctx: RequestContext, topic: TopicProduceData, index: int, records: memoryview
-) -> Appending:
+) -> LateState:
     """Append as soon as the partition is open; whatever comes later waits behind this.
 
     Only without a transactional id: with one, the request waits for its turn instead.
     """
-    future: asyncio.Future[LateOutcome] = asyncio.get_running_loop().create_future()
+    future: LateState = asyncio.get_running_loop().create_future()
 
     def append(log: PartitionLog | ErrorCode) -> None:
         if isinstance(log, ErrorCode):
@@ -187,14 +238,9 @@ def _append_when_open(
         try:
             header = _checked(ctx, log, records, in_transaction=False)
             since = admission.work.total
-            appending = admission.append(log, records, header, ctx.connection, since)
+            join(future, admission.append(log, records, header, ctx.connection, since))
         except InvalidBatch as error:
             settle(future, error.with_traceback(None))  # whose frames would hold `records`
-            return
-        if isinstance(appending, Append):
-            follow(appending, future)
-        else:
-            appending.add_done_callback(lambda done: settle(future, done.result()))
 
     ctx.broker.partitions.visit(topic.name, index, append)
     return future
@@ -268,7 +314,7 @@ def _all_of(states: States) -> "asyncio.Future[None]":
     ]
     missing = len(waiting)
 
-    def count(_: Appending) -> None:
+    def count(_: object) -> None:
         nonlocal missing
         missing -= 1
         if not missing and not done.done():

@@ -10,11 +10,12 @@ Reached bounds: too many batches in the lane are NOT_ENOUGH_REPLICAS, which prod
 
 import asyncio
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from broker.errors import error_code
 from broker.partition.appends import Append, AppendOutcome
 from broker.partition.batch_work import UNPACKED_WORK, walk_work
+from broker.partition.in_steps import InSteps
 from broker.partition.partition_log import PartitionLog
 from core.errors import CoreError
 from core.runtime.fair_lane import FairLane
@@ -23,6 +24,8 @@ from core.runtime.loop_work import LoopWork
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.records.batch import CODEC_MASK, BatchHeader
 from protocol.records.validate import InvalidBatch, TooMuchToUnpack
+
+T = TypeVar("T")
 
 LateOutcome: TypeAlias = AppendOutcome | InvalidBatch
 """Of an append that had to wait before it could be checked."""
@@ -35,6 +38,8 @@ class Admission:
     def __init__(self, work: LoopWork, lane: FairLane) -> None:
         self.work = work
         self.lane = lane
+        self.steps = InSteps()
+        """Of requests for very many partitions, by connection."""
 
     def append(
         self, log: PartitionLog, batch: memoryview, header: BatchHeader, user: User, since: int
@@ -115,8 +120,8 @@ class Admission:
         return outcome
 
 
-def settle(future: asyncio.Future[LateOutcome], outcome: LateOutcome) -> None:
-    """Give a late append its outcome, unless it has one."""
+def settle(future: asyncio.Future[T], outcome: T) -> None:
+    """Give what comes late its outcome, unless it has one."""
     if not future.done():
         future.set_result(outcome)
 

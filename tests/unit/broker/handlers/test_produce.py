@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from broker.handlers import HANDLERS
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import PRODUCE
 from protocol.kafka.messages.produce import (
@@ -14,9 +15,10 @@ from protocol.kafka.messages.produce import (
 )
 from protocol.records.batch import TRANSACTIONAL
 from protocol.records.record import Producer, Record, build_batch
+from tests.counted_loop import CALLS_MAX, CountedLoop, run_counted
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask
-from tests.unit.broker.loops import in_loop
+from tests.unit.broker.loops import in_loop, until
 
 E = ErrorCode
 UNKNOWN_ID = b"\7" * 16
@@ -174,3 +176,45 @@ async def test_metrics_move() -> None:
     await produce(world, ("t", 0, data), ("t", 1, batch(3)))
     metrics = world.broker.metrics
     assert (metrics.produce_batches_total, metrics.produce_bytes_total) == (2, 2 * len(data))
+
+
+def test_a_request_for_very_many_partitions_leaves_others_their_turns() -> None:
+    """Counted in calls. It is appended in order, and behind it what its connection sends next."""
+    count = 2000
+
+    def request(*what: tuple[str, range]) -> ProduceRequest:
+        topics = [
+            TopicProduceData(
+                name=name,
+                partition_data=[PartitionProduceData(index=i, records=batch()) for i in indexes],
+            )
+            for name, indexes in what
+        ]
+        return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
+
+    async def story(loop: CountedLoop) -> None:
+        world = make_world()
+        world.topics.add("t", count)
+        for partition in range(count):
+            await world.open("t", partition)
+        requests = request(("t", range(count)), ("none", range(count))), request(("t", range(2)))
+        context, done = world.context(PRODUCE.key, 9), []
+        with loop.counting():
+            await asyncio.sleep(0)
+            answers = [HANDLERS[PRODUCE.key].function(context, each) for each in requests]
+            for answer in answers:
+                answer.future.add_done_callback(done.append)
+            await until(lambda: len(done) == 2)
+        many, last = (
+            [
+                (each.error_code, each.base_offset)
+                for topic in answer.build().responses
+                for each in topic.partition_responses
+            ]
+            for answer in answers
+        )
+        assert many == [(E.NONE, 0)] * count + [(E.UNKNOWN_TOPIC_OR_PARTITION, -1)] * count
+        assert last == [(E.NONE, 1)] * 2
+        assert loop.longest <= CALLS_MAX, loop.where
+
+    run_counted(story)
