@@ -2,13 +2,14 @@
 
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
+from operator import lt
 from typing import NamedTuple, Protocol, TypeVar
 
 from core.errors import CorruptData
 from protocol.errors import DecodeError
 from protocol.ids import Buffer, Offset
-from protocol.records.batch import read_header
-from protocol.records.record import iter_records
+from protocol.records.batch import BatchHeader, read_header
+from protocol.records.record import Record, iter_records
 
 T = TypeVar("T")
 
@@ -46,9 +47,22 @@ def pick_records(batches: Sequence[Buffer], offsets: Sequence[Offset]) -> list[L
         try:
             found += [
                 LatestRecord(record.key, record.value, record.offset, record.timestamp)
-                for record in iter_records(batch)
+                for record in _in_order(header, list(iter_records(batch)))
                 if record.offset in wanted and record.key is not None
             ]
         except DecodeError as error:
             raise CorruptData(f"batch at offset {base}: {error}") from error
     return found
+
+
+def _in_order(header: BatchHeader, records: list[Record]) -> list[Record]:
+    """Return records with the offsets that views have of them.
+
+    Where those do not rise inside the batch, they are its places; see `compaction.cleaner.columns`.
+    """
+    offsets = [record.offset for record in records]
+    if all(map(lt, [header.base_offset - 1, *offsets], [*offsets, header.last_offset + 1])):
+        return records
+    return [
+        record._replace(offset=offset) for offset, record in enumerate(records, header.base_offset)
+    ]

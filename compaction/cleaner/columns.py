@@ -102,20 +102,28 @@ def _decode(data: Buffer, places: Ints, headers: Headers) -> Columns:
     if headers.is_log_append_time.any():
         is_appended = headers.is_log_append_time[batch]
         timestamp = np.where(is_appended, headers.max_timestamp[batch], timestamp)
-    last = headers.last_offset_delta[batch]
-    is_inside = (offset_delta >= 0) & (offset_delta <= last)
-    _check(is_inside, batch, headers, "a record outside of its batch")
-    rises = np.ones(len(at), np.bool_)
-    rises[1:] = (offset_delta[1:] > offset_delta[:-1]) | (batch[1:] != batch[:-1])
-    _check(rises, batch, headers, "offsets that do not rise")
+    offset_delta = _in_order(offset_delta, batch, first, headers)
     return Columns(
         data, at, end, body_at, delta_at, timestamp, headers.base_offset[batch] + offset_delta,
         key_at, key_size, value_size >= 0, batch, first,
     )  # fmt: skip
 
 
-def _check(good: Choice, batch: Ints, headers: Headers, reason: str) -> None:
-    """Errors: CorruptBatch of the first record that is not good."""
-    if not good.all():
-        index = int(batch[int(np.flatnonzero(~good)[0])])
-        raise CorruptBatch(index, headers[index].base_offset, reason)
+def _in_order(offset_delta: Ints, batch: Ints, first: Ints, headers: Headers) -> Ints:
+    """Return the deltas, and for batches where they do not rise or leave it, the records' places.
+
+    Brokers take such a batch of a producer, Kafka's too. Its records go by their places then, here
+    and in every later pass, as the log has them in this order. Errors: CorruptBatch.
+    """
+    last = headers.last_offset_delta[batch]
+    is_bad = (offset_delta < 0) | (offset_delta > last)
+    is_bad[1:] |= (offset_delta[1:] <= offset_delta[:-1]) & (batch[1:] == batch[:-1])
+    if not is_bad.any():
+        return offset_delta
+    places: Ints = np.arange(len(batch)) - first[batch]
+    deltas: Ints = np.where(np.isin(batch, batch[is_bad]), places, offset_delta)
+    outside = np.flatnonzero(deltas > last)
+    if outside.size:
+        index = int(batch[outside[0]])
+        raise CorruptBatch(index, headers[index].base_offset, "more records than offsets")
+    return deltas

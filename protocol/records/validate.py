@@ -153,7 +153,7 @@ def check_records(
         payload, size = memoryview(buf)[HEADER_SIZE:], len(buf)
         how = LISTS
     if rules.compacted:
-        how |= NEEDS_KEY | IN_ORDER  # the cleaner knows records by their offsets
+        how |= NEEDS_KEY
     base_time = header.base_timestamp
     if header.attributes & LOG_APPEND_TIME:
         how |= ONE_TIME

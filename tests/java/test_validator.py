@@ -95,8 +95,9 @@ def theirs(peer: ValidatorPeer, batch: bytes, rules: ProduceRules) -> tuple[int,
 
 
 def test_malformed_batches_get_kafkas_codes_or_are_stored_alike(peer: ValidatorPeer) -> None:
-    for each in CASES:
-        assert ours(each.batch, RULES) == theirs(peer, each.batch, RULES), each.name
+    for rules in (RULES, RULES._replace(compacted=True)):
+        for each in CASES:
+            assert ours(each.batch, rules) == theirs(peer, each.batch, rules), each.name
 
 
 def padded(codec: Codec, padding: bytes) -> bytes:

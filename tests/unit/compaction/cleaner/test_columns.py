@@ -140,6 +140,23 @@ def test_a_batch_of_more_records_than_one_step_reads() -> None:
     assert columns.timestamp[middle].tolist() == list(range(count))
 
 
+@pytest.mark.parametrize("deltas", [(0, 0), (5, 9), (0, 7), (1, 0), (-1, 1)])
+def test_offsets_that_do_not_rise_in_their_batch_are_its_places(deltas: tuple[int, int]) -> None:
+    """Brokers take them of a producer; one such batch must not end the cleaning of its log."""
+    bad = malformed.sealed(b"".join(malformed.record(delta) for delta in deltas), 2)
+    bad[:8] = (5).to_bytes(8, "big")
+    good = build_batch([Record(7, 9, key=b"k"), Record(9, 9, key=b"k")], base_offset=7)
+    assert columns_of([bad, good]).offset.tolist() == [5, 6, 7, 9]
+
+
+def test_a_batch_of_more_records_than_offsets_is_corrupt() -> None:
+    bad = malformed.sealed(malformed.record(0) * 3, 3)
+    bad[23:27] = (1).to_bytes(4, "big")
+    stamp_crc(bad)
+    with pytest.raises(CorruptBatch, match="more records than offsets"):
+        columns_of([bad])
+
+
 def test_a_key_of_length_minus_2_is_null() -> None:
     """Kafka takes it from a producer, and reads it so."""
     batch = malformed.sealed(malformed.record(key=b"", key_length=-2), 1)

@@ -12,6 +12,7 @@ from compaction.views.walk import Wanted, walk
 from protocol.compression import Codec
 from protocol.records.batch import DELETE_HORIZON, HEADER_SIZE, read_header, stamp_crc
 from protocol.records.record import iter_records
+from tests import malformed
 from tests.unit.compaction.cleaner.support import DAY_MS, FakeLog, keys, last_values
 
 A, B, C = b"a", b"b", b"c"
@@ -567,6 +568,19 @@ def test_a_batch_that_holds_something_else_than_its_header_says_is_told() -> Non
         other.roll()
         with pytest.raises(CorruptBatch, match="record"):
             other.clean()
+
+
+@pytest.mark.parametrize("deltas", [(0, 0, 0), (5, 9, 7), (2, 1, 0), (0, 1, 7)])
+def test_a_log_with_offsets_that_do_not_rise_in_a_batch_is_cleaned(deltas: tuple[int, ...]) -> None:
+    log = FakeLog()
+    parts = zip(deltas, (b"a", b"c", b"a"), (b"1", b"2", b"3"), strict=True)
+    log.add(malformed.sealed(b"".join(malformed.record(*part) for part in parts), 3))
+    log.append((B, b"4"))
+    log.roll()
+    for _ in range(2):
+        log.clean()
+        left = [r for batch in log.batches() for r in iter_records(batch)]
+        assert [(each.key, each.value) for each in left] == [(C, b"2"), (A, b"3"), (B, b"4")]
 
 
 def test_a_negative_count_of_records_is_refused_behind_the_end_of_a_pass_too() -> None:
