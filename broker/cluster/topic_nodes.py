@@ -25,7 +25,7 @@ class _Record(NamedTuple):
 
 
 class TopicNodes:
-    """One node per topic. All calls come from the loop; changes one after the other."""
+    """One node per topic. All calls come from the loop; changes of one, one after the other."""
 
     def __init__(self, store: MetadataStore, paths: ClusterPaths) -> None:
         self._store = store

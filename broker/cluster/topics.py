@@ -6,7 +6,6 @@ streams, then node. So whatever a crash or a cancelled request leaves behind say
 and `start()`, or the next request for that name, finishes it.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -30,6 +29,7 @@ from broker.cluster.topic_codec import (
     id_bytes,
     id_text,
 )
+from broker.cluster.topic_locks import TopicLocks
 from broker.cluster.topic_nodes import TopicNodes
 from broker.cluster.topic_streams import TopicStreams, create_streams, delete_streams
 from broker.errors import KafkaError
@@ -42,9 +42,9 @@ logger = logging.getLogger(__name__)
 
 
 class TopicRegistry(ShownTopics):
-    """Reads are plain look-ups; changes happen one after the other (they are rare).
+    """Reads are plain look-ups; changes of one topic happen one after the other (`TopicLocks`).
 
-    A lock, not an owner task: a change is a few metadata writes that may stop anywhere, because
+    Locks, not an owner task: a change is a few metadata writes that may stop anywhere, because
     the next request, or the next start, continues it.
     Cancel: the change may be half done; see the invariant above.
     """
@@ -64,17 +64,16 @@ class TopicRegistry(ShownTopics):
         self._streams = streams
         self._clock = clock
         self._random = random
-        self._changing = asyncio.Lock()
+        self._locks = TopicLocks()
 
     async def start(self) -> None:
         """Load all topics and finish what a crash left half done. Errors: CorruptData."""
-        async with self._changing:
-            for name, node in await self._nodes.read_all():
-                await self._adopt(name, node)
-                try:
-                    await self._finish(name)
-                except (MetadataConflict, OwnershipLost) as error:  # another broker is at it
-                    logger.warning("topic left half done topic=%s error=%r", name, error)
+        for name, node in await self._nodes.read_all():
+            await self._adopt(name, node)
+            try:
+                await self._finish(name)
+            except (MetadataConflict, OwnershipLost) as error:  # another broker is at it
+                logger.warning("topic left half done topic=%s error=%r", name, error)
 
     def check_create(
         self, name: str, configs: Mapping[str, str | None], replication_factor: int | None = None
@@ -109,7 +108,7 @@ class TopicRegistry(ShownTopics):
 
         `assignments`: brokers by partition, where the caller wants certain ones.
         """
-        async with self._changing:
+        async with self._locks.changing(name, partitions):
             await self._settle(name)
             overrides = self.check_create(name, configs or {}, replication_factor)
             check_new_partitions(partitions)
@@ -138,7 +137,7 @@ class TopicRegistry(ShownTopics):
 
         `topic_id`: only if that is the name's topic; another broker may have made a new one.
         """
-        async with self._changing:
+        async with self._locks.changing(name, self._partitions(name)):
             await self._settle(name)
             known = self._nodes.known(name)
             if known is None:
@@ -171,7 +170,7 @@ class TopicRegistry(ShownTopics):
         self, name: str, count: int, assignments: Mapping[int, Sequence[int]] | None = None
     ) -> Topic:
         """Grow a topic to `count` partitions. Errors: KafkaError; CoreError leaves it half done."""
-        async with self._changing:
+        async with self._locks.changing(name, count - self._partitions(name)):
             await self._settle(name)
             topic = self.check_add_partitions(name, count)
             assigned = encode_assignments({**topic.assignments, **(assignments or {})})
@@ -185,7 +184,7 @@ class TopicRegistry(ShownTopics):
 
         One versioned write; who owns what follows from it.
         """
-        async with self._changing:
+        async with self._locks.changing(name):
             await self._settle(name)
             topic = self._topics.get(name)
             if topic is None or max(changes) >= topic.partition_count:
@@ -208,7 +207,7 @@ class TopicRegistry(ShownTopics):
 
     async def alter_configs(self, name: str, changes: Changes) -> Topic:
         """Change a topic's overrides, all or none. Errors: KafkaError."""
-        async with self._changing:
+        async with self._locks.changing(name):
             await self._settle(name)
             configs = self.check_alter(name, changes)
             topic = self._show(name, await self._change(name, configs=configs))
@@ -237,18 +236,25 @@ class TopicRegistry(ShownTopics):
 
         What is half done is left alone: whoever does it is at it.
         """
-        async with self._changing:
+        async with self._locks.of(name):
             await self._take(name)
 
     async def catch_up(self) -> None:
         """Know all topics that there are by now, before the watch tells. Errors: CoreError.
 
+        What this broker itself is making or deleting is left to that: its node is known.
         Cost: the list of their names, and a read for each that came, went or is half done.
         """
-        async with self._changing:
-            names = await self._nodes.names()
-            for name in sorted(self._topics.keys() ^ set(names)):
-                await self._take(name)
+        names = await self._nodes.names()
+        for name in sorted(self._topics.keys() ^ set(names)):
+            if not self._locks.is_held(name) or self._nodes.known(name) is None:
+                async with self._locks.of(name):
+                    await self._take(name)
+
+    def _partitions(self, name: str) -> int:
+        """Return how many partitions a topic has, as far as is known here."""
+        stored = self._nodes.known(name)
+        return 0 if stored is None else stored.partitions
 
     async def _settle(self, name: str) -> None:
         """Read a topic's node and finish what a crash or a cancelled change left half done."""
