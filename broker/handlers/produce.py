@@ -71,7 +71,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
         return refuse_all(request)
     if ctx.header.api_version >= TOPIC_IDS_SINCE:
         _name_topics(ctx, request)
-    timeout_s = max(request.timeout_ms, 0) / 1000
+    timeout_s = max(request.timeout_ms, 0) / 1000 if acks else None  # nobody waits for acks=0
     is_one = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
     if not is_one:
         _keep_last(request)
@@ -91,7 +91,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
     return _answered(ctx, acks, states, timeout_s)
 
 
-def _append_one(ctx: RequestContext, request: ProduceRequest, timeout_s: float) -> Answered:
+def _append_one(ctx: RequestContext, request: ProduceRequest, timeout_s: float | None) -> Answered:
     topic, data = request.topic_data[0], request.topic_data[0].partition_data[0]
     state = _append(ctx, request, topic, data, ctx.broker.partitions.admission.work.total)
     build = partial(answer_one, request.acks, topic, data.index, state)
@@ -141,7 +141,7 @@ def _append_in_steps(ctx: RequestContext, request: ProduceRequest) -> States:
     ]
 
 
-def _answered(ctx: RequestContext, acks: int, states: States, timeout_s: float) -> Answered:
+def _answered(ctx: RequestContext, acks: int, states: States, timeout_s: float | None) -> Answered:
     """Return the answer of several partitions: when all are done, now if all are refused."""
     build = partial(answer_all, acks, states)
     if all(

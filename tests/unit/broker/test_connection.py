@@ -27,6 +27,7 @@ from protocol.kafka.messages.produce import (
 )
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.loops import in_loop, turns, until
+from tests.unit.broker.virtual import VirtualBroker, in_virtual_time
 from tests.unit.broker.wire import Served, WireClient
 
 V = 8
@@ -140,6 +141,35 @@ async def test_a_produce_is_applied_while_a_fetch_waits_and_answered_after_it() 
         second = client.send(PRODUCE, V, produce_of(0))
         assert (await client.receive(FETCH, 11))[0] == first
         assert (await client.receive(PRODUCE, V))[0] == second
+
+
+@pytest.mark.parametrize("partitions", [(0,), (0, 1)])
+def test_acks_0_has_no_timeout(partitions: tuple[int, ...]) -> None:
+    """As in Kafka: its client waits for nothing, and the log goes on with what it was given."""
+
+    @in_virtual_time
+    async def story() -> None:
+        at = VirtualBroker()
+        at.world.topics.add("t", 2)
+        for number in partitions:
+            at.world.log("t", number).auto = False
+            await at.world.open("t", number)
+        silent, waits = at.client(), at.client()
+        silent.send(PRODUCE, V, produce_of(*partitions, acks=0, timeout_ms=100), "app")
+        waits.send(PRODUCE, V, produce_of(*partitions, timeout_ms=100), "app")
+        await asyncio.sleep(60)
+        for connection in list(at.server._connections):
+            connection.check(asyncio.get_running_loop().time())
+        late = (ErrorCode.REQUEST_TIMED_OUT, -1)
+        assert codes(await waits.receive(PRODUCE, V)) == [late] * len(partitions)
+        assert not silent.transport.closed.is_set()
+        for number in partitions:
+            writer = at.world.log("t", number).writer
+            assert writer is not None
+            writer.confirm()
+        assert (await silent.ask(METADATA, 1, MetadataRequest(topics=()))).topics == ()
+
+    story()
 
 
 @in_loop
