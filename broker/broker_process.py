@@ -78,6 +78,7 @@ async def broker_process(
             bookies=config.bookies,
             cold=config.cold,
             session_timeout_ms=config.session_timeout_ms,
+            answer_within_ms=config.answer_within_ms,
             ledger_servers=parse_uri(config.metadata_uri).hosts,
         )
         opening = open_namespace(config.namespace_uri, options, clock)
@@ -91,7 +92,7 @@ async def broker_process(
             opened.bookies,
             paths,
             config.namespace_uri,
-            session_timeout_ms=config.session_timeout_ms,
+            session_timeout_ms=_granted_ms(opened.store, config),
             is_shared=True,
         )
         serving = running_broker(config.broker, storage, clock, metrics)
@@ -133,14 +134,32 @@ async def _bind(config: BrokerProcessConfig) -> None:
         sys.stdout.write(f"bound {config.namespace_uri} to the ledgers at {config.metadata_uri}\n")
 
 
+def _granted_ms(store: MetadataStore, config: BrokerProcessConfig) -> int:
+    """Return after how long a dead broker is missed; tell if that is longer than was asked for."""
+    asked_ms = config.session_timeout_ms
+    granted_ms = store.session_timeout_ms if isinstance(store, ZookeeperStore) else asked_ms
+    if granted_ms > asked_ms:
+        logger.warning(
+            "zookeeper_session_timeout asked_ms=%d granted_ms=%d remedy=%s",
+            asked_ms, granted_ms, "`tailrace cluster init` says what to change in zoo.cfg",
+        )  # fmt: skip
+    return max(granted_ms, asked_ms)
+
+
 async def _connect(hosts: str, config: BrokerProcessConfig, stack: AsyncExitStack) -> MetadataStore:
-    store = await ZookeeperStore.connect(hosts, session_timeout_ms=config.session_timeout_ms)
+    store = await ZookeeperStore.connect(
+        hosts,
+        session_timeout_ms=config.session_timeout_ms,
+        answer_within_ms=config.answer_within_ms,
+    )
     stack.push_async_callback(store.close)
     return store
 
 
 def _register(opened: OpenNamespace, metrics: Metrics) -> None:
     """Show the numbers of everything below the broker."""
+    if isinstance(opened.store, ZookeeperStore):
+        metrics.register("metadata", opened.store.metrics)
     metrics.register("log", opened.logs.metrics)
     if opened.cold is not None:
         metrics.register("cold", opened.cold.metrics)

@@ -13,6 +13,8 @@ from core.metadata.uri import parse_namespace_uri, parse_uri
 from core.runtime.config import setting
 from core.runtime.logging_setup import LogLevel
 
+ANSWER_MS_MIN = 5_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedTopicLogConfig(TopicLogConfig):
@@ -42,9 +44,9 @@ class BrokerProcessConfig:
     )
     session_timeout_ms: int = setting(
         "zkSessionTimeout",
-        10_000,
+        1_000,
         "After so long without a word, ZooKeeper drops this broker's registration and its locks on "
-        "logs. Unit: ms.",
+        "logs, and others take over. ZooKeeper's minSessionTimeout must allow it. Unit: ms.",
     )
     log_level: LogLevel = setting(
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
@@ -70,6 +72,11 @@ class BrokerProcessConfig:
             )
         if self.ledgers.root != LEDGERS_ROOT:
             raise ValueError("ledgersPath is what the namespace is bound to: leave it unset")
+
+    @property
+    def answer_within_ms(self) -> int:
+        """How long operations on metadata wait: a slow disk of ZooKeeper's fails none of them."""
+        return max(self.session_timeout_ms, ANSWER_MS_MIN)
 
     def log_config(self) -> LogConfig:
         """Return the settings of logs; in their locks this broker goes by its id and address.

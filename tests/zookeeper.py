@@ -36,8 +36,14 @@ _roots = count()
 class ZooKeeperServer:
     """One ZooKeeper. Its data outlives `kill` and `restart`; sessions expire to within 200 ms."""
 
-    def __init__(self, data: Path, *, number: int = 0, peers: str = "", port: int = 0) -> None:
-        """`number`, `peers`, `port`: its place in an ensemble; see `Ensemble`."""
+    def __init__(
+        self, data: Path, *, number: int = 0, peers: str = "", port: int = 0, settings: str = ""
+    ) -> None:
+        """`number`, `peers`, `port`: its place in an ensemble; see `Ensemble`.
+
+        `settings`: more lines of zoo.cfg; of a name that comes twice the last counts.
+        """
+        self._settings = settings
         self._data = data
         self._number = number
         self._peers = peers
@@ -123,7 +129,8 @@ class ZooKeeperServer:
     def _launch(self, port: int) -> None:
         self._data.mkdir(parents=True, exist_ok=True)
         config = self._data / "zoo.cfg"
-        config.write_text(_CONFIG.format(port=port, data=self._data / "data") + self._peers)
+        own = _CONFIG.format(port=port, data=self._data / "data")
+        config.write_text(own + self._peers + self._settings)
         if self._peers:
             (self._data / "data").mkdir(parents=True, exist_ok=True)
             (self._data / "data" / "myid").write_text(str(self._number))

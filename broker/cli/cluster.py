@@ -1,7 +1,7 @@
 """`tailrace cluster`: begin, look at and end a cluster, by its metadata in ZooKeeper."""
 
 import uuid
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,8 +11,20 @@ from broker.cli.options import Json
 from broker.cli.output import note, show_json
 from core.metadata.cluster import ClusterInfo, find_cluster, init_cluster, nuke_cluster
 from core.metadata.store import MetadataStore
+from core.metadata.uri import parse_uri
+from core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
+from core.runtime.tasks import both
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+BROKER_SESSION_MS: Final = 1_000
+"""zkSessionTimeout of `tailrace broker`, unless it is set."""
+BOOKIE_SESSION_MS: Final = SESSION_TIMEOUT_MS
+"""zkTimeout of bookies and auto-recovery, unless it is set."""
+ZOO_CFG: Final = (
+    "tickTime=250 minSessionTimeout=500 maxSessionTimeout=60000 initLimit=40 syncLimit=20"
+)
+"""Sessions of 0.5 to 60 s that end to within a quarter of a second; followers have 10 and 5 s."""
 
 Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")]
 
@@ -26,11 +38,14 @@ def cluster() -> None:
 def init(metadata: ClusterMetadata) -> None:
     """Begin a cluster where nothing is yet: one transaction, refused over existing data.
 
-    As BookKeeper's `initnewcluster`: bookies of either kind can join it afterwards.
+    As BookKeeper's `initnewcluster`: bookies of either kind can join it afterwards. Says what to
+    change in ZooKeeper if it grants no sessions as short, or as long, as brokers and bookies ask.
     """
     instance_id = str(uuid.uuid4())
     on_store(metadata, lambda store, root: init_cluster(store, root, instance_id))
     print(f"cluster {instance_id} begins at {metadata}")
+    for line in session_advice(*_session_timeouts(metadata)):
+        note(line)
 
 
 @app.command()
@@ -96,6 +111,40 @@ def nuke(
         _confirm(info, force=force)
     on_store(metadata, lambda store, root: nuke_cluster(store, root, instance_id))
     note(f"nothing is left at {info.root}")
+
+
+def session_advice(broker_ms: int, bookie_ms: int) -> list[str]:
+    """Return what to change in zoo.cfg, from what is granted to brokers and bookies."""
+    advice = []
+    if broker_ms > BROKER_SESSION_MS:
+        advice.append(
+            f"ZooKeeper misses a broker that died after {broker_ms} ms, not {BROKER_SESSION_MS}:"
+            " its minSessionTimeout is too long for zkSessionTimeout"
+        )
+    if bookie_ms < BOOKIE_SESSION_MS:
+        advice.append(
+            f"ZooKeeper misses a bookie that is silent after {bookie_ms} ms, not"
+            f" {BOOKIE_SESSION_MS}: its maxSessionTimeout is too short for zkTimeout"
+        )
+    return [*advice, f"  try, in zoo.cfg of every server: {ZOO_CFG}"] if advice else []
+
+
+def _session_timeouts(uri: str) -> tuple[int, int]:
+    """Return what ZooKeeper grants a broker and a bookie that ask for their defaults."""
+
+    async def granted(asked_ms: int) -> int:
+        store = await ZookeeperStore.connect(
+            parse_uri(uri).hosts, session_timeout_ms=asked_ms, answer_within_ms=BOOKIE_SESSION_MS
+        )
+        try:
+            return store.session_timeout_ms
+        finally:
+            await store.close()
+
+    async def work(_store: MetadataStore, _root: str) -> tuple[int, int]:
+        return await both(granted(BROKER_SESSION_MS), granted(BOOKIE_SESSION_MS))
+
+    return on_store(uri, work)
 
 
 def _confirm(info: ClusterInfo, *, force: bool) -> None:

@@ -37,6 +37,8 @@ class NamespaceOptions:
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
     cold: ColdConfig = field(default_factory=ColdConfig)
     session_timeout_ms: int = SESSION_TIMEOUT_MS
+    answer_within_ms: int | None = None
+    """How long operations on metadata wait, if not for one session timeout."""
     ledger_servers: str = ""
     """ZooKeeper servers of the ledgers, if the names in the binding do not lead there from here;
     then the URI's servers have the logs, whatever the binding says."""
@@ -73,7 +75,7 @@ async def open_namespace(
     at = parse_namespace_uri(uri)
     options, clock = options or NamespaceOptions(), clock or SystemClock()
     async with AsyncExitStack() as stack:
-        stores = _Stores(options.session_timeout_ms, stack)
+        stores = _Stores(options, stack)
         store = await stores.first(at, clock)
         binding = await resolve_binding(store, at.root)
         ledger_store = store
@@ -109,8 +111,8 @@ def _servers(uri: NamespaceUri, bound: BKDLConfig, options: NamespaceOptions) ->
 class _Stores:
     """Connections to metadata, one for each group of servers; closed by the stack."""
 
-    def __init__(self, session_timeout_ms: int, stack: AsyncExitStack) -> None:
-        self._session_timeout_ms = session_timeout_ms
+    def __init__(self, options: NamespaceOptions, stack: AsyncExitStack) -> None:
+        self._options = options
         self._stack = stack
         self._open: dict[frozenset[str], MetadataStore] = {}
 
@@ -124,7 +126,11 @@ class _Stores:
     async def at(self, hosts: str) -> MetadataStore:
         key = frozenset(hosts.split(","))
         if key not in self._open:
-            store = await ZookeeperStore.connect(hosts, session_timeout_ms=self._session_timeout_ms)
+            store = await ZookeeperStore.connect(
+                hosts,
+                session_timeout_ms=self._options.session_timeout_ms,
+                answer_within_ms=self._options.answer_within_ms,
+            )
             self._stack.push_async_callback(store.close)
             self._open[key] = store
         return self._open[key]

@@ -53,13 +53,19 @@ class ZookeeperStore:
 
     @classmethod
     async def connect(
-        cls, hosts: str, *, chroot: str = "", session_timeout_ms: int = SESSION_TIMEOUT_MS
+        cls,
+        hosts: str,
+        *,
+        chroot: str = "",
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        answer_within_ms: int | None = None,
     ) -> Self:
         """Return a store with a session. `hosts`: "h1:2181,h2:2181"; `chroot`: "" or "/path".
 
-        The servers may bound the timeout. Errors: Unavailable when none answers within it.
+        The servers may bound the timeout: see `session_timeout_ms`. `answer_within_ms`: how long
+        operations wait, if not for one session timeout. Errors: Unavailable when nobody answers.
         """
-        session = ZookeeperSession(hosts + chroot, session_timeout_ms)
+        session = ZookeeperSession(hosts + chroot, session_timeout_ms, answer_within_ms)
         await session.open()
         store = cls(session)
         try:
@@ -68,6 +74,11 @@ class ZookeeperStore:
             await store.close()
             raise
         return store
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """After so long without a word the servers end the session: what they have granted."""
+        return self._session.granted_ms
 
     @property
     def session_id(self) -> int:

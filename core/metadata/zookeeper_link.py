@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState, KeeperState
 from kazoo.protocol.paths import _prefix_root
+from kazoo.protocol.serialization import Connect
 
 from core.errors import (
     BadVersion,
@@ -109,6 +110,10 @@ class ZookeeperLink:
             logger=_kazoo_logger,
         )
         self._client.add_listener(self._state_changed)
+        self.granted_ms = 0
+        """The session timeout that the server has granted; 0 before there is a session."""
+        connection = self._client._connection
+        connection._invoke = partial(self._invoked, connection._invoke)
 
     @property
     def is_live(self) -> bool:
@@ -233,6 +238,13 @@ class ZookeeperLink:
         elif not isinstance(error, kazoo_errors.UnimplementedError):
             answer = core_error(error, path)
         self._post(done, answer)
+
+    def _invoked(self, invoke: Any, timeout: float, request: Any, xid: Any = None) -> Any:
+        """Note what a new session is granted, before it is told of: kazoo keeps it nowhere."""
+        answer = invoke(timeout, request, xid)
+        if isinstance(request, Connect):
+            self.granted_ms = answer[0].time_out
+        return answer
 
     def _fired(self, event: Any) -> None:
         kind = _EVENTS.get(event.type)

@@ -63,12 +63,16 @@ class _Asked:
 class ZookeeperSession:
     """One session after the other, on one loop. Every wait ends within one session timeout."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int) -> None:
+    def __init__(
+        self, hosts: str, session_timeout_ms: int, answer_within_ms: int | None = None
+    ) -> None:
+        """`answer_within_ms`: how long operations wait, if not for one session timeout."""
         self.session_id = 0
         self.watches = SessionWatches()
         self.metrics = ZookeeperMetrics()
         self._hosts = hosts
         self._timeout_ms = session_timeout_ms
+        self._answer_ms = answer_within_ms or session_timeout_ms
         self._link: ZookeeperLink | None = None
         self._is_connected = False
         self._first = asyncio.Event()
@@ -76,6 +80,11 @@ class ZookeeperSession:
         self._in_line: dict[_Asked, None] = {}
         self._sent: dict[_Asked, None] = {}
         self._listeners: list[SessionListener] = []
+
+    @property
+    def granted_ms(self) -> int:
+        """The session timeout that the servers have granted, which may be more or less."""
+        return self._link.granted_ms if self._link is not None else 0
 
     @property
     def is_closed(self) -> bool:
@@ -121,14 +130,14 @@ class ZookeeperSession:
             self._count()
 
     async def within(self, wait: Awaitable[T]) -> T:
-        """Wait for one session timeout at most. Errors: Unavailable."""
+        """Wait for one session timeout at most, or `answer_within_ms`. Errors: Unavailable."""
         try:
-            async with asyncio.timeout(self._timeout_ms / 1000):
+            async with asyncio.timeout(self._answer_ms / 1000):
                 return await wait
         except TimeoutError:
             self.metrics.unavailable_total += 1
             raise Unavailable(
-                f"ZooKeeper at {self._hosts} did not answer within {self._timeout_ms} ms"
+                f"ZooKeeper at {self._hosts} did not answer within {self._answer_ms} ms"
             ) from None
 
     async def close(self) -> None:

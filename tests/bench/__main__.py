@@ -2,7 +2,8 @@
 
 Brokers beside Kafka: records, and all else that clients ask for. Bookies beside BookKeeper's, log
 streams beside DistributedLog's, a broker on three bookies beside three nodes of Kafka; how soon a
-log whose owner died is written again; and how soon a test has a broker.
+log whose owner died is written again, and a partition whose broker died; how soon a test has a
+broker.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
 over the rounds with its range; a ratio is Tailrace's median over the other's. Nothing is asserted.
@@ -18,6 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench import (
+    broker_failover,
     cleaners,
     client_apis,
     clusters,
@@ -140,6 +142,14 @@ def _failover(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, d
         yield from failover.measure(hosts, folder, step).items()
 
 
+def _broker_failover(
+    options: argparse.Namespace, step: Steps
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of brokers that die."""
+    with _folder(options.out) as folder:
+        yield from broker_failover.measure(folder, step).items()
+
+
 def _fixture(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
     """Measure one round of brokers for tests."""
     with _folder(options.out) as folder:
@@ -199,6 +209,7 @@ _SUITES: dict[str, Suite] = {
     "logs": _logs,
     "cluster": _cluster,
     "failover": _failover,
+    "broker-failover": _broker_failover,
     "restore": _restore,
     "cleaner": _cleaner,
     "fixture": _fixture,

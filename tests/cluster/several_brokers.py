@@ -29,9 +29,9 @@ def until(holds: Callable[[], Any]) -> None:
         asked = time.monotonic()
 
 
-def start(cluster: ThreeBookies, *node_ids: int) -> list[ClusterBroker]:
-    """Start brokers; return once each sees all that run."""
-    started = [cluster.broker("--set", f"node.id={node_id}").start() for node_id in node_ids]
+def start(cluster: ThreeBookies, *node_ids: int, more: Sequence[str] = ()) -> list[ClusterBroker]:
+    """Start brokers, with `more` arguments; return once each sees all that run."""
+    started = [cluster.broker("--set", f"node.id={node_id}", *more).start() for node_id in node_ids]
     running = [each for each in cluster.brokers if each.is_running]
     for broker in running:
         until(lambda at=broker: len(seen(at).brokers) == len(running))

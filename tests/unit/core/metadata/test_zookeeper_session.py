@@ -462,3 +462,17 @@ def test_killed_server_keeps_whole_multis_and_every_answered_one(
                 await at.other.get(f"/left/{last - 3}")
 
     run(story())
+
+
+@pytest.mark.parametrize(("asked_ms", "granted_ms"), [(100, 400), (1_000, 1_000), (10**6, 60_000)])
+def test_a_store_knows_what_session_it_was_granted(
+    zookeeper: ZooKeeperServer, asked_ms: int, granted_ms: int
+) -> None:
+    async def story() -> None:
+        store = await ZookeeperStore.connect(
+            zookeeper.hosts, session_timeout_ms=asked_ms, answer_within_ms=20_000
+        )
+        assert store.session_timeout_ms == granted_ms
+        await store.close()
+
+    run(story())
