@@ -25,7 +25,7 @@ from bookie.index_format import (
 )
 from bookie.index_sums import SUFFIX as SUMS_SUFFIX
 from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_index import SECTORS_PER_PAGE, LedgerIndex
+from bookie.ledger_index import NOTHING, SECTORS_PER_PAGE, Cut, LedgerIndex
 from bookie.ledger_state import LocationTable
 from core.errors import CorruptData
 from core.runtime.files import Files
@@ -75,8 +75,8 @@ class IndexFiles:
         """The highest entry log of Java's bookie: sums that are older prove nothing."""
         self.newest_log = -1
         """The highest entry log of all when this process began."""
-        self.unsettled: set[LedgerId] | None = None
-        """Ledgers whose last write may have been cut: those in the tail, until they are written.
+        self.unsettled: dict[LedgerId, Cut] | None = None
+        """Ledgers in the tail, until they are written, with what of theirs a crash may have cut.
 
         None: any may be, as a tool that looks from outside has to assume.
         """
@@ -152,8 +152,14 @@ class IndexFiles:
                 return work()
 
     def _look(self, index: LedgerIndex, ledger_id: LedgerId) -> IndexHeader | None:
-        may_be_cut = self.unsettled is None or ledger_id in self.unsettled
-        return index.look(self.java_log, may_be_cut=may_be_cut)
+        cut = None if self.unsettled is None else self.unsettled.get(ledger_id, NOTHING)
+        return index.look(self.java_log, cut)
+
+    def is_begun(self, ledger_id: LedgerId) -> bool:
+        """Return whether a ledger has checksums, though perhaps no index."""
+        with self._opened(ledger_id) as index:
+            self._look(index, ledger_id)
+            return index.is_begun
 
     def write(
         self, ledger_id: LedgerId, header: IndexHeader, tables: Sequence[LocationTable]
@@ -188,16 +194,16 @@ class IndexFiles:
         with suppress(CorruptData):  # the header is written anew; what else is damaged stays so
             self._look(index, ledger_id)
         if self.unsettled is not None:
-            self.unsettled.add(ledger_id)  # should this be cut
+            self.unsettled[ledger_id] = None  # should this be cut
         sync_names = partial(self._sync_names, leaf, is_new=is_new)
         index.write(header, tables, self.newest_log, sync_names)
         if self.unsettled is not None:
-            self.unsettled.discard(ledger_id)
+            self.unsettled.pop(ledger_id, None)
 
     def remove(self, ledger_id: LedgerId) -> None:
-        """Remove the index file of a ledger; its sums last, which tell that there was one."""
+        """Remove the index file of a ledger; its sums first: alone they tell that it was lost."""
         with self._writing:
-            for suffix in (SUFFIX, SUMS_SUFFIX):
+            for suffix in (SUMS_SUFFIX, SUFFIX):
                 for current in self._dirs.all:
                     path = current.joinpath(*file_path(ledger_id))
                     self._files.remove(path.with_suffix(suffix))

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from bookie.index_files import IndexFiles
 from bookie.index_format import ENTRY_ID_MAX, IndexHeader
 from bookie.index_sums import SUFFIX as SUMS_SUFFIX
 from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_index import LedgerIndex
+from bookie.ledger_index import SLOTS_PER_SECTOR, Cut, LedgerIndex
 from bookie.ledger_state import LocationTable
 from bookie.log_usage import LogUsages
 from bookie.marks import (
@@ -177,20 +178,27 @@ class _Rebuild:
             return max(log_ids, default=-1)
         return max([*java, -1 if known is None else known.file_id])
 
-    def _in_tail(self, log_ids: list[int]) -> set[LedgerId]:
+    def _in_tail(self, log_ids: list[int]) -> dict[LedgerId, Cut]:
         """Return the ledgers that the next start replays: a checkpoint of theirs may be cut."""
-        found: set[int] = set()
+        found: dict[LedgerId, set[int]] = {}
+        for record in chain(self._tail_of_logs(log_ids), self._tail_of_journals()):
+            sectors = found.setdefault(LedgerId(record[0]), set())
+            sectors.add(record[1] // SLOTS_PER_SECTOR)
+        return {ledger_id: frozenset(sectors) for ledger_id, sectors in found.items()}
+
+    def _tail_of_logs(self, log_ids: list[int]) -> Iterator[Record]:
         for log_id in log_ids:
             if log_id >= self._mark.file_id:
                 with self._open_log(log_id) as log:
                     for records, _ in log.groups():
-                        found |= {r[0] for r in records if (log_id, r[3]) >= self._mark}
+                        yield from (r for r in records if (log_id, r[3]) >= self._mark)
+
+    def _tail_of_journals(self) -> Iterator[Record]:
         for directory, mark in zip(self._journals, self._journal_marks, strict=True):
             for journal_id in file_ids(self._files.names(directory), journal_format.SUFFIX):
                 if journal_id >= mark.file_id:
-                    journal = whole_journal(self._files, directory, journal_id)
-                    found |= {r[0] for r, _ in journal if (journal_id, r[3]) >= mark}
-        return set(map(LedgerId, found))
+                    records = whole_journal(self._files, directory, journal_id)
+                    yield from (r for r, _ in records if (journal_id, r[3]) >= mark)
 
     @contextmanager
     def _open_log(self, log_id: int) -> Iterator[WholeLog]:
@@ -261,7 +269,7 @@ class _Rebuild:
         self._write_aside()
         for number, entry_id, location in self._unsure:
             with self._aside(LedgerId(number)) as index:
-                index.look(self._indexes.java_log, may_be_cut=True)
+                index.look(self._indexes.java_log, None)
                 found = index.location(entry_id)
             if not found:
                 self._ledgers[number].table.put(entry_id, location)
@@ -320,7 +328,7 @@ class _Rebuild:
             self._remove_aside(path)
             self._begun.add(ledger_id)
         with self._aside(ledger_id) as index:
-            index.look(self._indexes.java_log, may_be_cut=True)
+            index.look(self._indexes.java_log, None)
             header, _ = self._header(ledger_id, ledger)
             sync = partial(self._files.sync_directory, path.parent)
             index.write(header, [ledger.table], self._indexes.newest_log, sync)
@@ -331,7 +339,7 @@ class _Rebuild:
         for number, ledger in sorted(self._ledgers.items()):
             ledger_id = LedgerId(number)
             with self._aside(ledger_id) as index:
-                index.look(self._indexes.java_log, may_be_cut=True)
+                index.look(self._indexes.java_log, None)
                 count = len(index.entry_ids())
             path = self._path(ledger_id)
             if self._dry_run:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from enum import Enum
 from itertools import chain, compress, count
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from bookie.index_format import (
     HEADER_SIZE,
@@ -65,6 +65,12 @@ CHUNK_BYTES: Final = 1024 * 1024
 _HOLE = bytes(CHUNK_BYTES)
 
 
+Cut: TypeAlias = frozenset[int] | None
+"""Sectors that the last write may not have reached, and the header; None: any sector."""
+NOTHING: Final = frozenset((-1,))
+"""Stands for an index whose last write is whole for sure."""
+
+
 class Standing(Enum):
     """What an index file proves: see above."""
 
@@ -91,7 +97,7 @@ class LedgerIndex:
             raise
         self.standing = Standing.ABSENT
         self._proof: Proof | None = None
-        self._may_be_cut = True
+        self._cut: Cut = None
 
     _fd: int | None = None
     _sums_fd: int | None = None
@@ -118,13 +124,13 @@ class LedgerIndex:
                 self._files.close(fd)
         self._fd = self._sums_fd = None
 
-    def look(self, java_log: int, *, may_be_cut: bool) -> IndexHeader | None:
+    def look(self, java_log: int, cut: Cut) -> IndexHeader | None:
         """Find out what it proves; return its header, None if it is absent.
 
-        `java_log`: the highest entry log that Java's bookie made. `may_be_cut`: whether the last
-        write of it may not be whole. Errors: CorruptData: the header is damaged or lost.
+        `java_log`: the highest entry log that Java's bookie made. `cut`: what of it may be as it
+        was before the last write. Errors: CorruptData: the header is damaged or lost.
         """
-        self._may_be_cut = may_be_cut
+        self._cut = cut
         data = b"" if self._fd is None else self._files.read_at(self._fd, HEADER_SIZE, 0)
         try:
             is_born = len(data) == HEADER_SIZE and any(data[:12])
@@ -138,7 +144,7 @@ class LedgerIndex:
         except DecodeError as error:
             self.standing = Standing.LOST if self._proof is None else Standing.PROVEN
             raise CorruptData(f"{self.path}: {error}; {REMEDY}") from error
-        if proof is not None and not may_be_cut:
+        if proof is not None and cut is NOTHING:
             self.standing = Standing.PROVEN
             raise CorruptData(f"{self.path}: lost, or without its header; {REMEDY}")
         return None
@@ -186,6 +192,11 @@ class LedgerIndex:
         slots = unpack_slots(self.read(range(sector, sector + 1)))
         return slots[at] if at < len(slots) else 0
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there are sums of it: then its ledger was written, or was about to be."""
+        return self._proof is not None
+
     def damaged(self, sectors: range, data: Buffer) -> frozenset[int]:
         """Return which of these sectors, as `read` returned them, cannot be trusted."""
         if self.standing is Standing.LOST:
@@ -201,7 +212,12 @@ class LedgerIndex:
         size, at = len(sectors) * PAIR_SIZE, pair_position(sectors.start)
         data = b"" if self._sums_fd is None else self._files.read_at(self._sums_fd, size, at)
         pairs = read_pairs(data, len(sectors))
-        return pairs if self._may_be_cut else [Pair(pair.after, pair.after) for pair in pairs]
+        if self._cut is None:
+            return pairs
+        return [
+            pair if sector in self._cut else Pair(pair.after, pair.after)
+            for sector, pair in zip(sectors, pairs, strict=True)
+        ]
 
     def last(self) -> tuple[EntryId, int, bool]:
         """Return the last entry id with a location, that, and whether no later one can be lost.
@@ -263,7 +279,7 @@ class LedgerIndex:
             return
         if self._fd is not None and (self.standing is Standing.UNPROVEN or self._proof is None):
             self._trust_what_is_there(newest_log)
-        if self._fd is not None and self._may_be_cut:
+        if self._fd is not None and self._cut is not NOTHING:
             self._files.sync(self._fd)
         pairs = self._plan(tables)
         self._write_sums(pairs, Proof(self._ledger_id, newest_log))

@@ -25,6 +25,7 @@ from bookie.index_files import IndexFiles
 from bookie.index_format import IndexHeader
 from bookie.journal_replay import JournalReplay
 from bookie.ledger_dirs import LedgerDirs
+from bookie.ledger_index import REMEDY, SLOTS_PER_SECTOR, Cut
 from bookie.ledger_state import LedgerState
 from bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, journal_mark_name, read_mark
 from bookie.memtable import Memtable
@@ -76,7 +77,7 @@ class Recovery:
         self._indexes = indexes
         self._reader = reader
         self._ledgers: dict[LedgerId, LedgerState] = {}
-        self._unsettled: set[LedgerId] = set()
+        self._unsettled: dict[LedgerId, Cut] = {}
         """The ledgers in the tail, which the index files know as such."""
         self._seals: list[LogToSeal] = []
         self._tail_bytes = 0
@@ -91,7 +92,7 @@ class Recovery:
         journal_marks = self._read_journal_marks()
         java_log = read_mark(self._files, self._dirs.all, JAVA_LOG_MARK)
         self._indexes.java_log = -1 if java_log is None else java_log.file_id
-        self._unsettled = self._indexes.unsettled = set()
+        self._indexes.unsettled = self._unsettled
         log_ids = self._dirs.log_ids()
         self._indexes.newest_log = max(log_ids, default=-1)
         scan = EntryLogScan(self._files, self._dirs, self._index_group, self._note_java_log)
@@ -102,6 +103,7 @@ class Recovery:
         try:
             flush = SortedFlush(entry_log)
             replays = self._replay(journal_marks, flush, memtable_bytes_max)
+            self._judge_indexes()
         except BaseException:
             entry_log.close()
             raise
@@ -114,6 +116,24 @@ class Recovery:
             tuple(mark or NO_MARK for mark in (entry_log_mark, *journal_marks)),
             self._tail_bytes,
         )
+
+    def _judge_indexes(self) -> None:
+        """Look again at the index files of the tail: a crash cut only what the tail has.
+
+        A checkpoint that was cut wrote places of entries that are in the tail; and the first index
+        of a ledger only if the ledger's key is. Errors: CorruptData: an index was lost.
+        """
+        for ledger_id, state in self._ledgers.items():
+            sectors: set[int] = set()
+            for first, run in state.unsaved.runs():
+                last = first + len(run) - 1
+                sectors.update(range(first // SLOTS_PER_SECTOR, last // SLOTS_PER_SECTOR + 1))
+            self._unsettled[ledger_id] = frozenset(sectors)
+            loaded = self._indexes.load(ledger_id)
+            if loaded is not None:
+                state.is_last_known = loaded.is_last_known
+            elif not state.master_key and self._indexes.is_begun(ledger_id):
+                raise CorruptData(f"the index of ledger {ledger_id} was lost; {REMEDY}")
 
     # The journals
 
@@ -211,7 +231,7 @@ class Recovery:
     def _state(self, ledger_id: LedgerId) -> LedgerState:
         state = self._ledgers.get(ledger_id)
         if state is None:
-            self._unsettled.add(ledger_id)
+            self._unsettled[ledger_id] = None  # which of it is known in the end
             state = load_state(ledger_id, self._indexes, self._reader)
             if state is None:
                 state = LedgerState(ledger_id, IndexHeader(b""))

@@ -259,7 +259,8 @@ def test_no_crash_looks_like_damage(
     files.lose_power(rng)
     entry_ids = range(3001)
     again = opened(directory, SystemFiles())
-    again.unsettled = set() if before and not files.is_crashed else {LEDGER}  # as the tail tells
+    cut = frozenset(entry_id // 64 for entry_id in unsure)
+    again.unsettled = {LEDGER: cut} if files.is_crashed or not before else {}  # as the tail tells
     loaded = again.load(LEDGER)
     assert loaded is not None or not before
     found = stored(again, entry_ids)
@@ -280,12 +281,54 @@ def test_zeros_are_damage_also_after_the_power_was_lost(tmp_path: Path) -> None:
     for seed in range(10):
         files.lose_power(random.Random(seed))
     again = opened(tmp_path, SystemFiles())
-    again.unsettled = set()
+    again.unsettled = {LEDGER: frozenset({9})}  # of entries that are in the tail
     assert stored(again, range(100)) == {0: 5, 70: 6}
     (path,) = tmp_path.rglob("*.idx")
     change(path, 1024, bytes(512))
     assert again.check_page(LEDGER, 0).damaged == {0}
     change(path, 0, bytes(1024))
+    again.unsettled = {}
     with pytest.raises(CorruptData):
         again.load(LEDGER)
     assert again.is_fenced(LEDGER)
+
+
+def test_a_lost_index_of_a_ledger_in_the_tail_is_noticed(tmp_path: Path) -> None:
+    """Its key is not in the tail, so there was an index, which may have said that it is fenced."""
+
+    async def story() -> None:
+        live, dead = tmp_path / "live", tmp_path / "dead"
+        bookie = await open_small(live)
+        await ask(bookie, add(L1, 0))
+        await ask(bookie, fence(L1))
+        await bookie.checkpoint()
+        await ask(bookie, add(L1, 1, recovery=True))
+        shutil.copytree(live, dead)
+        await bookie.close()
+        change(dead / INDEX, 0, bytes(1024))
+        with pytest.raises(CorruptData, match="the index of ledger 1 was lost"):
+            await open_small(dead)
+
+    run(story)
+
+
+def test_what_the_tail_does_not_have_was_not_cut(tmp_path: Path) -> None:
+    async def story() -> None:
+        live, dead = tmp_path / "live", tmp_path / "dead"
+        bookie = await open_small(live)
+        for entry_id in range(70):
+            await ask(bookie, add(L1, entry_id))
+        await bookie.checkpoint()
+        await ask(bookie, add(L1, 70))
+        shutil.copytree(live, dead)
+        await bookie.close()
+        change(dead / INDEX, 1024, bytes(512))
+        for _ in range(2):
+            bookie = await open_small(dead)
+            assert (await ask(bookie, read(L1, 0))).status is EIO
+            assert (await ask(bookie, read(L1, 70))).status is EOK
+            assert (await ask(bookie, read(L1, 69))).status is EOK
+            assert (await ask(bookie, read(L1, 71))).status is StatusCode.ENOENTRY
+            await bookie.close()
+
+    run(story)
