@@ -6,6 +6,7 @@ before there is an answer). Order at end: the other way round. kill -9 is safe a
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from typing_extensions import override
@@ -46,6 +47,9 @@ from core.runtime.tasks import Tasks
 from protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
+
+LEDGERS_AT_ONCE = 256
+"""Index files that are looked at in one job of the reading thread: a few milliseconds."""
 
 
 async def open_bookie(
@@ -187,6 +191,23 @@ class OpenBookie(Bookie):
         storage = self._storage
         on_disk = await storage.upkeep.thread.call(storage.indexes.ledger_ids)
         return {*storage.ledgers, *on_disk}
+
+    async def entries_max(self, ledger_ids: Sequence[LedgerId]) -> list[int]:
+        """Return how many entries each ledger has at most, by its index. Errors: OSError."""
+        storage, found = self._storage, list[int]()
+
+        def look(some: Sequence[LedgerId]) -> list[int]:
+            return [storage.indexes.entries_max(ledger_id) for ledger_id in some]
+
+        for first in range(0, len(ledger_ids), LEDGERS_AT_ONCE):
+            some = ledger_ids[first : first + LEDGERS_AT_ONCE]
+            found += await storage.call_reader(lambda _: look(some))  # noqa: B023 - awaited at once
+        return found
+
+    @property
+    def pending_reads(self) -> int:
+        """How many reads wait now."""
+        return self.metrics.pending_reads
 
     async def room(self) -> Space:
         """Return the room of all ledger directories. Errors: OSError."""

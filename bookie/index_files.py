@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 from bookie.entry_log_format import file_ids
 from bookie.errors import NoRoom, is_no_room
 from bookie.index_format import (
+    HEADER_SIZE,
     PAGE_SIZE,
     SLOT_SIZE,
     SUFFIX,
@@ -128,6 +129,16 @@ class IndexFiles:
             with self._writing:
                 return work()
         return found
+
+    def entries_max(self, ledger_id: LedgerId) -> int:
+        """Return how many entries a ledger's index has room for; 0 without one. Errors: OSError."""
+        fd = self._open(ledger_id)
+        if fd is None:
+            return 0
+        try:
+            return max(self._files.size(fd) - HEADER_SIZE, 0) // SLOT_SIZE
+        finally:
+            self._files.close(fd)
 
     def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
         """Return the ids of all entries in a ledger's index file, sorted.

@@ -1,5 +1,9 @@
 """Reads everything that this bookie keeps, slowly, and mends what does not verify any more.
 
+A round takes most of `localScrubInterval`, whatever is stored: entries are read in batches, and the
+pauses between them are such that the last one is read at its end (65 million entries a day: 940 in
+a second). A batch is small, waits while others read, and is one job of the reading thread.
+
 A disk forgets silently; the ledger's digest tells. What is damaged is read from another replica and
 stored again beside the damaged copy, which nobody is shown from then on. Without another replica it
 is reported: by a line in the log and by `damaged_entries`, until a later round finds it well.
@@ -8,7 +12,7 @@ BookKeeper's local scrub only reports.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +26,8 @@ from protocol.bookkeeper.availability import decode_availability
 from protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
+    BatchReadRequest,
+    BatchReadResponse,
     ListEntriesRequest,
     ListEntriesResponse,
     ReadRequest,
@@ -43,12 +49,15 @@ class ScrubConfig:
         "How often everything that is stored is read and verified. Unit: s. 0: never.",
     )
     rate_limit: float = setting(
-        "localScrubRateLimit", 60.0, "Entries that the scrub reads in a second."
+        "localScrubRateLimit",
+        0.0,
+        "Entries that the scrub reads in a second at most. 0: as many as a round within the "
+        "interval needs.",
     )
 
     def __post_init__(self) -> None:
-        if self.interval_s < 0 or self.rate_limit <= 0:
-            raise ValueError("localScrubInterval is at least 0, localScrubRateLimit above 0")
+        if self.interval_s < 0 or self.rate_limit < 0:
+            raise ValueError("localScrubInterval and localScrubRateLimit are at least 0")
 
 
 @dataclass(slots=True)
@@ -61,6 +70,30 @@ class ScrubMetrics:
         "entries, and indexes of ledgers, that the last round left damaged"
     )
     repaired_entries_total: int = counter("damaged entries replaced by another replica's copy")
+
+
+BATCH_ENTRIES = 64
+BATCH_BYTES = 256 * 1024
+"""What is read at once: about a millisecond of the reading thread."""
+SHARE_OF_INTERVAL = 0.8
+"""Of the interval, how much a round is spread over; the rest is for what it did not foresee."""
+YIELD_S = 0.005
+YIELDS_MAX = 20
+"""How often a batch makes room for other reads that wait, before it takes its turn."""
+
+
+class Pace:
+    """When the next batch is read: a plain function of what is done and what time it is."""
+
+    def __init__(self, entries: int, duration_s: float, rate_limit: float) -> None:
+        """`entries` in `duration_s`, and no more than `rate_limit` in a second (0: no limit)."""
+        shortest_s = entries / rate_limit if rate_limit else 0.0
+        self._entry_s = max(duration_s, shortest_s) / max(entries, 1)
+        self.is_late = shortest_s > duration_s > 0
+
+    def pause_s(self, done: int, elapsed_s: float) -> float:
+        """Return how long to wait before more than `done` entries are read."""
+        return max(0.0, done * self._entry_s - elapsed_s)
 
 
 class Replica(NamedTuple):
@@ -83,6 +116,13 @@ class ScrubbedBookie(Protocol):
     async def ledger_ids(self) -> Iterable[LedgerId]:
         """Return all ledgers that are stored. Errors: OSError."""
 
+    async def entries_max(self, ledger_ids: Sequence[LedgerId]) -> list[int]:
+        """Return how many entries each ledger has at most. Errors: OSError."""
+
+    @property
+    def pending_reads(self) -> int:
+        """How many reads wait now."""
+
 
 class Scrub:
     """The scrub of one bookie. One round at a time."""
@@ -91,6 +131,11 @@ class Scrub:
         self._bookie = bookie
         self._judge = judge
         self._config = config
+        self._pace = Pace(0, 0.0, 0.0)
+        self._pause_s = config.interval_s * (1 - SHARE_OF_INTERVAL)
+        self._began_s = 0.0
+        self._done = 0
+        """Entries of this round, as they were counted before it."""
         self.fetch: FetchReplica | None = None
         """Where other replicas are read; None: damage is only reported."""
         self.metrics = ScrubMetrics()
@@ -102,18 +147,27 @@ class Scrub:
             await self._forever.run(self._round_later)
 
     async def _round_later(self) -> None:
-        await asyncio.sleep(self._config.interval_s)
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = self._config.interval_s * (1 - SHARE_OF_INTERVAL)
+        began_s = asyncio.get_running_loop().time()
         await self.round()
+        took_s = asyncio.get_running_loop().time() - began_s
+        self._pause_s = max(self._config.interval_s - took_s, 0.0)
 
     async def round(self) -> None:
         """Verify every entry that is stored now and mend what can be mended. Errors: OSError.
 
         Cancel: what was mended is mended.
         """
+        ledger_ids = sorted(await self._bookie.ledger_ids())
+        counts = await self._bookie.entries_max(ledger_ids)
+        self._begin(sum(counts))
         left = 0
-        for ledger_id in sorted(await self._bookie.ledger_ids()):
+        for ledger_id, count in zip(ledger_ids, counts, strict=True):
+            before = self._done
             with self._forever.item(f"ledger {ledger_id}"):
                 left += await self._damaged_of(ledger_id)
+            self._done = before + count
         self.metrics.damaged_entries = left
         self.metrics.rounds_total += 1
 
@@ -124,18 +178,62 @@ class Scrub:
             logger.error("ledger_damaged ledger=%d why=its index cannot be read", ledger_id)
             return 1
         left = 0
-        for entry_id in entry_ids:
-            await asyncio.sleep(1 / self._config.rate_limit)
-            self.metrics.entries_total += 1
-            if not await self._is_well(ledger_id, entry_id):
-                left += not await self._mended(ledger_id, entry_id)
+        for first, count in _runs(entry_ids):
+            at, end = first, first + count
+            while at < end:
+                await self._wait()
+                well = await self._well_from(ledger_id, at, end - at)
+                if not well:
+                    left += not await self._is_well_or_mended(ledger_id, at)
+                at += max(well, 1)
+                self._done += max(well, 1)
+                self.metrics.entries_total += max(well, 1)
         return left
+
+    def _begin(self, entries: int) -> None:
+        """Find out how fast this round has to be."""
+        config = self._config
+        self._pace = Pace(entries, config.interval_s * SHARE_OF_INTERVAL, config.rate_limit)
+        if self._pace.is_late:
+            logger.warning(
+                "scrub_slower_than_wanted entries=%d localScrubRateLimit=%s localScrubInterval=%s",
+                entries,
+                config.rate_limit,
+                config.interval_s,
+            )
+        self._began_s, self._done = asyncio.get_running_loop().time(), 0
+
+    async def _wait(self) -> None:
+        """Wait until it is time for the next batch, and a little longer while others read."""
+        elapsed_s = asyncio.get_running_loop().time() - self._began_s
+        await asyncio.sleep(self._pace.pause_s(self._done, elapsed_s))
+        for _ in range(YIELDS_MAX):
+            if not self._bookie.pending_reads:
+                return
+            await asyncio.sleep(YIELD_S)
+
+    async def _well_from(self, ledger_id: LedgerId, first: EntryId, count: int) -> int:
+        """Return how many entries from `first` on are well, as far as one batch tells."""
+        found = await self._ask(BatchReadRequest(ledger_id, first, count, BATCH_BYTES))
+        if not isinstance(found, BatchReadResponse) or found.status is not StatusCode.EOK:
+            return 0
+        for number, body in enumerate(found.bodies):
+            if await self._judge.damage_of(ledger_id, body) is not None:
+                return number
+        return len(found.bodies)
+
+    async def _is_well_or_mended(self, ledger_id: LedgerId, entry_id: EntryId) -> bool:
+        if await self._is_well(ledger_id, entry_id):
+            return True
+        return await self._mended(ledger_id, entry_id)
 
     async def _entry_ids(self, ledger_id: LedgerId) -> Iterable[EntryId] | None:
         """Return the ids of a ledger's entries, None if they cannot be read."""
         listed = await self._ask(ListEntriesRequest(ledger_id))
         if listed.status is StatusCode.EIO:
             return None
+        if listed.status is StatusCode.ETOOMANYREQUESTS:
+            logger.warning("ledger_not_scrubbed ledger=%d why=the bookie is busy", ledger_id)
         if not isinstance(listed, ListEntriesResponse) or not listed.availability:
             return ()  # removed meanwhile
         groups = decode_availability(listed.availability)
@@ -181,3 +279,17 @@ class Scrub:
 
         self._bookie.submit(request, reply)
         return await answered
+
+
+def _runs(entry_ids: Iterable[EntryId]) -> Iterator[tuple[EntryId, int]]:
+    """Yield (first, count) of entries that follow each other, at most one batch each."""
+    first, count = -1, 0
+    for entry_id in entry_ids:
+        if count and entry_id == first + count and count < BATCH_ENTRIES:
+            count += 1
+            continue
+        if count:
+            yield first, count
+        first, count = entry_id, 1
+    if count:
+        yield first, count

@@ -1,19 +1,21 @@
 """Flipped bytes: never given out over the wire, found by the scrub, mended from another replica."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bookie.app import BookieProcess, start_bookie
+from bookie.app import BookieProcess, OpenBookie, start_bookie
 from bookie.config import BookieConfig
 from bookie.entry_judge import EntryJudge
 from bookie.inspect import BookieFiles
 from bookie.metrics import BookieMetrics
-from bookie.scrub import Replica, Scrub, ScrubConfig
+from bookie.scrub import YIELDS_MAX, Pace, Replica, Scrub, ScrubConfig
 from core.errors import CoreError
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
@@ -240,6 +242,83 @@ def test_a_ledger_whose_index_cannot_be_read_is_damage(tmp_path: Path) -> None:
         scrub = Scrub(bookie, EntryJudge(find, BookieMetrics()), FAST)
         await scrub.round()
         assert (scrub.metrics.damaged_entries, scrub.metrics.entries_total) == (1, 1)
+        await bookie.close()
+
+    run(story)
+
+
+@given(
+    entries=st.integers(1, 10**8),
+    duration_s=st.floats(1, 10**6),
+    rate=st.one_of(st.just(0.0), st.floats(0.1, 10**6)),
+)
+def test_a_round_takes_what_the_interval_has_unless_it_is_limited(
+    entries: int, duration_s: float, rate: float
+) -> None:
+    pace = Pace(entries, duration_s, rate)
+    needed_s = max(duration_s, entries / rate if rate else 0.0)
+    assert pace.is_late == (needed_s > duration_s)
+    elapsed_s, done = 0.0, 0
+    for share in (0.0, 0.1, 0.5, 0.99, 1.0):
+        done = int(entries * share)
+        elapsed_s += pace.pause_s(done, elapsed_s)
+        assert elapsed_s == pytest.approx(needed_s * done / entries)
+        assert pace.pause_s(done, elapsed_s + 1) == 0  # late: it catches up
+    assert elapsed_s == pytest.approx(needed_s)
+
+
+class _Listened:
+    """A bookie that says what the scrub asks of it; others read there, for a while."""
+
+    def __init__(self, bookie: OpenBookie, busy: int = 0) -> None:
+        self._bookie = bookie
+        self._busy = busy
+        self.asked: list[Any] = []
+
+    def submit(self, request: Any, reply: Callable[[Any], Any]) -> None:
+        self.asked.append(request)
+        self._bookie.submit(request, reply)
+
+    async def ledger_ids(self) -> set[LedgerId]:
+        return await self._bookie.ledger_ids()
+
+    async def entries_max(self, ledger_ids: Sequence[LedgerId]) -> list[int]:
+        return await self._bookie.entries_max(ledger_ids)
+
+    @property
+    def pending_reads(self) -> int:
+        self._busy -= 1
+        self.asked.append("yields" if self._busy > 0 else "goes on")
+        return max(self._busy, 0)
+
+
+def test_a_round_reads_in_batches_and_makes_room_for_others(tmp_path: Path) -> None:
+    entry_ids = [*range(150), *range(200, 210), 5000]
+
+    async def story() -> None:
+        bookie = await open_small(tmp_path)
+        for entry_id in entry_ids:
+            await ask(bookie, add(L1, entry_id))
+        await bookie.checkpoint()
+        await ask(bookie, add(L2, 0))
+
+        async def find(_: LedgerId) -> Digest | None:
+            return DIGEST
+
+        listened = _Listened(bookie, busy=3)
+        scrub = Scrub(listened, EntryJudge(find, BookieMetrics()), FAST)
+        await scrub.round()
+        assert scrub.metrics.entries_total == len(entry_ids) + 1
+        assert scrub.metrics.damaged_entries == 0
+        batches = [a for a in listened.asked if isinstance(a, BatchReadRequest)]
+        spans = [(a.ledger_id, a.entry_id, a.count_max) for a in batches]
+        of_l1 = [(0, 64), (64, 64), (128, 22), (200, 10), (5000, 1)]
+        assert spans == [*((L1, first, count) for first, count in of_l1), (L2, 0, 1)]
+        first = listened.asked.index(batches[0])
+        assert listened.asked[first - 3 : first] == ["yields", "yields", "goes on"]
+        never_idle = _Listened(bookie, busy=10**9)
+        await Scrub(never_idle, EntryJudge(find, BookieMetrics()), FAST).round()
+        assert never_idle.asked.count("yields") == YIELDS_MAX * len(batches)  # it ends all the same
         await bookie.close()
 
     run(story)
