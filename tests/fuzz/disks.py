@@ -95,6 +95,7 @@ def _journal_seeds() -> Iterator[bytes]:
 def _journal_record_seeds() -> Iterator[bytes]:
     yield b"".join(_journal_parts())
     yield journal_format.pack_padding(8, 64) + _record(_BODY)
+    yield struct.pack(">iiii", journal_format.PADDING, 8, journal_format.PADDING, -8)
 
 
 # ---- entry logs

@@ -1,5 +1,6 @@
 """BookKeeper's frames and entries, DistributedLog's records."""
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -250,6 +251,7 @@ def _set_seeds() -> Iterator[bytes]:
     for kind in EnvelopeCodec:
         for values in ([], [b""], [b"a", b"bb" * 40, b""]):
             yield pack_record_set(values, kind)
+    yield bytes.fromhex("0000100100000001009a000400000005401b000000")  # claims 10 MB
 
 
 def _dlsn(data: bytes) -> DLSN:
@@ -307,7 +309,10 @@ TARGETS = (
         name="availability",
         decode=_availability,
         errors=(DecodeError,),
-        seeds=lambda: [encode_availability(ids) for ids in ((), (0, 1, 2), (0, 5, 6, 90))],
+        seeds=lambda: [
+            *(encode_availability(ids) for ids in ((), (0, 1, 2), (0, 5, 6, 90))),
+            b"\0\0\0\0\0\0\0\1".ljust(64, b"\0") + struct.pack(">qqii", 0, 7, 3, 4),
+        ],
     ),
     Target(
         name="log-records",

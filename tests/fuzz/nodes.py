@@ -37,6 +37,7 @@ def _golden(*parts: str) -> list[bytes]:
 def _ledgers() -> Iterator[bytes]:
     for node in golden_ledgers():
         yield node.data
+        yield node.data.replace(b"127.", b"\xff27.")
         metadata = decode_ledger(node.data)
         yield encode_ledger(_as_version(metadata, 2))
     for tail in (b"", b"\n7\tCLOSED", b"\n-102\tCLOSED"):
@@ -91,7 +92,9 @@ def _info_seeds() -> Iterator[bytes]:
     yield service_info.encode_service_info(info)
     place = {service_info.NETWORK_LOCATION: "/region/rack"}
     door = service_info.Endpoint("id", "h", 1, "http", ("auth",), ("extension",))
-    yield service_info.encode_service_info(service_info.BookieServiceInfo((door,), place))
+    placed = service_info.encode_service_info(service_info.BookieServiceInfo((door,), place))
+    yield placed
+    yield placed.replace(b"/region", b"\xffregion")
 
 
 def _binding_seeds() -> Iterator[bytes]:
