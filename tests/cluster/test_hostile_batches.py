@@ -238,20 +238,26 @@ def test_an_internal_topic_is_not_for_clients(hostile: TailraceProcess) -> None:
 def test_one_bad_batch_leaves_the_others_of_its_request(
     hostile: TailraceProcess, topic: str
 ) -> None:
-    create_topic(hostile, topic)
+    others = [create_topic(hostile, f"{topic}-{number}") for number in range(3)]
+    parts = [(others[0], 0, GOOD), (others[1], 0, _flipped(70)), (others[1], 9, GOOD)]
+    parts += [(others[2], 0, GOOD)]
     data = [
-        PartitionProduceData(index=0, records=GOOD),
-        PartitionProduceData(index=0, records=_flipped(70)),
-        PartitionProduceData(index=9, records=GOOD),
-        PartitionProduceData(index=0, records=GOOD),
+        TopicProduceData(
+            name=name, partition_data=[PartitionProduceData(index=index, records=records)]
+        )
+        for name, index, records in parts
     ]
-    request = ProduceRequest(
-        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
-    )
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
     with RawClient(hostile) as client:
-        answers = client.ask(PRODUCE, 9, request).responses[0].partition_responses
-        assert [a.error_code for a in answers] == [0, CORRUPT_MESSAGE, UNKNOWN_TOPIC, 0]
-        assert [a.base_offset for a in answers] == [0, -1, -1, 2]
+        answers = [
+            part
+            for each in client.ask(PRODUCE, 9, request).responses
+            for part in each.partition_responses
+        ]
+        found = {(a.error_code, a.base_offset) for a in answers}
+        assert found == {(0, 0), (CORRUPT_MESSAGE, -1), (UNKNOWN_TOPIC, -1)}
+        assert all_values(client, others[0]) == all_values(client, others[2]) == [b"one", b"two"]
+        assert all_values(client, others[1]) == []
 
 
 # ---- acks=0: the only answer there is to a fault is the end of the connection
