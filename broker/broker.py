@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.cluster.known_epochs import KnownEpochs
 from core.runtime.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class Broker:
     quotas: "QuotaRegistry"
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
+    epochs: KnownEpochs = field(default_factory=KnownEpochs)
+    """Of partitions that other brokers own."""
     turns: LoopTurns = field(default_factory=LoopTurns)
     """Of the loop, for requests that are long."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)

@@ -122,6 +122,7 @@ async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExit
     stack.push_async_callback(broker.groups.close)
     await broker.transactions.start(metrics)
     stack.push_async_callback(broker.transactions.close)
+    broker.routes.listen(broker.epochs.clear)
     broker.routes.listen(broker.partitions.let_go)  # last: coordinators let go of their state first
 
 

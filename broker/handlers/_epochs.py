@@ -6,10 +6,9 @@ Metadata, and where it refuses what another leads (KIP-951).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from broker.cluster.topic import Topic
 from broker.context import RequestContext
 from broker.peers.errors import PeerError
 from core.runtime.tasks import together
@@ -47,13 +46,13 @@ class Leader(NamedTuple):
 Leaders = Mapping[tuple[str, int], Leader]
 
 
-async def leaders_of(ctx: RequestContext, topics: Iterable[Topic]) -> Leaders:
-    """Return who leads other brokers' partitions of topics. Errors: none.
+async def leaders_of(ctx: RequestContext, partitions: Iterable[tuple[str, int]]) -> Leaders:
+    """Return who leads those partitions that other brokers own. Errors: none.
 
     Without an epoch where nobody answers. Nobody is there of a partition whose owner says that it
     does not lead. Cost: a request to each owner, side by side.
     """
-    return await _ask_all(ctx, _by_owner(ctx, _partitions(topics)), WAIT_S)
+    return await _ask_all(ctx, _by_owner(ctx, partitions), WAIT_S)
 
 
 async def leaders_elsewhere(ctx: RequestContext, partitions: Iterable[tuple[str, int]]) -> Leaders:
@@ -63,10 +62,6 @@ async def leaders_elsewhere(ctx: RequestContext, partitions: Iterable[tuple[str,
     """
     told = await _ask_all(ctx, _by_owner(ctx, partitions), REFUSED_WAIT_S)
     return {partition: leader for partition, leader in told.items() if leader.leader_epoch >= 0}
-
-
-def _partitions(topics: Iterable[Topic]) -> Iterator[tuple[str, int]]:
-    return ((topic.name, index) for topic in topics for index in range(topic.partition_count))
 
 
 def _by_owner(ctx: RequestContext, partitions: Iterable[tuple[str, int]]) -> Mapping[int, Wanted]:
@@ -114,4 +109,8 @@ async def _ask(ctx: RequestContext, owner: int, wanted: Wanted, wait_s: float) -
     epochs = {
         at: Leader(owner, each.leader_epoch) for at, each in told.items() if not each.error_code
     }
+    for (name, index), leader in epochs.items():
+        topic = ctx.broker.topics.get(name)
+        if topic is not None and ctx.broker.routes.owner(name, index) == owner:
+            ctx.broker.epochs.note(topic.topic_id, index, owner, leader.leader_epoch)
     return {at: epochs.get(at, leader) for at, leader in unknown.items() if at not in refused}

@@ -1,8 +1,8 @@
 """Metadata v0-13: brokers, topics, who leads what; and topics that come into being when asked for.
 
 Kept: v0's "empty is all", null and empty from v1, topic ids (v10, v12), invalid names (17), auto
-creation before the answer, so that the first answer already names a leader. Partitions of topics
-that are asked for by name are opened first, because only an open one has a leader epoch, and
+creation before the answer, so that the first answer already names a leader. Partitions are opened
+first, as many as one request may, because only an open one has a leader epoch, and
 librdkafka takes an epoch that shows up later for a change of leader: after a topic was deleted and
 made anew it then skips to the end instead of resetting. Who leads the others is asked (`_epochs`).
 A partition that is moving is shown without a leader, and clients ask again: its former owner has
@@ -14,7 +14,8 @@ Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 
 import asyncio
 import logging
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final, TypeAlias
 
 from broker.cluster.admin import (
@@ -56,13 +57,16 @@ NO_ID = bytes(16)
 Found: TypeAlias = Topic | MetadataResponseTopic
 """A topic, or the answer that there is none."""
 
+Place: TypeAlias = tuple[str, int]
+"""A partition."""
+
 NOBODY: Final = Leader(NO_LEADER, -1)
 LEFT_TO_US = Asked(UNSET, UNSET, {})
 LEADER_EPOCH_SINCE = 7
 OPENED_MAX = 1000
-"""A request that names more partitions than this is about the cluster: it opens none."""
-OPEN_UNITS = 20
-"""What it takes to begin to open one partition."""
+"""Partitions that one request opens here, and that it asks other brokers about."""
+OPENED_AT_ONCE = 32
+"""Partitions that one request opens at the same time."""
 TOPIC_UNITS = 2
 """What it takes to describe one topic, without its partitions."""
 OPEN_WAIT_S = 1.0
@@ -79,9 +83,11 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     by_id = [id_ for name, id_ in asked if name is None or id_ != NO_ID]
     if by_id and ctx.header.api_version < IDS_SINCE:
         return await _refuse_all(asked.values(), pace)
-    leaders: Leaders | None = None
     if request.topics is None or (not request.topics and ctx.header.api_version == 0):
-        found: Iterable[Found] = broker.topics.all()
+        before = broker.topics.all()
+        leaders = await _find_leaders(ctx, before, pace)
+        latest = (broker.topics.get(each.name) for each in before)
+        found: Iterable[Found] = (each for each in latest if each is not None)
     else:
         create = request.allow_auto_topic_creation and broker.config.auto_create_topics
         made = await _find_all(ctx, asked.values(), pace, create=create)
@@ -187,40 +193,71 @@ async def _create(ctx: RequestContext, name: str) -> Found:
         return _missing(name, code)
 
 
-async def _find_leaders(ctx: RequestContext, topics: Sequence[Topic], pace: Pace) -> Leaders | None:
+async def _find_leaders(ctx: RequestContext, topics: Iterable[Topic], pace: Pace) -> Leaders | None:
     """Open this broker's partitions of topics, and ask the owners of the others. Errors: none.
 
+    Of more than `OPENED_MAX` those are opened and asked about of which nothing is known, as many at
+    most, then some that were asked about longer ago; the rest are as they were told last.
     None: nothing is found out for this request.
     """
     if ctx.header.api_version < LEADER_EPOCH_SINCE:
         return None
-    if sum([topic.partition_count for topic in topics]) > OPENED_MAX:
-        return None
-    unopened = await _open(ctx, topics, pace)
-    return {**unopened, **await leaders_of(ctx, topics)}
+    told, closed = await _known(ctx, topics, pace)
+    asked = _asked(ctx, told)
+    leaders = {**told, **{at: Leader(ctx.broker.node_id, -1) for at in closed[OPENED_MAX:]}}
+    for at in asked:
+        del leaders[at]
+    leaders.update(await _open(ctx, closed[:OPENED_MAX]))
+    leaders.update(await leaders_of(ctx, asked))
+    return leaders
 
 
-async def _open(ctx: RequestContext, topics: Iterable[Topic], pace: Pace) -> Leaders:
-    """Open this broker's partitions, side by side, and wait a while. Errors: none.
+async def _known(
+    ctx: RequestContext, topics: Iterable[Topic], pace: Pace
+) -> tuple[Mapping[Place, Leader], list[Place]]:
+    """Return what owners told of their partitions, and which of this broker's are not open."""
+    broker = ctx.broker
+    told: dict[Place, Leader] = {}
+    closed: list[Place] = []
+    async for topic in pace.each(topics):
+        async for index, owner in pace.each(enumerate(broker.routes.owners(topic))):
+            at = (topic.name, index)
+            if owner != broker.node_id:
+                told[at] = Leader(owner, broker.epochs.of(topic.topic_id, index, owner))
+            elif broker.partitions.get(at) is None:
+                closed.append(at)
+    return told, closed
+
+
+def _asked(ctx: RequestContext, told: Mapping[Place, Leader]) -> Collection[Place]:
+    """Return which partitions of others are asked about: all, or those most in want of it."""
+    if len(told) <= OPENED_MAX:
+        return told.keys()
+    asked = [at for at, leader in told.items() if leader.leader_epoch < 0][:OPENED_MAX]
+    room = OPENED_MAX - len(asked)
+    others = list(told)
+    first = ctx.broker.epochs.next_to_ask(len(others), room)
+    return dict.fromkeys((*asked, *islice(chain(others[first:], others), room)))
+
+
+async def _open(ctx: RequestContext, closed: Sequence[Place]) -> Leaders:
+    """Open partitions of this broker, some side by side, and wait a while. Errors: none.
 
     Returns those that are not open then and nobody else's: this broker, without an epoch.
     """
-    partitions = ctx.broker.partitions
-    closed = [
-        (topic.name, index)
-        for topic in topics
-        for index in range(topic.partition_count)
-        if partitions.get((topic.name, index)) is None and partitions.is_mine(topic.name, index)
-    ]
-    if not closed:
-        return {}
-    opening = {each: partitions.opening(*each) async for each in pace.each(closed, OPEN_UNITS)}
-    done, _ = await asyncio.wait(opening.values(), timeout=OPEN_WAIT_S)
-    return {
-        each: Leader(ctx.broker.node_id, -1)
-        for each, future in opening.items()
-        if future not in done or future.result() is not ErrorCode.NOT_LEADER_OR_FOLLOWER
-    }
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + OPEN_WAIT_S
+    elsewhere = set()
+    for first in range(0, len(closed), OPENED_AT_ONCE):
+        some = closed[first : first + OPENED_AT_ONCE]
+        opening = {at: ctx.broker.partitions.opening(*at) for at in some}
+        done, late = await asyncio.wait(opening.values(), timeout=until_s - loop.time())
+        for at, future in opening.items():
+            if future in done and future.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                elsewhere.add(at)
+        if late:
+            break
+    return {at: Leader(ctx.broker.node_id, -1) for at in closed if at not in elsewhere}
 
 
 async def _describe_all(

@@ -683,6 +683,7 @@ def make_world(
         ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
+    routes.listen(broker.epochs.clear)
     return World(broker, topics, namespace, clock, there)
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker.cluster import known_epochs
 from broker.errors import KafkaError
+from broker.handlers import metadata
 from broker.peers.errors import PeerUnavailable
 from protocol.errors import ErrorCode
 from protocol.kafka.apis import (
@@ -159,6 +161,81 @@ async def test_epochs_are_those_that_owners_tell() -> None:
         assert each.leader_epoch == expected
     others: Any = world.broker.peers
     assert sorted(others.asked) == [(2, at) for at in theirs(world)]
+
+
+async def shown_with_all(world: World) -> list[MetadataResponsePartition]:
+    response = await ask(world, METADATA, 12, MetadataRequest(topics=None))
+    return list(response.topics[0].partitions)
+
+
+@in_loop
+async def test_epochs_are_told_with_all_topics_as_well() -> None:
+    world = world_of(1, 2, epochs={at: 10 + at for at in range(COUNT)})
+    assert await shown_with_all(world) == await shown(world)
+    assert all(each.leader_epoch >= 0 for each in await shown_with_all(world))
+
+
+@in_loop
+async def test_of_very_many_some_are_opened_and_asked_about_by_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata, "OPENED_MAX", 2)
+    epochs = {at: 10 + at for at in range(COUNT)}
+    world = world_of(1, 2, epochs=epochs)
+    others: Any = world.broker.peers
+    unknown = []
+    for _ in range(COUNT):
+        others.asked.clear()
+        partitions = await shown_with_all(world)
+        assert [each.error_code for each in partitions] == [0] * COUNT
+        assert len(others.asked) == min(2, len(theirs(world)))
+        unknown.append(sum(each.leader_epoch < 0 for each in partitions))
+    mine = COUNT - len(theirs(world))
+    expected = [
+        max(len(theirs(world)) - 2 * n, 0) + max(mine - 2 * n, 0) for n in range(1, COUNT + 1)
+    ]
+    assert unknown == expected
+    assert unknown[-1] == 0
+    epochs.update({at: 20 + at for at in range(COUNT)})
+    for _ in range(COUNT):
+        partitions = await shown_with_all(world)
+    assert {partitions[at].leader_epoch for at in theirs(world)} == {20 + a for a in theirs(world)}
+
+
+@in_loop
+async def test_no_epoch_is_told_of_a_former_owner_or_a_former_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata, "OPENED_MAX", 0)
+    world = world_of(1, 2, epochs={at: 10 + at for at in range(COUNT)})
+    topic = world.topics.get("t")
+    assert topic is not None
+    at = theirs(world)[0]
+
+    async def told() -> int:
+        return (await shown_with_all(world))[at].leader_epoch
+
+    assert await told() == -1
+    world.broker.epochs.note(topic.topic_id, at, 2, 7)
+    assert await told() == 7
+    world.let_live(1, 2, 3)
+    world.let_live(1, 2)
+    assert await told() == -1
+    world.broker.epochs.note(topic.topic_id, at, 3, 8)
+    assert await told() == -1
+    world.broker.epochs.note(topic.topic_id, at, 2, 9)
+    world.topics.replace("t")
+    assert await told() == -1
+
+
+def test_what_is_known_of_epochs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_epochs, "EPOCHS_MAX", 3)
+    epochs = known_epochs.KnownEpochs()
+    for partition in (0, 1, 2, 0, 3):
+        epochs.note(b"t", partition, 2, 10 + partition)
+    assert len(epochs) == 3
+    assert [epochs.of(b"t", partition, 2) for partition in range(4)] == [10, -1, 12, 13]
+    assert [epochs.next_to_ask(5, 2) for _ in range(4)] == [0, 2, 4, 1]
 
 
 @in_loop
