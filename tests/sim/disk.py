@@ -29,13 +29,15 @@ class _Undo(NamedTuple):
 
 
 class Inode:
-    __slots__ = ("data", "group_starts", "undo")
+    __slots__ = ("data", "group_starts", "synced_starts", "undo")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.undo: list[_Undo] = []
         self.group_starts: list[int] = []
-        """Where writes began: tells old bytes from the newest, see `SimDisk.flip`."""
+        """Where writes began since the last sync."""
+        self.synced_starts: set[int] = set()
+        """Where writes began that were synced: tells old bytes from the newest, see `damage`."""
 
     def note(self, position: int, length: int) -> None:
         """Remember what a change of this range replaces. Call before it."""
@@ -64,6 +66,7 @@ class Inode:
         if self.undo and rng.random() < share:
             del data[min(undo.old_size for undo in self.undo) :]
         self.undo.clear()
+        self.group_starts.clear()
 
 
 @dataclass(slots=True)
@@ -164,6 +167,8 @@ class SimDisk:
             inode.lose_some(self.rng)
             raise self._error(errno.EIO, "sync", path)
         inode.undo.clear()
+        inode.synced_starts.update(inode.group_starts)
+        inode.group_starts.clear()
 
     def read_fault(self, path: str) -> None:
         self._spend(0.00002)
@@ -194,24 +199,52 @@ class SimDisk:
             self._list(path)
         self._trace(self.name, "lost power", len(self.files))
 
-    def flip(self, suffix: str, *, old_only: bool = True) -> str | None:
-        """Flip one bit at rest in a file of this kind; return where, None if there is no such.
+    def damage(self, suffix: str, *, old_only: bool = True) -> str | None:
+        """Flip one bit at rest, or zero a block, in a file of this kind.
 
-        `old_only`: behind every flipped byte lies a later write to the same file. A bookie takes a
-        damaged last group for one that power loss tore, and has to.
+        Return where, None if there is no such. `old_only`: leave alone what a power loss may have
+        torn, as far as a bookie can know, which is the last group of the newest file of a series:
+        behind what is damaged there lies a later write to the same file, or a whole later file.
         """
         paths = [path for path in sorted(self.files) if path.endswith(suffix)]
         self.rng.shuffle(paths)
         for path in paths:
             inode = self.files[path]
-            starts = sorted(set(inode.group_starts))
-            end = starts[-1] if old_only and starts else len(inode.data)
+            end = self._provable_end(path) if old_only else len(inode.data)
             if end > 0 and not inode.undo:
-                at = self.rng.randrange(end)
-                inode.data[at] ^= 1 << self.rng.randrange(8)
-                self._trace(self.name, "fault.flip", f"{path} {at}")
-                return f"{path}@{at}"
+                return self._damage(path, inode, end)
         return None
+
+    def _damage(self, path: str, inode: Inode, end: int) -> str:
+        at = self.rng.randrange(end)
+        if self.rng.random() < 0.5:
+            inode.data[at] ^= 1 << self.rng.randrange(8)
+            kind = "flip"
+        else:
+            at = at // BLOCK * BLOCK
+            size = min(BLOCK, end - at)
+            inode.data[at : at + size] = bytes(size)
+            kind = "zero"
+        self._trace(self.name, f"fault.{kind}{os.path.splitext(path)[1]}", f"{path} {at}")
+        return f"{path}@{at}"
+
+    def _provable_end(self, path: str) -> int:
+        """Return up to where a file is known to be whole, by what was synced behind it."""
+        inode = self.files[path]
+        stem, suffix = os.path.splitext(path)
+        if suffix not in (".log", ".txn"):
+            return len(inode.data)
+        number = int(stem.rpartition("/")[2], 16)
+        # Journals follow each other within a directory, entry logs over all of them.
+        series = [p for p in self.files if p.endswith(suffix)]
+        if suffix == ".txn":
+            series = [p for p in series if p.rpartition("/")[0] == path.rpartition("/")[0]]
+        for other in series:
+            later = self.files[other]
+            is_later = int(os.path.splitext(other)[0].rpartition("/")[2], 16) > number
+            if is_later and later.synced_starts and self._durable.get(other) is later:
+                return len(inode.data)
+        return max(inode.synced_starts, default=0)
 
     def tree(self) -> dict[str, bytes]:
         """Return all files as a process would see them."""

@@ -72,7 +72,7 @@ class Nemesis:
             (30, self.take_over),
         ]
         if self._damageable:
-            kinds.append((6, self.flip_bit))
+            kinds.append((10, self.damage_disk))
         # Each seed has its own mix: most of its faults are of a few kinds.
         self._kinds = [fault for _, fault in kinds]
         self._weights = [weight * self.rng.choice((0, 0, 1, 1, 4)) for weight, _ in kinds]
@@ -264,13 +264,16 @@ class Nemesis:
         await self._for_a_while()
         faults.free_bytes = None
 
-    async def flip_bit(self) -> None:
+    async def damage_disk(self) -> None:
         machine = self.rng.choice(self._damageable)
         machine.checker.damaged = True
         if self._beyond:
             self.world.checker.within_promise = False
-        suffix = self.rng.choice((".log", ".log", ".log", ".idx", ".txn", "Mark"))
-        machine.disk.flip(suffix, old_only=not self._beyond)
+            machine.checker.may_be_torn = True
+        suffix = self.rng.choice((".log", ".log", ".idx", ".idx", ".sums", ".txn", "Mark"))
+        machine.disk.damage(suffix, old_only=not self._beyond)
+        if self.rng.random() < 0.5:  # much of it is met at a start only
+            machine.kill("damaged", power=self.rng.random() < 0.5)
 
     # Metadata
 
