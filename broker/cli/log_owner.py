@@ -45,7 +45,7 @@ def truncate(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Give up all records before a position, in completed segments.
+    """Give up all records before a position.
 
     Readers do not see them any more; the ledgers are deleted by the log's owner, by its retention.
     """

@@ -8,7 +8,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from core.errors import BadVersion, CoreError, LedgerNotFound, MetadataConflict, Unavailable
+from core.errors import (
+    BadVersion,
+    CoreError,
+    LedgerNotFound,
+    MetadataConflict,
+    OwnershipLost,
+    Unavailable,
+)
 from core.log.allocation import delete_leftover
 from core.log.context import LogContext
 from core.log.known_segments import KnownSegments
@@ -33,7 +40,7 @@ from core.log.segment_nodes import (
 )
 from core.log.segment_view import SegmentView
 from core.log.segment_writer import SegmentWriter
-from core.log.segments import SegmentList
+from core.log.segments import SegmentList, min_active
 from core.log.tiered import open_segment
 from core.log.upkeep import LogUpkeep
 from core.log.writer import LogWriter
@@ -264,9 +271,20 @@ class Log:
             self.upkeep.ask()
 
     async def truncate(self, dlsn: DLSN) -> None:
-        """Give up every record before `dlsn` in completed segments. Errors: as the trimmer's."""
+        """Give up every record before `dlsn` that is confirmed. Idempotent.
+
+        In a segment that is still written its writer alone can, so this process must have it.
+        Errors: OwnershipLost: another process writes a segment that begins before `dlsn`, or is to
+        recover it; the completed ones were truncated. As the trimmer's, and `LogWriter.truncate`'s.
+        """
         self._writing.check_lock()
         await self.upkeep.trimmer.truncate(dlsn)
+        writer = self.writer
+        if writer is not None:
+            await writer.truncate(dlsn)
+            await self.upkeep.trimmer.truncate(dlsn)  # it may have been completed since
+        elif any(each.in_progress and dlsn > min_active(each) for each in self.segments):
+            raise OwnershipLost(f"{self.name} has a segment that only its writer can truncate")
 
     async def truncate_before(
         self, txid: TxId, check_may: Callable[[], None] = lambda: None

@@ -240,6 +240,10 @@ class LogWriting:
         self._segment_writers[segment.metadata.lssn] = segment
         self._known.put(segment.metadata)
 
+    def segment_marked(self, metadata: SegmentMetadata) -> None:
+        """Take over what a segment in progress says now (SegmentBook)."""
+        self._known.put(metadata)
+
     def segment_completed(self, metadata: SegmentMetadata) -> None:
         """Take a segment that our writer completed into the list (SegmentBook)."""
         self._segment_writers.pop(metadata.lssn, None)

@@ -30,9 +30,11 @@ from core.log.rolling import (
 from core.log.segment_nodes import SegmentNodes
 from core.log.segment_writer import SegmentListener, SegmentWriter
 from core.log.segments import SegmentList
+from core.log.truncation import plan_open_truncation
 from core.metadata.segment_metadata import SegmentMetadata
 from core.runtime.tasks import Tasks
 from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,9 @@ class SegmentBook(Protocol):
 
     def segment_started(self, segment: SegmentWriter) -> None:
         """Hear of a segment that is in the metadata; its writer knows how far it may be read."""
+
+    def segment_marked(self, metadata: SegmentMetadata) -> None:
+        """Hear that a part of a segment in progress was given up."""
 
     def segment_completed(self, metadata: SegmentMetadata) -> None:
         """Hear that a segment has its final form."""
@@ -84,6 +89,8 @@ class SegmentChain:
     ) -> None:
         self._book = book
         self._nodes = nodes
+        self._changing = asyncio.Lock()
+        """Held while the metadata of a segment in progress changes."""
         self._allocator = allocator
         self._state = state
         self._context = context
@@ -161,6 +168,21 @@ class SegmentChain:
         self._is_finishing = True
         if self._hurry is not None and not self._hurry.done():
             self._hurry.set_result(None)
+
+    async def truncate(self, before: DLSN) -> None:
+        """Give up what lies before a position in the current segment and is confirmed. Idempotent.
+
+        Errors: OwnershipLost; Unavailable: it may have happened.
+        """
+        async with self._changing:  # the segment neither ends nor is followed meanwhile
+            segment = self.current
+            if segment is None or self._failed or segment.metadata.lssn > before.lssn:
+                return
+            marked = plan_open_truncation(segment.metadata, before, segment.lac)
+            if marked is not None:
+                await self._nodes.mark(marked)
+                segment.metadata = marked
+                self._book.segment_marked(marked)
 
     async def finish(self) -> None:
         """Complete the current segment; nothing is on its way. Errors: CoreError."""
@@ -275,7 +297,8 @@ class SegmentChain:
             region_id=config.region_id if config.encodes_region else 0,
         )
         handover = self._allocator.hand_over()
-        await self._insist(lambda: self._nodes.start(metadata, handover), START_ATTEMPTS)
+        async with self._changing:
+            await self._insist(lambda: self._nodes.start(metadata, handover), START_ATTEMPTS)
         self._allocator.handed_over()
         self.next_lssn += 1
         new.attach(ledger, metadata, self._context.clock.now_ms())
@@ -317,10 +340,11 @@ class SegmentChain:
         await self._insist(segment.close_ledger, COMPLETE_ATTEMPTS)
         if self._has_failed():
             raise Unavailable("the log writer has failed")
-        completed = self._book.segments.completed(
-            segment.metadata, segment.end, self._context.clock.now_ms()
-        )
-        await self._insist(lambda: self._nodes.complete(completed), COMPLETE_ATTEMPTS)
+        async with self._changing:
+            completed = self._book.segments.completed(
+                segment.metadata, segment.end, self._context.clock.now_ms()
+            )
+            await self._insist(lambda: self._nodes.complete(completed), COMPLETE_ATTEMPTS)
         self._context.metrics.segments_completed_total += 1
         self._book.segment_completed(completed)
         logger.info(

@@ -144,6 +144,8 @@ class SegmentNodes:
         self._paths = paths
         self._lssn = _Counter(0, 0)
         self._max_txid = _Counter(INVALID_TXID, 0)
+        self._in_doubt: tuple[Sequence[Op], str, bytes] | None = None
+        """A mark whose answer did not come."""
         self.allocation = AllocationNode(store, paths.allocation)
         """Where the log's own allocator keeps a ledger that no segment has yet."""
 
@@ -218,6 +220,7 @@ class SegmentNodes:
 
         Errors: OwnershipLost: another writer was faster.
         """
+        await self._settle()
         paths = self._paths
         path, data = paths.segment(segment_name(segment)), encode_segment(segment)
         ops: list[Op] = [
@@ -233,6 +236,7 @@ class SegmentNodes:
 
         Errors: OwnershipLost: another writer recovered the segment.
         """
+        await self._settle()
         paths = self._paths
         path, data = paths.segment(segment_name(segment)), encode_segment(segment)
         lssn = max(segment.lssn, self._lssn.value)
@@ -246,6 +250,32 @@ class SegmentNodes:
         versions = await self._apply(ops, path, data)
         self._lssn = _Counter(lssn, versions[2])
         self._max_txid = _Counter(max_txid, versions[3])
+
+    async def mark(self, segment: SegmentMetadata) -> None:
+        """Have the node of the segment in progress say something else: how much was given up.
+
+        The counter's version rises, so that a new owner that has read the segment before reads it
+        again. Errors: OwnershipLost: another owner went on from here; Unavailable: it may have
+        happened, and what this owner does next makes sure.
+        """
+        await self._settle()
+        paths = self._paths
+        path, data = paths.segment(segment_name(segment)), encode_segment(segment)
+        counter = str(self._lssn.value).encode()
+        ops: list[Op] = [
+            Delete(path),
+            Create(path, data),
+            SetData(paths.segments, counter, self._lssn.version),
+        ]
+        self._in_doubt = ops, path, data
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Make sure what became of a mark without an answer: the same multi is sent again."""
+        if self._in_doubt is not None:
+            versions = await self._apply(*self._in_doubt)
+            self._in_doubt = None
+            self._lssn = _Counter(self._lssn.value, versions[2])
 
     async def delete_unwritten(self, segment: SegmentMetadata) -> None:
         """Drop the newest segment, in which nobody ever had a record confirmed.

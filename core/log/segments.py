@@ -17,6 +17,7 @@ from core.metadata.segment_metadata import (
     INVALID_TXID,
     UNASSIGNED_LSSN,
     SegmentMetadata,
+    Truncation,
 )
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import EntryId, TxId
@@ -119,9 +120,17 @@ class SegmentList:
         raise MetadataConflict(f"next log segment would be {lssn}, the counter says {counter}")
 
     def completed(self, segment: SegmentMetadata, end: SegmentEnd, now_ms: int) -> SegmentMetadata:
-        """Return the metadata of `segment` as completed. Errors: AssertionError (order)."""
+        """Return the metadata of `segment` as completed. Errors: AssertionError (order).
+
+        One that was truncated up to its end or further is truncated whole.
+        """
+        truncation = segment.truncation
+        last = DLSN(segment.lssn, end.last_entry_id, end.last_slot)
+        if truncation is Truncation.PARTIALLY_TRUNCATED and last < min_active(segment):
+            truncation = Truncation.TRUNCATED
         return replace(
             segment,
+            truncation=truncation,
             in_progress=False,
             last_txid=end.last_txid,
             record_count=end.record_count,

@@ -1,7 +1,8 @@
 """Giving up the oldest part of a log: which segments change, which go.
 
-Truncating marks, purging deletes. Segments in progress are never touched; the last completed one is
-never purged, because the next segment counts on from it. Who goes is always a prefix of the list.
+Truncating marks, purging deletes. In a segment in progress its writer alone marks, up to what is
+confirmed; the last completed one is never purged, because the next segment counts on from it. Who
+goes is always a prefix of the list.
 Source: reference DistributedLog 8.
 """
 
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 from core.log.segments import SegmentList, last_dlsn, min_active
 from core.metadata.segment_metadata import SegmentMetadata, Truncation
 from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import TxId
+from protocol.ids import EntryId, TxId
 
 _PARTIAL_SINCE: Final = 3
 """The first version of segment metadata that can name a position inside."""
@@ -42,6 +43,19 @@ def plan_truncation(segments: SegmentList, before: DLSN) -> list[SegmentMetadata
             changed.append(_cut(segment, before))
         break
     return changed
+
+
+def plan_open_truncation(
+    segment: SegmentMetadata, before: DLSN, confirmed: EntryId
+) -> SegmentMetadata | None:
+    """Return the new metadata of a segment in progress; None: nothing of it is given up.
+
+    `confirmed`: its last confirmed entry; what comes behind is not known yet, and kept.
+    """
+    before = min(before, DLSN(segment.lssn, confirmed + 1, 0))
+    if segment.version < _PARTIAL_SINCE or before <= min_active(segment):
+        return None
+    return _cut(segment, before)
 
 
 def plan_purge(segments: SegmentList, before_lssn: int) -> list[SegmentMetadata]:

@@ -211,6 +211,15 @@ class LogWriter(RecordSender):
             await self._chain.settled()
         self._raise_error()
 
+    async def truncate(self, before: DLSN) -> None:
+        """Give up what lies before a position in the segment that is written, and is confirmed.
+
+        For `Log.truncate`. Errors: the writer's failure; OwnershipLost; Unavailable: it may have
+        happened, so do it again.
+        """
+        self._raise_error()
+        await self._chain.truncate(before)
+
     async def close(self) -> None:
         """Confirm everything, complete the segment, give the log up. Idempotent.
 

@@ -55,6 +55,39 @@ def test_java_sees_what_we_truncate(place: Place, opener: Opener, name: str) -> 
     run(story)
 
 
+def test_java_begins_where_we_truncated_a_segment_that_we_still_write(
+    place: Place, opener: Opener, name: str
+) -> None:
+    """It recovers that segment, too, and what was given up stays so."""
+
+    async def story() -> None:
+        java = opener(name)
+        await write_three_segments(java, 35)
+        async with our_logs(place) as logs:
+            log = await logs.open_log(name)
+            writer = await log.open_writer(Listener())
+            for txid in range(3 * COUNT + 1, 4 * COUNT + 1):
+                await put(writer, 35, txid, 1)  # in an entry of its own
+            await writer.commit()
+            found = await log.find(3 * COUNT + 5)
+            assert found is not None
+            await log.truncate(found.dlsn)
+            statuses = [segment["truncation"] for segment in await java.segments()]
+            assert statuses == ["TRUNCATED"] * 3 + ["PARTIALLY_TRUNCATED"]
+            theirs = await java.read(COUNT - 4)
+            assert [record.txid for record in theirs] == list(range(3 * COUNT + 5, 4 * COUNT + 1))
+            await writer.abort()
+        recovering = await java.open_writer()
+        await recovering.write(35, 4 * COUNT + 1, 1)
+        await recovering.close()
+        statuses = [segment["truncation"] for segment in await java.segments()]
+        assert statuses == ["TRUNCATED"] * 3 + ["PARTIALLY_TRUNCATED", "ACTIVE"]
+        theirs = await java.read(COUNT - 3)
+        assert [record.txid for record in theirs] == list(range(3 * COUNT + 5, 4 * COUNT + 2))
+
+    run(story)
+
+
 def test_we_see_what_java_truncates(place: Place, opener: Opener, name: str) -> None:
     async def story() -> None:
         java = opener(name)
