@@ -1,9 +1,9 @@
 """A process that rewrites segments of a log again and again until it is killed.
 
-python -m tests.log_rewriter NAMESPACE-URI LOG SESSION-MS
+python -m tests.log_rewriter NAMESPACE-URI LOG SESSION-MS [merges]
 
-Keeps the records with an even txid of segments 1 and 2, both swapped in at once, and prints each
-step: `began`, `copied LSSN TXID`, `filled`, `swapped`.
+Keeps the records with an even txid of segments 1 and 2, both swapped in at once, or both in segment
+2 with `merges`, and prints each step: `began`, `copied LSSN TXID`, `filled`, `swapped`.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Final
 from core.errors import OwnershipAcquireFailed
 from core.log.log import Log
 from core.log.open_namespace import NamespaceOptions, open_namespace
+from core.log.rewrite import SegmentRewrite
 from protocol.distributedlog.dlsn import DLSN
 from tests.log_owner import options
 
@@ -58,38 +59,47 @@ async def held(log: Log, lssn: int | None = None) -> list[tuple[int, bytes]]:
     return found
 
 
-async def rewrite_once(log: Log, say: bool) -> None:
+async def _begun(log: Log, *, merges: bool) -> SegmentRewrite:
+    async with asyncio.timeout(_LOCK_WITHIN_S):
+        while True:
+            try:
+                return await log.rewrite(REWRITTEN, merges=merges)
+            except OwnershipAcquireFailed:
+                await asyncio.sleep(_ASK_AGAIN_S)
+
+
+async def rewrite_once(log: Log, say: bool, *, merges: bool = False) -> None:
     """Wait until nobody else rewrites, and rewrite. A dead process' lock goes with its session."""
 
     def tell(text: str) -> None:
         if say:
             print(text, flush=True)
 
-    async with asyncio.timeout(_LOCK_WITHIN_S):
-        while True:
-            try:
-                rewrite = await log.rewrite(REWRITTEN)
-                break
-            except OwnershipAcquireFailed:
-                await asyncio.sleep(_ASK_AGAIN_S)
+    rewrite = await _begun(log, merges=merges)
     tell("began")
     for lssn in REWRITTEN:
         for txid, data in await held(log, lssn):
             if txid % 2 == 0:
-                await rewrite.append(lssn, txid, (data,), len(data))
+                into = REWRITTEN[-1] if merges else lssn
+                await rewrite.append(into, txid, (data,), len(data))
                 tell(f"copied {lssn} {txid}")
-        await rewrite.finish(lssn, None, b"")
+        if not merges or lssn == REWRITTEN[-1]:
+            await rewrite.finish(lssn, None, b"")
     tell("filled")
     await rewrite.commit()
     tell("swapped")
 
 
-async def main(uri: str, name: str, session_ms: int) -> None:
+async def main(uri: str, name: str, session_ms: int, *options: str) -> None:
     async with open_namespace(uri, hasty(session_ms, "doomed")) as opened:
         log = await opened.logs.open_log(name)
-        while True:
-            await rewrite_once(log, True)
+        merges = "merges" in options
+        await log.refresh()
+        while not merges or len(log.segments) == SEGMENTS:
+            await rewrite_once(log, True, merges=merges)
+        print("merged before", flush=True)
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:]))

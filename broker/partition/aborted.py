@@ -124,6 +124,10 @@ class AbortedHolders:
             return None
         return self._lssns[bisect_left(self._lssns, lssn) :]
 
+    def may_be_through(self, lssn: int) -> bool:
+        """Whether one up to this segment holds a marker, or is not known to hold none."""
+        return self._known_from != 0 or bool(self._lssns and self._lssns[0] <= lssn)
+
     def encode(self) -> bytes:
         """Return it as bytes: from where on it is known, a count, then the segments."""
         return _HEAD.pack(self._known_from, len(self._lssns)) + encode_columns(

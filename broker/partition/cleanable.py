@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
+from typing_extensions import override
+
 from broker.partition.aborted import AbortedTransaction
 from broker.partition.notes import CleanNotes
 from broker.partition.offsets import NO_TIMESTAMP, SegmentIndex
@@ -56,6 +58,7 @@ class CleanablePartition:
             delete_retention_ms=settings.delete_retention_ms,
             min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
             batch_bytes_max=RECORD_BYTES_MAX,
+            segment_bytes=settings.segment_bytes,
         )
 
     @property
@@ -134,6 +137,16 @@ class CleanablePartition:
         sources = {lssn: await self._log.segments.index(lssn) for lssn in lssns}
         return PartitionRewrite(self._log, await self._log.log.rewrite(lssns), sources)
 
+    async def merge(self, lssns: Sequence[int]) -> "PartitionMerge":
+        """Begin to put the oldest segments together. Errors: CannotRewrite; CoreError."""
+        rewrite = await self._log.log.rewrite(lssns, merges=True)
+        try:
+            sources = {lssn: await self._log.segments.index(lssn) for lssn in lssns}
+        except BaseException:
+            await rewrite.abort()
+            raise
+        return PartitionMerge(self._log, rewrite, sources)
+
 
 class PartitionRewrite:
     """A run of segments that is written anew, with what the partition knows of each."""
@@ -175,13 +188,19 @@ class PartitionRewrite:
 
     async def finish(self, lssn: int, counts: SegmentCounts) -> None:
         """Complete one segment. Errors: CoreError."""
-        source, index = self._sources[lssn], self._index(lssn)
-        index.next_offset = source.next_offset  # it covers what it covered
+        await self._finish(lssn, [self._sources[lssn]], counts)
+
+    async def _finish(
+        self, lssn: int, sources: Sequence[SegmentIndex], counts: SegmentCounts
+    ) -> None:
+        """Complete a segment that holds what is left of these."""
+        index, last = self._index(lssn), sources[-1]
+        index.next_offset = last.next_offset  # it covers what they covered
         if not index.batches:
-            index.first_offset = source.next_offset
+            index.first_offset = last.next_offset
         index.tombstones, index.keys = counts.tombstones, counts.keys
-        index.aborted.stable_end = source.aborted.stable_end
-        for aborted in source.aborted.all():
+        index.aborted.stable_end = last.aborted.stable_end
+        for aborted in (each for source in sources for each in source.aborted.all()):
             if aborted.last_offset in self._markers:  # without it a reader would drop what follows
                 index.aborted.add(AbortedTransaction(*aborted))
         end = None
@@ -206,3 +225,42 @@ class PartitionRewrite:
         if lssn not in self._indexes:
             self._indexes[lssn] = SegmentIndex(self._sources[lssn].first_offset)
         return self._indexes[lssn]
+
+
+class PartitionMerge(PartitionRewrite):
+    """The oldest segments on their way into the last one of them."""
+
+    @override
+    async def append(self, lssn: int, batches: Sequence[Buffer]) -> None:
+        """Write batches of one of them. Errors: CoreError."""
+        await super().append(self._last, batches)
+
+    async def finish_all(self) -> None:
+        """Complete it: in clean segments each key is there once. Errors: CoreError."""
+        sources = list(self._sources.values())
+        await self._finish(self._last, sources, _counts_of(sources))
+
+    @override
+    async def commit(self) -> None:
+        """Swap it in. Errors: as of a rewrite."""
+        await super().commit()
+        self._log.segments.forget_missing()
+
+    @property
+    def _last(self) -> int:
+        return max(self._sources)
+
+    @override
+    def _index(self, lssn: int) -> SegmentIndex:
+        if lssn not in self._indexes:
+            self._indexes[lssn] = SegmentIndex(next(iter(self._sources.values())).first_offset)
+        return self._indexes[lssn]
+
+
+def _counts_of(sources: Sequence[SegmentIndex]) -> SegmentCounts:
+    """Return what clean segments have together; unknown if it is of one of them."""
+    tombstones = [each.tombstones for each in sources]
+    keys = [each.keys for each in sources]
+    return SegmentCounts(
+        sum(tombstones) if min(tombstones) >= 0 else -1, sum(keys) if min(keys) >= 0 else -1
+    )

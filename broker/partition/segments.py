@@ -68,7 +68,11 @@ class SegmentCatalog:
         """Yield the same of every segment; one that was cleaned may have nothing left."""
         await self._log.refresh()
         for segment in list(self._log.segments):
-            yield segment.lssn, await self._totals_of(segment.lssn)
+            try:
+                totals = await self._totals_of(segment.lssn)
+            except LogTruncated:
+                continue  # it was purged or merged meanwhile
+            yield segment.lssn, totals
 
     async def totals_to_trim(self) -> AsyncIterator[tuple[int, Totals]]:
         """Yield what `totals` does, so that one lost segment does not hide or keep all the others.
@@ -80,6 +84,8 @@ class SegmentCatalog:
         for segment in list(self._log.segments):
             try:
                 totals = await self._totals_of(segment.lssn)
+            except LogTruncated:
+                continue  # it was purged or merged meanwhile
             except LOST as error:
                 if segment.in_progress:
                     raise
@@ -207,7 +213,10 @@ class SegmentCatalog:
             return known
         found: list[AbortedTransaction] = []
         for lssn in self._holders(first):
-            index = await self.index(lssn)
+            try:
+                index = await self.index(lssn)
+            except LogTruncated:  # it was purged or merged meanwhile
+                return await self.aborted_between(first, last)
             if index.read_again_s < inf:
                 raise CorruptData(f"what was aborted in segment {lssn} of {self._log.name} is lost")
             more, is_whole = index.aborted.overlapping(first, last)
@@ -225,7 +234,11 @@ class SegmentCatalog:
         held = self._state.aborted.since(begin.lssn)
         if held is None:  # an older version wrote here
             return [each.lssn for each in segments if each.lssn >= begin.lssn]
-        return [lssn for lssn in held if segments.find(lssn) is not None]
+        found = [lssn for lssn in held if segments.find(lssn) is not None]
+        oldest = next(iter(segments)).lssn
+        if begin.lssn == oldest not in found and self._state.aborted.may_be_through(oldest):
+            found.insert(0, oldest)  # it may hold what older ones held that were merged into it
+        return found
 
     def replace(self, indexes: Mapping[int, SegmentIndex]) -> None:
         """Take over what segments hold since they were rewritten, by sequence number."""

@@ -24,6 +24,8 @@ class CleanSettings(NamedTuple):
     min_cleanable_dirty_ratio: float = 0.5
     batch_bytes_max: int = 2**31 - 1
     """Largest batch that a segment takes: a rebuilt one may be larger than what was produced."""
+    segment_bytes: int = 0
+    """Segments are merged up to this size; 0: not at all."""
 
 
 class CleanableSegment(NamedTuple):
@@ -110,6 +112,22 @@ class SegmentRewrite(Protocol):
         """Delete what was written; nothing after `commit`. Idempotent. Errors: none."""
 
 
+class SegmentMerge(Protocol):
+    """The new ledger of the last of the oldest segments, with what all of them hold."""
+
+    async def append(self, lssn: int, batches: Sequence[Buffer]) -> None:
+        """Write batches of one of them, as they are; offsets rise. Errors: CoreError."""
+
+    async def finish_all(self) -> None:
+        """Complete it. Errors: CoreError."""
+
+    async def commit(self) -> None:
+        """Swap it in; the other segments end. Errors: BadVersion, as of a rewrite."""
+
+    async def abort(self) -> None:
+        """Delete what was written; nothing after `commit`. Idempotent. Errors: none."""
+
+
 class CleanableLog(Protocol):
     """A log as the cleaner sees it, for one pass."""
 
@@ -157,6 +175,9 @@ class CleanableLog(Protocol):
 
     async def rewrite(self, lssns: Sequence[int]) -> SegmentRewrite:
         """Begin new ledgers for a run of completed segments. Errors: CoreError."""
+
+    async def merge(self, lssns: Sequence[int]) -> SegmentMerge:
+        """Begin to put the oldest segments together. Errors: CannotRewrite; CoreError."""
 
     @property
     def may_clean(self) -> bool:

@@ -2,8 +2,8 @@
 
 The I/O around `building` and `filtering`, which decide. Each segment is swapped in as soon as it
 is written, so that the space needed is one segment's. One in which nothing changes is not written:
-new ledgers are begun at the first change, and what came before it is read again. Kafka puts small
-segments together; here each stays, as Java's readers die on a hole in the sequence numbers.
+new ledgers are begun at the first change, and what came before it is read again. Where Kafka puts
+small segments together as it writes them, `merging` does it afterwards.
 Blocks are computed where the caller says, as they take milliseconds each; meanwhile the next one is
 read and the one before is written.
 

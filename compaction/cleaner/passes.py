@@ -1,4 +1,4 @@
-"""A pass as a worker makes it: look, clean, note what is clean."""
+"""A pass as a worker makes it: look, clean, note what is clean, merge what became small."""
 
 import logging
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from compaction.cleaner.cleanable import CleanableLog, CleanCheckpoint
 from compaction.cleaner.looking import look_at
 from compaction.cleaner.means import PassMeans
+from compaction.cleaner.merging import merge_oldest
 from compaction.cleaner.one_pass import Dirty, one_pass
 from compaction.cleaner.outcome import PassProgress
 from compaction.cleaner.run import Compute
@@ -82,6 +83,7 @@ class Pass:
                 done.bytes_after + outcome.bytes_written,
             )
         )
+        await merge_oldest(log, self._means, outcome.next_dirty)
         logger.info(
             "log cleaned log=%s dirty=%d next_dirty=%d partial=%s keys=%d indexed=%d "
             "filtered=%d written=%d invalid=%d seconds=%.3f",

@@ -315,13 +315,13 @@ class Log:
         self._writing.check_lock()
         return await self.upkeep.trimmer.purge(before_lssn)
 
-    async def rewrite(self, lssns: Sequence[int]) -> SegmentRewrite:
+    async def rewrite(self, lssns: Sequence[int], *, merges: bool = False) -> SegmentRewrite:
         """Begin to write completed segments anew, in this process or another than the owner's.
 
-        Errors: as `RewritePlace.begin`.
+        `merges`: the oldest of the log into the last one of them. Errors: as `RewritePlace.begin`.
         """
         place = RewritePlace(self, self._paths, self._context, self._writing.check_lock)
-        return await place.begin(lssns)
+        return await place.begin(lssns, merges=merges)
 
     def segments_rewritten(self, segments: Sequence[SegmentMetadata]) -> None:
         """Take over what completed segments say now (SegmentHome)."""

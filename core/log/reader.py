@@ -25,7 +25,7 @@ from core.log.positioning import first_readable
 from core.log.read_pace import SMALLEST_BYTES, ReadPace
 from core.log.readable_log import ReadableLog
 from core.log.reader_settings import ReaderSettings
-from core.log.resume import Resume
+from core.log.resume import NO_LEDGER, Resume
 from core.log.search import find_in_segment
 from core.log.segment_cursor import ReaderContext, SegmentCursor, Step
 from core.log.segment_view import SegmentView
@@ -172,19 +172,20 @@ class LogReader:
                 if not await self._read_on(left, asks=not taken):
                     return
             else:
+                before = len(taken)
                 try:
                     left = cursor.take(taken, left)
                 finally:
-                    left += self._leave_out(taken)
+                    left += self._leave_out(taken, before)
 
-    def _leave_out(self, taken: list[EntryRecords]) -> int:
-        """Drop what comes first and is not wanted, by its txid; return its bytes."""
+    def _leave_out(self, taken: list[EntryRecords], at: int) -> int:
+        """Drop what comes first from index `at` on and is not wanted, by txid; return its bytes."""
         if self._left_out is None:
             return 0
-        size_bytes = sum(entry.size_bytes for entry in taken)
-        taken[:], still = self._left_out.leave_out(taken)
-        self._left_out = None if taken else still
-        return size_bytes - sum(entry.size_bytes for entry in taken)
+        found = taken[at:]
+        taken[at:], still = self._left_out.leave_out(found)
+        self._left_out = None if len(taken) > at else still
+        return sum(entry.size_bytes for entry in found) - sum(e.size_bytes for e in taken[at:])
 
     # ------------------------------------------------------------------ segments
 
@@ -271,7 +272,7 @@ class LogReader:
         if segment is None or segment.lssn > self._settings.rules.through_lssn:
             return False
         following, self._following, self._opening = self._following, None, None
-        is_beginning = self._start == (segment.lssn, 0, 0)
+        is_beginning = self._start == (segment.lssn, 0, 0) and self._start_ledger != NO_LEDGER
         if following is not None:
             if is_beginning and following.is_in(segment.lssn, segment.ledger_id):
                 self._cursor = following
@@ -320,11 +321,23 @@ class LogReader:
             segment = log.segments.at_or_after(self._start.lssn)
         if segment is None and log.segments.last_txid == END_OF_STREAM_TXID:
             raise EndOfStream(f"{log.name} was sealed before {self._start}")
-        if segment is not None and segment.lssn != self._start.lssn:
-            if self._is_positioned:
+        if segment is not None:
+            self._begin_in(segment)
+        return segment
+
+    def _begin_in(self, segment: SegmentMetadata) -> None:
+        """Let the position lie in a segment. Errors: LogTruncated.
+
+        The oldest one may hold what those before it had, where they were merged.
+        """
+        is_oldest = self._is_positioned and self._log.segments.find(segment.lssn - 1) is None
+        may_repeat = is_oldest and self._resume is not None and self._resume.may_be_in(segment)
+        if segment.lssn != self._start.lssn:
+            if self._is_positioned and not may_repeat:
                 raise self._purged(self._start.lssn)
             self._start, self._start_ledger = DLSN(segment.lssn, 0, 0), None
-        return segment
+        if may_repeat and self._start == (segment.lssn, 0, 0):
+            self._start_ledger = NO_LEDGER
 
     def _begin(self) -> None:
         """Take the truncation into account, as it is when the reader begins."""
@@ -365,7 +378,11 @@ class LogReader:
         segments = self._log.segments
         segment = segments.find(lssn)
         if segment is None:
-            newest = segments.last
+            newest, taken = segments.last, cursor.taken or self._resume
+            oldest = segments.at_or_after(0)
+            if taken is not None and oldest is not None and taken.may_be_in(oldest):
+                self._leave(cursor, DLSN(max(oldest.lssn, lssn), 0, 0))  # it went into that one
+                return True
             if cursor.taken or (newest is not None and newest.lssn > lssn):
                 raise self._purged(lssn) from error
             self._leave_ledger(cursor)

@@ -8,11 +8,15 @@ one, and a segment has the same ones in each of its ledgers. Pure.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from core.log.entries import EntryRecords
+from core.metadata.segment_metadata import SegmentMetadata
 from protocol.distributedlog.dlsn import DLSN
 from protocol.ids import LedgerId, TxId
+
+NO_LEDGER: Final = LedgerId(-2)
+"""In the place of a ledger: the position is one in none, and has to be searched by txid."""
 
 
 class Place(NamedTuple):
@@ -27,6 +31,10 @@ class Resume(NamedTuple):
 
     txid: TxId
     given: int = 0
+
+    def may_be_in(self, segment: SegmentMetadata) -> bool:
+        """Whether a segment begins no later than this: nothing is missing before it."""
+        return segment.first_txid <= self.txid
 
     def moved_by(self, taken: EntryRecords) -> "Resume":
         """Return where one goes on after these. Shape: they are not empty."""

@@ -10,9 +10,10 @@ recovery touch segments in progress only, so a rewrite lives on when the log get
 One process at a time rewrites a log, by a lock like the owner's; what the lock cannot stop, a
 process that sleeps through its session, fails by its notes: the next rewrite took them.
 
-Data stays in its segment. A reader that finishes the old ledger of one segment goes on in the new
-ledger of the next: a record that moved between them would be missed, or read twice; Java's readers
-would besides search it where it was. So small segments are not merged, and empty ones stay.
+Data stays in its segment, or goes into the last one of the oldest, which then begin there: numbers
+have no hole. A reader that finishes an old ledger goes on behind the last txid that it gave out, if
+its segment is not there any more; a reader of Java's inside fails then, as after a purge, and goes
+on by txid when it is opened again. Behind a segment that is not merged none can be.
 """
 
 import logging
@@ -40,6 +41,7 @@ from core.log.purged import PurgedNodes, Purpose
 from core.log.recovery import read_index, read_snapshot
 from core.log.segment_copy import CopySource, SegmentCopy
 from core.log.segment_ledger import SegmentLedger
+from core.log.segment_nodes import read_segments
 from core.log.subscribers import Subscribers
 from core.log.tiered import open_segment
 from core.log.trimmer import SegmentHome
@@ -54,7 +56,7 @@ from core.metadata.segment_metadata import (
 )
 from core.metadata.store import Create, Delete, Node, Op
 from protocol.distributedlog.record import END_OF_STREAM_TXID
-from protocol.ids import Buffer, EntryId, TxId
+from protocol.ids import Buffer, EntryId, LedgerId, TxId
 
 logger = logging.getLogger(__name__)
 
@@ -83,10 +85,13 @@ class SegmentRewrite:
         place: "RewritePlace",
         claim: Ownership,
         found: dict[int, _Found],
+        merged: CopySource | None = None,
     ) -> None:
+        """Made by `begin_rewrite`; `merged`: what all are together, if the last is to hold them."""
         self._place = place
         self._claim = claim
         self._found = found
+        self._merged = merged
         self._copies: dict[int, SegmentCopy] = {}
         self._is_over = False
 
@@ -124,9 +129,12 @@ class SegmentRewrite:
         Unavailable: it may have happened; call it again, or `abort`, which finds out.
         """
         finished = [copy.metadata for copy in self._copies.values() if copy.metadata is not None]
-        assert len(finished) == len(self._found), "commit before every segment was finished"
+        wanted = 1 if self._merged is not None else len(self._found)
+        assert len(finished) == wanted, "commit before every segment was finished"
         await self._swap(finished)
         self._place.home.segments_rewritten(finished)  # first: the guard is known to have moved
+        if self._merged is not None:
+            self._place.home.segments_gone(finished[0].lssn - 1)
         await self._end()
         logger.info("segments_rewritten log=%s lssns=%s", self._place.paths.log, list(self._found))
         return finished
@@ -151,7 +159,11 @@ class SegmentRewrite:
     async def _copy(self, lssn: int) -> SegmentCopy:
         copy = self._copies.get(lssn)
         if copy is None:
-            copy = await self._place.new_copy(self._found[lssn].source)
+            source = self._merged or self._found[lssn].source
+            assert source.metadata.lssn == lssn, "merged segments go into the last one"
+            ledgers = [each.source.metadata.ledger_id for each in self._found.values()]
+            old = ledgers if self._merged is not None else [source.metadata.ledger_id]
+            copy = await self._place.new_copy(source, old)
             self._copies[lssn] = copy
             await copy.begin()
         return copy
@@ -174,6 +186,8 @@ class SegmentRewrite:
             ops: list[Op] = [place.purged.guard(version)]
             for new, now in zip(changed, nodes, strict=True):
                 ops += self._ops(new, now)
+            if self._merged is not None:
+                ops += await self._ends()
             try:
                 await place.store.multi(ops)
             except (MetadataConflict, Unavailable) as failed:
@@ -188,21 +202,39 @@ class SegmentRewrite:
 
     def _ops(self, new: SegmentMetadata, now: "_Now") -> list[Op]:
         """Return what one segment's swap consists of. Errors: BadVersion."""
+        path = self._place.path(self._found[new.lssn].source.metadata)
+        delete, *others = self._end_ops(new.lssn, now)
+        create = Create(path, encode_segment(new))
+        return [delete, create, self._copies[new.lssn].ledger.take(), *others]
+
+    async def _ends(self) -> list[Op]:
+        """Return what ends the segments that went into the last one. Errors: BadVersion.
+
+        They must still be the oldest ones: a number missing in the middle ends Java's readers.
+        """
         place = self._place
-        found, copy = self._found[new.lssn], self._copies[new.lssn]
+        first, *others = self._found
+        if await place.first_lssn() != first:
+            raise BadVersion(f"{place.paths.log} begins before segment {first} by now")
+        ended = [first, *others][:-1]
+        now = await place.read([self._found[lssn].source.metadata for lssn in ended])
+        return [
+            op for lssn, each in zip(ended, now, strict=True) for op in self._end_ops(lssn, each)
+        ]
+
+    def _end_ops(self, lssn: int, now: "_Now") -> list[Op]:
+        """Return what takes a segment away as it was, its node first. Errors: BadVersion."""
+        place, found = self._place, self._found[lssn]
         old = found.source.metadata
         if now.node is None or now.node.data != found.node.data:
-            raise BadVersion(f"segment {new.lssn} of {place.paths.log} was changed meanwhile")
-        path = place.path(old)
+            raise BadVersion(f"segment {lssn} of {place.paths.log} was changed meanwhile")
         due_ms = place.context.clock.now_ms() + place.context.config.delete_delay_ms
         ops: list[Op] = [
-            Delete(path, now.node.version),
-            Create(path, encode_segment(new)),
-            copy.ledger.take(),
+            Delete(place.path(old), now.node.version),
             place.purged.note_ledger(old.ledger_id, due_ms),
         ]
         if now.cold is not None:  # a copy of what is no more
-            cold_path = place.paths.cold_segment(new.lssn)
+            cold_path = place.paths.cold_segment(lssn)
             prefix = decode_cold(now.cold.data, cold_path).prefix
             ops += (
                 Delete(cold_path, now.cold.version),
@@ -238,8 +270,10 @@ class RewritePlace:
         self.check_owner = check_owner
         self._rng = Random()
 
-    async def begin(self, lssns: Sequence[int]) -> SegmentRewrite:
+    async def begin(self, lssns: Sequence[int], *, merges: bool = False) -> SegmentRewrite:
         """Begin to rewrite these segments; what an earlier rewrite left is deleted first.
+
+        `merges`: into the last of them, which the others end for; they are the oldest of the log.
 
         Errors: OwnershipAcquireFailed: another process rewrites this log; MetadataConflict: a
         segment is gone or not completed; CannotRewrite: the end of a sealed log, a segment in cold
@@ -255,18 +289,39 @@ class RewritePlace:
             await self._check_positions()
             await self.home.refresh()
             found = {lssn: await self._find(lssn) for lssn in lssns}
+            merged = (
+                await self._merged([each.source for each in found.values()]) if merges else None
+            )
         except BaseException:
             await claim.release()
             raise
-        return SegmentRewrite(self, claim, found)
+        return SegmentRewrite(self, claim, found, merged)
 
-    async def new_copy(self, source: CopySource) -> SegmentCopy:
-        """Make the ledger for a segment, for entries as large as it may have.
+    async def first_lssn(self) -> int:
+        """Return the number of the oldest segment, here or in cold storage. Errors: CoreError."""
+        segments = await read_segments(self.store, self.paths)
+        return segments.segments[0].lssn if segments else 0
+
+    async def _merged(self, sources: Sequence[CopySource]) -> CopySource:
+        """Return what all of these segments together are. Errors: CannotRewrite."""
+        first, last = sources[0].metadata, sources[-1].metadata
+        where = f"segments {first.lssn} to {last.lssn} of {self.paths.log}"
+        if [each.metadata.lssn for each in sources] != list(range(first.lssn, last.lssn + 1)):
+            raise ValueError(f"{where} are not merged with a hole")
+        if first.lssn != await self.first_lssn():
+            raise CannotRewrite(f"{where} are not the oldest ones: a hole would be left")
+        if any(each.metadata.truncation is not Truncation.ACTIVE for each in sources):
+            raise CannotRewrite(f"{where} are truncated")
+        metadata = replace(last, first_txid=first.first_txid)
+        return CopySource(metadata, sources[0].snapshot, sources[-1].end, None)
+
+    async def new_copy(self, source: CopySource, old: Sequence[LedgerId]) -> SegmentCopy:
+        """Make the ledger for a segment, for entries as large as those of the `old` ones may be.
 
         Errors: as `create_noted`; LedgerNotFound: it was deleted meanwhile.
         """
-        old = await self.context.ledgers.ledger_metadata(source.metadata.ledger_id)
-        entry_bytes = entry_limit_of(old.custom)
+        ledgers = self.context.ledgers
+        entry_bytes = max([entry_limit_of((await ledgers.ledger_metadata(e)).custom) for e in old])
         ledger = await create_noted(
             self.purged, self.context, self._rng, Purpose.REWRITE, entry_bytes
         )

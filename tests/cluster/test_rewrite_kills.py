@@ -57,6 +57,35 @@ async def _story(cluster: ThreeBookies) -> None:
         await _check_no_leak(opened, log, ledgers_root(cluster.metadata))
 
 
+@pytest.mark.parametrize("said", KILLED_AT)
+def test_a_kill_in_a_merge_leaves_all_segments_or_one_for_them(
+    zookeeper: ZooKeeperServer, tmp_path: Path, said: str
+) -> None:
+    with ThreeBookies(zookeeper, tmp_path) as cluster:
+        asyncio.run(_merge_story(cluster, said))
+
+
+async def _merge_story(cluster: ThreeBookies, said: str) -> None:
+    await _bind(cluster)
+    chosen = hasty(10_000, "checker")
+    async with asyncio.timeout(4 * _WITHIN_S), open_namespace(cluster.namespace, chosen) as opened:
+        await opened.logs.create_log(NAME)
+        log = await opened.logs.open_log(NAME)
+        for number in range(SEGMENTS):
+            await _write_segment(log, number)
+        await asyncio.to_thread(_kill_one, cluster.namespace, said, "merges")
+        await log.refresh(is_forced=True)
+        found = [txid for txid, _ in await held(log)]
+        numbers = [segment.lssn for segment in log.segments]
+        assert (numbers, found) in (([1, 2, 3], ALL), ([2, 3], KEPT)), f"killed at {said}"
+        if found == ALL:
+            await rewrite_once(log, say=False, merges=True)
+        assert [txid for txid, _ in await held(log)] == KEPT
+        assert [segment.lssn for segment in log.segments] == [2, 3]
+        await (await log.rewrite([3])).abort()  # deletes what was begun and never swapped in
+        await _check_no_leak(opened, log, ledgers_root(cluster.metadata))
+
+
 async def _bind(cluster: ThreeBookies) -> None:
     store = await open_store(cluster.metadata)
     binding = BKDLConfig(
@@ -75,10 +104,10 @@ async def _write_segment(log: Log, number: int) -> None:
     await writer.close()
 
 
-def _kill_one(uri: str, said: str) -> None:
+def _kill_one(uri: str, said: str, *options: str) -> None:
     """Let a process rewrite until it says a certain thing, then kill it."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.log_rewriter", uri, NAME, str(SESSION_MS)],
+        [sys.executable, "-m", "tests.log_rewriter", uri, NAME, str(SESSION_MS), *options],
         stdout=subprocess.PIPE,
         text=True,
     )

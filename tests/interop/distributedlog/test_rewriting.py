@@ -77,6 +77,74 @@ def test_java_reads_and_owns_a_log_that_we_rewrote(place: Place, opener: Opener,
     run(story)
 
 
+async def merge(log: Log, seed: int) -> None:
+    """Put what is kept of the first three segments into the third."""
+    merging = await log.rewrite([1, 2, 3], merges=True)
+    for txid in range(1, 3 * COUNT + 1):
+        if is_kept(txid):
+            await merging.append(3, txid, [payload(f"{seed}/{txid}")], SIZE)
+    await merging.finish(3, None, b"index")
+    await merging.commit()
+
+
+def test_java_reads_and_owns_a_log_whose_oldest_segments_we_merged(
+    place: Place, opener: Opener, name: str
+) -> None:
+    async def story() -> None:
+        java = opener(name, STRICT)
+        await java.ask("create")
+        async with our_logs(place) as logs:
+            log = await logs.open_log(name)
+            await write_segments(log, 64)
+            await merge(log, 64)
+            await check_whole(java, 64)
+            check(await read(log, len(KEPT)), 64, KEPT)
+            assert await java.count() == len(KEPT)
+            assert [(s["lssn"], s["count"]) for s in await java.segments()] == [
+                (3, COUNT // 2), (4, COUNT),
+            ]  # fmt: skip
+            writer = await java.open_writer()
+            await writer.write(64, SEGMENTS * COUNT + 1, 5)
+            await writer.close()
+            more = [*KEPT, *range(SEGMENTS * COUNT + 1, SEGMENTS * COUNT + 6)]
+            check(await java.read(len(more)), 64, more)
+            check(await read(log, len(more)), 64, more)
+
+    run(story)
+
+
+@pytest.mark.parametrize("at", [5, COUNT + 5, 2 * COUNT + 5, 3 * COUNT + 5])
+def test_a_reader_of_javas_inside_a_merge_gives_nothing_twice(
+    place: Place, opener: Opener, name: str, at: int
+) -> None:
+    """It reads the old ledgers on or fails as after a purge; opened again by txid it goes on."""
+
+    async def story() -> None:
+        java = opener(name, STRICT)
+        await java.ask("create")
+        async with our_logs(place) as logs:
+            log = await logs.open_log(name)
+            await write_segments(log, 65)
+            reader = await java.open_reader()
+            seen = await reader.read(at)
+            await merge(log, 65)
+            while seen[-1].txid < SEGMENTS * COUNT:
+                answer = await reader.ask("next", count=1)
+                seen += map(Seen.by_java, answer["records"])
+                if "ended" in answer:
+                    break
+            else:
+                await reader.close()
+            txids = [record.txid for record in seen]
+            assert txids == sorted(set(txids))
+            assert set(txids) >= {txid for txid in KEPT if txid <= txids[-1]}, "nothing is skipped"
+            rest = [txid for txid in KEPT if txid > txids[-1]]
+            found = await java.read(len(rest), txid=txids[-1] + 1)
+            assert [record.txid for record in found] == rest
+
+    run(story)
+
+
 @pytest.mark.parametrize("at", [5, COUNT, COUNT + 5])
 def test_a_reader_of_javas_inside_reads_the_old_segments(
     place: Place, opener: Opener, name: str, at: int

@@ -30,7 +30,7 @@ from broker.peers.peers import Peers
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.registry import QuotaRegistry
 from broker.transactions.coordinator import Parts, TransactionCoordinator
-from core.errors import CoreError, LogNotFound, LogRecordTooLong, Unavailable
+from core.errors import CannotRewrite, CoreError, LogNotFound, LogRecordTooLong, Unavailable
 from core.log.entries import EntryRecords, LogRecordWithDLSN
 from core.log.reader_settings import READ_ALL, ReadRules
 from core.log.resume import Place
@@ -236,7 +236,9 @@ class FakeLog:
         check_may()
         self.truncated = found or self.truncated
 
-    async def rewrite(self, lssns: Sequence[int]) -> "FakeRewrite":
+    async def rewrite(self, lssns: Sequence[int], *, merges: bool = False) -> "FakeRewrite":
+        if merges:
+            raise CannotRewrite("only segments of a real log are merged")
         return FakeRewrite(self, lssns)
 
     async def purge_segments(self, before_lssn: int) -> list[FakeSegment]:

@@ -84,8 +84,8 @@ class FailingSteps:
         self._log.rewrite = self._rewrite  # type: ignore[method-assign]
         self._log.set_data = self._set_data  # type: ignore[method-assign]
 
-    async def _begin(self, lssns: Sequence[int]) -> Any:
-        rewrite: Any = await self._rewrite(lssns)
+    async def _begin(self, lssns: Sequence[int], *, merges: bool = False) -> Any:
+        rewrite: Any = await self._rewrite(lssns, merges=merges)
         for name in ("append", "finish", "commit"):
             setattr(rewrite, name, self._failing(getattr(rewrite, name)))
         return rewrite
