@@ -53,6 +53,8 @@ TARGETS = (
             b"\xfe127.0.0.1:" + b"9" * 5000,
             b"\xffclient_id=" + b"(" * 3000,
         ],
+        memory_base=1 << 20,
+        memory_per_byte=400,
         steps_per_byte=100,
         bytes_max=8192,
         dictionary=(b"true", b"1e999", b"nan", b"9" * 20, b",", b"(" * 300, b"client_id="),

@@ -140,19 +140,24 @@ def _index_header(data: bytes) -> index_format.IndexHeader:
     return header
 
 
+_PROOF_SIZE = 28
+
+
 def _index_sums(data: bytes) -> Any:
     """Read what lies beside an index file; its CRC is made right, unless the last byte is 1."""
-    block = bytearray(data[:36].ljust(index_sums.BLOCK_SIZE, b"\0"))
+    block = bytearray(data[:_PROOF_SIZE].ljust(index_sums.BLOCK_SIZE, b"\0"))
     if data[-1:] != b"\1":
-        block[32:36] = struct.pack(">I", crc32c(memoryview(block)[:32]))
+        block[_PROOF_SIZE - 4 : _PROOF_SIZE] = struct.pack(
+            ">I", crc32c(memoryview(block)[: _PROOF_SIZE - 4])
+        )
     proof = index_sums.read_proof(block, LedgerId(5))
-    pairs = index_sums.read_pairs(data[36:], len(data) // 8)
+    pairs = index_sums.read_pairs(data[_PROOF_SIZE:], len(data) // 8)
     index_sums.damaged_sectors(LedgerId(5), 0, data, pairs)
     return proof
 
 
 def _index_sums_bytes(proof: index_sums.Proof | None) -> bytes | None:
-    return None if proof is None else index_sums.pack_proof(proof)[:36]
+    return None if proof is None else index_sums.pack_proof(proof)[:_PROOF_SIZE]
 
 
 # ---- cookies
@@ -289,8 +294,8 @@ TARGETS = (
         decode=_index_sums,
         errors=(DecodeError,),
         seeds=lambda: [
-            _index_sums_bytes(index_sums.Proof(LedgerId(5), 7, is_whole=True)) or b"",
-            (_index_sums_bytes(index_sums.Proof(LedgerId(5), 0, is_whole=False)) or b"")
+            _index_sums_bytes(index_sums.Proof(LedgerId(5), 7)) or b"",
+            (_index_sums_bytes(index_sums.Proof(LedgerId(5), 0)) or b"")
             + index_sums.pack_pairs([index_sums.Pair(1, 2), index_sums.Pair()]),
             b"\0" * 40 + b"\1",
         ],

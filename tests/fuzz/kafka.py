@@ -1,6 +1,6 @@
 """Kafka's requests, answers and coordinator records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from random import Random
 from typing import Any
 
@@ -12,6 +12,7 @@ from protocol.kafka.api import Api
 from protocol.kafka.apis import APIS, FETCH, PRODUCE
 from protocol.kafka.codec import (
     decode_request,
+    decode_request_steps,
     decode_response,
     encode_request,
     encode_response,
@@ -46,10 +47,35 @@ def _request(data: bytes) -> tuple[RequestHeader, Any]:
     frame = memoryview(data)
     header, at = decode_request_header(frame)
     api = APIS[header.api_key]
+    _compare_steps(api, header.api_version, frame[at:])
     message = decode_request(api, header.api_version, frame[at:])
     if header.api_key in _HOT:
         _compare_hot(api, header.api_version, frame[at:])
     return header, message
+
+
+def _compare_steps(api: Api[Any, Any], version: int, body: memoryview) -> None:
+    """Hold the decoder in steps to the one without: they read, or refuse, the same."""
+    at_once = _outcome(
+        lambda: wire.decode(api.request, version, body, flexible=api.flexible(version))
+    )
+    in_steps = _outcome(lambda: _last(decode_request_steps(api, version, body)))
+    assert at_once == in_steps, f"{at_once} at once, {in_steps} in steps"
+
+
+def _outcome(read: Callable[[], Any]) -> Any:
+    try:
+        return plain(read())
+    except ProtocolError as error:
+        return type(error)
+
+
+def _last(steps: Generator[None, None, Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def _compare_hot(api: Api[Any, Any], version: int, body: memoryview) -> None:
