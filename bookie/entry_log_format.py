@@ -22,6 +22,7 @@ MAP_ENTRY = -2
 MAP_PAIRS_MAX = 10_000
 SUFFIX = ".log"
 POSITION_MAX = 2**31 - 1
+HEX_DIGITS_MAX = 16
 
 _HEADER = struct.Struct(">4siqi")
 _I64 = struct.Struct(">q")
@@ -109,8 +110,9 @@ def file_ids(names: list[str], suffix: str = SUFFIX) -> list[int]:
 
 
 def is_hex(text: str) -> bool:
-    """Return whether `text` is a plain lower-case hexadecimal number."""
-    return bool(text) and not text.strip("0123456789abcdef")
+    """Return whether `text` is a plain lower-case hexadecimal number of 63 bits."""
+    is_plain = 0 < len(text) <= HEX_DIGITS_MAX and not text.strip("0123456789abcdef")
+    return is_plain and int(text, 16) < 1 << 63
 
 
 def pack_location(log_id: int, position: Position) -> int:

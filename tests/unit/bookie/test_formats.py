@@ -293,3 +293,8 @@ def test_file_names() -> None:
     assert journal_format.file_name(0x1A1FD40C06C) == "1a1fd40c06c.txn"
     names = ["0.log", "a.log", "1f.log", "x.log", ".log", "lastId", "1.txn", "A.log"]
     assert entry_log_format.file_ids(names) == [0, 10, 31]
+
+
+def test_a_file_whose_name_is_too_large_a_number_is_none_of_ours() -> None:
+    names = ["0.log", "7fffffffffffffff.log", "8000000000000000.log", f"{'e' * 40}.log", ".log"]
+    assert entry_log_format.file_ids(names) == [0, (1 << 63) - 1]
