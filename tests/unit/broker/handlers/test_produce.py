@@ -180,7 +180,7 @@ async def test_metrics_move() -> None:
 
 def test_a_request_for_very_many_partitions_leaves_others_their_turns() -> None:
     """Counted in calls. It is appended in order, and behind it what its connection sends next."""
-    count = 2000
+    count = 1000
 
     def request(*what: tuple[str, range]) -> ProduceRequest:
         topics = [

@@ -18,6 +18,7 @@ from protocol.bookkeeper.messages import ReadRequest, StatusCode
 from protocol.ids import TopicPartition
 from protocol.records.batch import read_header
 from tests.unit.broker.fakes import FakeNamespace, FakeTopics, batch
+from tests.unit.broker.heavy import walked
 from tests.unit.broker.partition.transaction_support import end, write
 from tests.unit.core.log.world import World, run_world
 
@@ -87,11 +88,11 @@ def test_every_other_batch_is_found_by_offset_and_by_time(
             base = offset // 2 * 2
             assert await base_at(log, offset) == (None if base in gone else base)
         for base in bases:
-            found = await first_at(log, world.clock.now_ms() + base)
+            found = await first_at(log, world.clock.now_ms() + base, walked)
             there = next(each for each in bases if each >= base and each not in gone)
             assert found is not None
             assert (found.offset, found.timestamp) == (there, world.clock.now_ms() + there)
-        last = await newest(log)
+        last = await newest(log, walked)
         assert last is not None
         assert last.offset == bases[-1]
         facts = await segments_for_retention(log)
