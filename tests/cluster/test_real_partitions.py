@@ -13,6 +13,7 @@ from broker.partition.retained import RetainedPartition
 from broker.partition.timestamps import first_at, newest
 from broker.partition.trimming import delete_records, segments_for_retention
 from compaction.retention import judge
+from core.log import timed_roll
 from core.log.namespace import DEFAULT_ROOT
 from core.metadata.layout import LogPaths
 from core.runtime.clock import SystemClock
@@ -75,8 +76,9 @@ async def test_rolls_and_restarts_lose_nothing_and_repeat_nothing(tmp_path: Path
 
 @in_loop
 async def test_history_that_is_written_now_lies_in_segments_of_its_own_ages(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(timed_roll, "HOLD_S", 60)  # however slow the machine is
     async with running_broker(tmp_path / "data", CONFIG) as broker:
         configs = {"segment.ms": "60000", "retention.ms": "3600000"}
         await broker.topics.create("t", 1, configs=configs)

@@ -1,7 +1,7 @@
 """Segments end by their records' own times, as Kafka's do; what waits for that waits not long."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -25,6 +25,16 @@ from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import Listener, World, read_all, run_world, settle, txids_of
 
 HOUR_MS = 3_600_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def slow_machine() -> Iterator[None]:
+    """Let records wait for as long as a roll takes here, unless a test says otherwise."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(timed_roll, "HOLD_S", 60)
+        yield
+
+
 BY_THE_HOUR = RollingPolicy(0, HOUR_MS)
 
 
@@ -179,6 +189,7 @@ def test_nobody_waits_for_a_roll_that_hangs(
         put_made(writer, 2, 99 * HOUR_MS)
         await listener.reached(2)
         assert writer.lssn == 1
+        monkeypatch.setattr(timed_roll, "HOLD_S", 60)
         store.goes_on.set()
         await writer._chain.settled()
         put_made(writer, 3, 99 * HOUR_MS)
