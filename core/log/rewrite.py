@@ -33,23 +33,19 @@ from core.errors import (
 from core.ledger.entry_limit import entry_limit_of
 from core.log.cold.nodes import decode_cold
 from core.log.context import LogContext
-from core.log.entries import visible_records
 from core.log.noted_ledger import create_noted
 from core.log.owner_records import SegmentIndex
 from core.log.ownership import Ownership
 from core.log.purged import PurgedNodes, Purpose
-from core.log.recovery import read_index, read_snapshot
+from core.log.rewrite_source import merged_source, read_source
 from core.log.segment_copy import CopySource, SegmentCopy
-from core.log.segment_ledger import SegmentLedger
 from core.log.segment_nodes import read_segments
 from core.log.subscribers import Subscribers
-from core.log.tiered import open_segment
 from core.log.trimmer import SegmentHome
 from core.metadata.layout import LogPaths
 from core.metadata.node_reads import read_nodes
 from core.metadata.segment_metadata import (
     SegmentMetadata,
-    Truncation,
     decode_segment,
     encode_segment,
     segment_name,
@@ -289,9 +285,10 @@ class RewritePlace:
             await self._check_positions()
             await self.home.refresh()
             found = {lssn: await self._find(lssn) for lssn in lssns}
-            merged = (
-                await self._merged([each.source for each in found.values()]) if merges else None
-            )
+            merged = None
+            if merges:
+                sources = [each.source for each in found.values()]
+                merged = merged_source(sources, await self.first_lssn(), self.paths.log)
         except BaseException:
             await claim.release()
             raise
@@ -301,19 +298,6 @@ class RewritePlace:
         """Return the number of the oldest segment, here or in cold storage. Errors: CoreError."""
         segments = await read_segments(self.store, self.paths)
         return segments.segments[0].lssn if segments else 0
-
-    async def _merged(self, sources: Sequence[CopySource]) -> CopySource:
-        """Return what all of these segments together are. Errors: CannotRewrite."""
-        first, last = sources[0].metadata, sources[-1].metadata
-        where = f"segments {first.lssn} to {last.lssn} of {self.paths.log}"
-        if [each.metadata.lssn for each in sources] != list(range(first.lssn, last.lssn + 1)):
-            raise ValueError(f"{where} are not merged with a hole")
-        if first.lssn != await self.first_lssn():
-            raise CannotRewrite(f"{where} are not the oldest ones: a hole would be left")
-        if any(each.metadata.truncation is not Truncation.ACTIVE for each in sources):
-            raise CannotRewrite(f"{where} are truncated")
-        metadata = replace(last, first_txid=first.first_txid)
-        return CopySource(metadata, sources[0].snapshot, sources[-1].end, None)
 
     async def new_copy(self, source: CopySource, old: Sequence[LedgerId]) -> SegmentCopy:
         """Make the ledger for a segment, for entries as large as those of the `old` ones may be.
@@ -387,16 +371,8 @@ class RewritePlace:
             raise CannotRewrite(f"{where} has no number: tailrace log check")
         if segment.last_txid == END_OF_STREAM_TXID:
             raise CannotRewrite(f"{where} is the end of a sealed log")
-        return _Found(node, await self._source(_named(segment, known)))
-
-    async def _source(self, segment: SegmentMetadata) -> CopySource:
-        ledger = await open_segment(segment, self.paths, self.context)
-        return CopySource(
-            segment,
-            await read_snapshot(segment, ledger),
-            await read_index(segment, ledger),
-            await _active_from(segment, ledger),
-        )
+        source = await read_source(_named(segment, known), self.paths, self.context)
+        return _Found(node, source)
 
 
 def _has_ledger(node: Node | None, segment: SegmentMetadata) -> bool:
@@ -405,17 +381,3 @@ def _has_ledger(node: Node | None, segment: SegmentMetadata) -> bool:
 
 def _named(segment: SegmentMetadata, known: SegmentMetadata) -> SegmentMetadata:
     return replace(segment, node_name=known.node_name)
-
-
-async def _active_from(segment: SegmentMetadata, ledger: SegmentLedger) -> TxId | None:
-    """Return the txid of the first record of a partially truncated segment that is kept."""
-    if segment.truncation is not Truncation.PARTIALLY_TRUNCATED:
-        return None
-    first = segment.min_active_entry_id
-    for entry_id in range(first, ledger.last_confirmed + 1):
-        records = visible_records(segment, (await ledger.read(entry_id, entry_id))[0])
-        if entry_id == first:
-            records = records.from_slot(segment.min_active_slot)
-        if records.slots:
-            return records.columns.txids[0]
-    return None
