@@ -4,8 +4,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from broker.partition.cleanable import CleanablePartition
+from compaction.cleaner.means import BLOCK_BYTES
 from protocol.records.batch import read_header
+from tests.unit.broker.fakes import batch
 from tests.unit.broker.partition.test_cleaning_real_log import Process, Reader, _cleaned
+from tests.unit.broker.partition.transaction_support import end, write
 from tests.unit.core.log.world import World as LogWorld
 from tests.unit.core.log.world import run_world
 
@@ -97,5 +101,40 @@ def test_ever_again(tmp_path: Path) -> None:
         await reader.check()
         await reader.check_repeats()
         await reader.world.broker.partitions.close()
+
+    run_world(tmp_path, story)
+
+
+def test_what_was_aborted_in_segments_that_went_is_still_known(tmp_path: Path) -> None:
+    """It is noted by the numbers of segments: of those that went, the oldest one is asked."""
+
+    async def story(logs: LogWorld) -> None:
+        await logs.namespace().create_log("t-0")
+        world: Any = Process(logs)
+        log = await world.open("t")
+        for number in range(2):
+            await write(log, 11, 2 * number, count=2)
+            await end(log, 11, commit=False)
+            await log.roll()
+        for _ in range(2):  # nothing was aborted in the one that they are merged into
+            await log.append(batch(1))
+            await log.roll()
+        await log.append(batch(1))
+        last = log.high_watermark - 1
+        before = await log.aborted_between(0, last)
+        assert len(before) == 2
+        cleanable = CleanablePartition(log)
+        merge = await cleanable.merge([1, 2, 3])
+        for lssn in (1, 2, 3):
+            async for block in cleanable.read(lssn, lambda: BLOCK_BYTES):
+                await merge.append(lssn, block.batches)
+        await merge.finish_all()
+        await merge.commit()
+        assert [segment.lssn for segment in log.log.segments] == [3, 4, 5]
+        assert await log.aborted_between(0, last) == before
+        log = await Process(logs).open("t")
+        await log.log.refresh()  # as whoever read these records did
+        assert await log.aborted_between(0, last) == before
+        assert await log.aborted_between(0, 0) == before[:1]
 
     run_world(tmp_path, story)
