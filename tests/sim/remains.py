@@ -24,12 +24,15 @@ def end_what_is_left(loop: SimLoop) -> list[str]:
 
     What they raise is nothing: whose they are died, and would have had no time for it.
     """
-    left = sorted(asyncio.all_tasks(loop), key=hash)  # a SimTask's hash is its number
+    left: list[asyncio.Task[Any]] = []
     asyncio._set_running_loop(loop)  # what waits again must wait, not fail and go round in circles
     try:
-        for task in left:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            _close(task.get_coro())
+        # In rounds: what is closed may begin something else. A SimTask's hash is its number.
+        while more := sorted(asyncio.all_tasks(loop).difference(left), key=hash):
+            left += more
+            for task in more:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                _close(task.get_coro())
     finally:
         asyncio._set_running_loop(None)
     return [
@@ -40,6 +43,10 @@ def end_what_is_left(loop: SimLoop) -> list[str]:
 
 
 def _close(coroutine: Any) -> None:
+    if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        for handed in coroutine.cr_frame.f_locals.values():  # what it never came to await
+            if inspect.iscoroutine(handed):
+                handed.close()
     for _ in range(CLOSES_MAX):
         with contextlib.suppress(BaseException):
             coroutine.close()
