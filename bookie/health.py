@@ -14,6 +14,7 @@ from typing import Final
 
 from bookie.disk_watch import DiskVerdict, DiskWatch, in_all
 from core.runtime.files import Space
+from core.runtime.listeners import tell
 from core.runtime.metrics import counter, gauge
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Health:
             self._note_mode()
         if self.is_read_only != was or verdict.writable != had:
             for listener in self._listeners:
-                listener()
+                tell("bookie.mode", listener)
 
     def _note_mode(self) -> None:
         self.metrics.read_only = int(self.is_read_only)

@@ -17,8 +17,10 @@ from typing import Final
 from bookie.config import MIB, BookieConfig
 from bookie.requests import Bookie
 from core.runtime.budget import Budget
+from core.runtime.forever import Forever
 from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
 from core.runtime.receive_buffer import ReceiveBuffer
+from core.runtime.tasks import Tasks
 from protocol.bookkeeper import v2_answers, v2_requests
 from protocol.bookkeeper.codec import decode_request, encode_response
 from protocol.bookkeeper.messages import (
@@ -168,7 +170,8 @@ class BookieServer:
         self._receive = ReceiveBuffer()
         self._connections: dict[BookieConnection, None] = {}  # they end in the order they came in
         self._server: asyncio.Server | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._tasks = Tasks("bookie_server")
+        self._checks = Forever("bookie_server.check")
         self.port = config.port
 
     async def start(self) -> None:
@@ -176,14 +179,13 @@ class BookieServer:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._connect, self._config.host, self._config.port)
         self.port = self._server.sockets[0].getsockname()[1]
-        self._timer = loop.call_later(STALL_CHECK_S, self._cut_stalled)
+        self._tasks.start(self._checks.run(self._cut_stalled), "check")
 
     async def close(self) -> None:
         """Stop listening and close the connections once their answers are written."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._server is not None:
             self._server.close()
+        await self._tasks.close()
         for connection in list(self._connections):
             if connection.channel is not None:
                 connection.channel.close()
@@ -195,10 +197,12 @@ class BookieServer:
         user = BookieConnection(self._bookie, self._budget, self._connections)
         return FrameChannel(user, limits, self._budget, self._receive)
 
-    def _cut_stalled(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def _cut_stalled(self) -> None:
+        """Cut, after a while, the connections that made no progress."""
+        await asyncio.sleep(STALL_CHECK_S)
+        now_s = asyncio.get_running_loop().time()
         for connection in list(self._connections):
             channel = connection.channel
-            if channel is not None and channel.is_stalled(loop.time()):
-                channel.abort("no progress")
-        self._timer = loop.call_later(STALL_CHECK_S, self._cut_stalled)
+            with self._checks.item("a connection"):
+                if channel is not None and channel.is_stalled(now_s):
+                    channel.abort("no progress")

@@ -16,6 +16,7 @@ from broker.broker import BrokerMetrics
 from broker.config import NetworkConfig
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.connection_counts import ConnectionCounts, numbers_of
+from core.runtime.listeners import tell
 
 if TYPE_CHECKING:
     from broker.connection import KafkaConnection
@@ -86,11 +87,14 @@ class ConnectionGate:
         """Let in the first of those that wait, and those behind it that need not wait longer."""
         while self._line:
             first = self._line.popleft()
-            first.let_in()
-            self._check_address(first)
+            tell("broker_server.line", self._let_in, first)
             if self._line and (wait_ms := self._delay_ms()):
                 self._call_later(wait_ms, self._next)
                 return
+
+    def _let_in(self, connection: "KafkaConnection") -> None:
+        connection.let_in()
+        self._check_address(connection)
 
     def _delay_ms(self) -> int:
         return self._quotas.connections.delay_ms(self._rate_max, self._quotas.now_ms())

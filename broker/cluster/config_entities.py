@@ -16,6 +16,7 @@ from broker.cluster.config_codec import decode_configs, encode_configs
 from broker.cluster.paths import ClusterPaths, entity_name, entity_node
 from core.errors import BadVersion, MetadataConflict, NodeExists, NoNode
 from core.metadata.store import MetadataStore
+from core.runtime.listeners import tell
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class ConfigEntities:
         else:
             del self._configs[kind, name]
         for listener in self._listeners:
-            listener(kind, name)
+            tell("configs", listener, kind, name)
 
 
 class _Found(NamedTuple):

@@ -20,6 +20,7 @@ from broker.cluster.settings import ConfigSource, Layer, TopicDefaults
 from broker.cluster.topics import TopicRegistry
 from broker.errors import KafkaError
 from core.runtime.config import Assignment, ConfigError, load, values_of
+from core.runtime.listeners import tell
 from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class DynamicConfigs(Generic[Tree]):
         self._values = values_of(self.in_force)
         self._topics.use_defaults(self._usable(layers))
         for listener in self._listeners:
-            listener(self.in_force)
+            tell("configs", listener, self.in_force)
 
     def _settings(self, layers: list[Layer]) -> Tree:
         """Return the settings tree as these layers have it. Errors: ConfigError."""

@@ -23,6 +23,7 @@ from core.errors import CorruptData
 from core.metadata.store import MetadataStore, SessionEvent
 from core.runtime.decimal_text import INT32_MAX, decimal
 from core.runtime.forever import Forever
+from core.runtime.listeners import tell
 from core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -142,7 +143,7 @@ class Routes:
 
     def _tell(self) -> None:
         for callback in self._listeners:
-            callback()
+            tell("routes", callback)
 
 
 def _placing(topic: Topic) -> tuple[object, ...]:

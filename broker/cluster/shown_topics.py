@@ -13,6 +13,7 @@ from broker.cluster.quorums import quorums_of
 from broker.cluster.settings import TopicDefaults, TopicSettings, check_overrides
 from broker.cluster.topic import Topic, TopicListener
 from broker.cluster.topic_codec import StoredTopic, decode_assignments, id_bytes
+from core.runtime.listeners import tell
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class ShownTopics:
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         for listener in self._listeners:
-            listener.on_topic_changed(topic)
+            tell("topics", listener.on_topic_changed, topic)
 
     def _forget_key(self, name: str) -> None:
         names = self._colliding[collision_key(name)]

@@ -27,8 +27,9 @@ class Ticker:
         self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._fire)
 
     def _fire(self) -> None:
-        if self._tick():
-            self._arm()
+        self._arm()  # before the tick: one that raises is not the last
+        if not self._tick():
+            self.stop()
 
 
 class ExplicitLac:

@@ -30,6 +30,7 @@ from core.metadata.sqlite_tree import (
 from core.metadata.store import ANY_VERSION, Node, Op, SessionListener, Watch
 from core.metadata.watches import Fired, WatchTable
 from core.runtime.clock import Clock
+from core.runtime.listeners import tell
 from core.runtime.metrics import counter, gauge
 
 logger = logging.getLogger(__name__)
@@ -284,7 +285,7 @@ class SqliteStore:
         self.metrics.operations_total += len(group)
         for job in group:
             for fired in job.fired:
-                fired.watch(fired.path, fired.event)
+                tell("metadata.watch", fired.watch, fired.path, fired.event)
             if job.future.done():
                 continue
             if job.error is not None:

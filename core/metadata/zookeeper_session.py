@@ -22,6 +22,7 @@ from core.metadata.store import SessionEvent, SessionListener, WatchEvent
 from core.metadata.watches import Fired
 from core.metadata.zookeeper_link import Done, LinkState, Seen, ZookeeperLink
 from core.metadata.zookeeper_watches import ABSENT, SessionWatches
+from core.runtime.listeners import tell
 from core.runtime.metrics import counter, gauge
 
 logger = logging.getLogger(__name__)
@@ -252,7 +253,7 @@ class ZookeeperSession:
         session_id = self.session_id & (1 << 64) - 1  # as ZooKeeper's own logs show it
         logger.info("zookeeper_session session=0x%x event=%s", session_id, event.value)
         for listener in tuple(self._listeners):
-            listener(event)
+            tell("metadata.session", listener, event)
 
     # Watches.
 
@@ -281,5 +282,5 @@ class ZookeeperSession:
 
     def _fire(self, fired: Iterable[Fired]) -> None:
         for one in fired:
-            one.watch(one.path, one.event)
+            tell("metadata.watch", one.watch, one.path, one.event)
         self._count()

@@ -2,11 +2,15 @@
 
 import asyncio
 from typing import Any
+from unittest.mock import Mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.server import ANSWER_BYTES_MAX, IN_FLIGHT_MAX, BookieConnection
+from bookie import server as server_module
+from bookie.config import BookieConfig
+from bookie.server import ANSWER_BYTES_MAX, IN_FLIGHT_MAX, BookieConnection, BookieServer
 from core.runtime.budget import Budget
 from protocol.bookkeeper.codec import encode_request
 from protocol.bookkeeper.messages import (
@@ -132,5 +136,28 @@ def test_answers_in_work_are_bounded_by_the_size_of_those_before(
             client.bookie.answer(1)
             await turn()
         assert not client.channel.held
+
+    asyncio.run(story())
+
+
+def test_a_bug_over_one_connection_keeps_no_other_from_being_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "STALL_CHECK_S", 0.001)
+
+    async def story() -> None:
+        cut = asyncio.Event()
+        bad, stalled = Mock(), Mock()
+        bad.channel.is_stalled.side_effect = ZeroDivisionError("a bug")
+        stalled.channel.is_stalled.return_value = True
+        stalled.channel.abort.side_effect = lambda _why: cut.set()
+        server = BookieServer(Mock(), BookieConfig(port=0))
+        await server.start()
+        server._connections.update({bad: None, stalled: None})
+        async with asyncio.timeout(20):
+            await cut.wait()
+            cut.clear()
+            await cut.wait()  # again and again
+        await server.close()
 
     asyncio.run(story())
