@@ -3,7 +3,7 @@
 Brokers beside Kafka: records, and all else that clients ask for. Bookies beside BookKeeper's, log
 streams beside DistributedLog's, a broker on three bookies beside three nodes of Kafka; how soon a
 log whose owner died is written again, and a partition whose broker died; how soon a test has a
-broker.
+broker; how long one client has the others of a broker wait.
 
 Rounds are interleaved so that a slow minute of the machine hits everybody. A figure is the median
 over the rounds with its range; a ratio is Tailrace's median over the other's. Nothing is asserted.
@@ -27,6 +27,7 @@ from tests.bench import (
     fixture,
     ledgers,
     logs,
+    longest_turns,
     restores,
     workloads,
 )
@@ -202,6 +203,11 @@ def _folder(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _turns(_options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure how long one client has the others of a broker wait."""
+    yield from longest_turns.measure(step)
+
+
 _SUITES: dict[str, Suite] = {
     "brokers": _brokers,
     "apis": _apis,
@@ -213,6 +219,7 @@ _SUITES: dict[str, Suite] = {
     "restore": _restore,
     "cleaner": _cleaner,
     "fixture": _fixture,
+    "turns": _turns,
 }
 
 

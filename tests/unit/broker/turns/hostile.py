@@ -29,6 +29,8 @@ class Place(NamedTuple):
     """Whether all elements name the same, which is there."""
     topic_id: bytes
     """Of the topic that is there."""
+    count: int
+    """Elements of the long array."""
 
 
 def _name(at: Place) -> str:
@@ -91,15 +93,15 @@ _LEFT_OUT: Final = frozenset({"assignments", "configs", "ops", "forgotten_topics
 
 
 def hostile_requests(
-    api: Api[Any, Any], version: int, topic_id: bytes
+    api: Api[Any, Any], version: int, topic_id: bytes, count: int = MANY
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the requests of one version, each with a name for people."""
+    """Yield the requests of one version, which name `count` things, with names for people."""
     paths = list(_paths(api.request, version)) or [()]
     for path in paths:
         for is_same in (False, True):
             kind = "the same" if is_same else "different"
             label = f"{'.'.join(path) or 'no array'}, {kind}"
-            yield label, _build(api.request, version, path, Place(0, is_same, topic_id))
+            yield label, _build(api.request, version, path, Place(0, is_same, topic_id, count))
 
 
 def _paths(message: type[Any], version: int) -> Iterator[tuple[str, ...]]:
@@ -125,7 +127,7 @@ def _build(message: type[Any], version: int, path: tuple[str, ...], at: Place) -
             is_left_out = not path and field.name in _LEFT_OUT
             if path and path[0] != field.name:
                 continue
-            count = MANY if is_long else 0 if is_left_out else 1
+            count = at.count if is_long else 0 if is_left_out else 1
             rest = () if is_long else path[1:]
             values[field.name] = [
                 _element(spec.kind.element, field.name, version, rest, at, number)

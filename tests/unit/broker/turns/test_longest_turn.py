@@ -1,8 +1,6 @@
 """Nothing that a client asks for holds the loop: for every API that the broker advertises."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +15,6 @@ from protocol.kafka.apis import (
     DESCRIBE_LOG_DIRS,
     DESCRIBE_TOPIC_PARTITIONS,
     ELECT_LEADERS,
-    FIND_COORDINATOR,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
     PRODUCE,
@@ -27,14 +24,13 @@ from protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from protocol.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.kafka.messages.elect_leaders import ElectLeadersRequest
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
 from protocol.kafka.messages.metadata import MetadataRequest
-from tests.cluster.in_process import running_broker
 from tests.counted_loop import CALLS_MAX, CountedLoop, run_counted
-from tests.unit.broker.turns.hostile import PARTITIONS, TOPIC, hostile_requests
+from tests.unit.broker.turns.asked import asked
+from tests.unit.broker.turns.hostile import hostile_requests
 
 WIDE: Final = 1200
 """Partitions of a topic that an answer has to tell of."""
@@ -49,7 +45,7 @@ def test_no_request_holds_the_loop_for_long(key: int, tmp_path: Path) -> None:
     version = api.versions[-1]
 
     async def story(loop: CountedLoop) -> None:
-        async with _asked(tmp_path) as (client, topic_id):
+        async with asked(tmp_path) as (client, topic_id):
             for label, request in hostile_requests(api, version, topic_id):
                 await _ask(loop, client, label, api, request)
 
@@ -59,7 +55,7 @@ def test_no_request_holds_the_loop_for_long(key: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_no_answer_about_everything_holds_the_loop_for_long(tmp_path: Path) -> None:
     wide = CreatableTopic(name="wide", num_partitions=WIDE, replication_factor=1)
-    asked: list[tuple[Api[Any, Any], Any]] = [
+    requests: list[tuple[Api[Any, Any], Any]] = [
         (CREATE_TOPICS, CreateTopicsRequest(topics=[wide])),
         (METADATA, MetadataRequest(topics=None)),
         (DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None)),
@@ -70,33 +66,11 @@ def test_no_answer_about_everything_holds_the_loop_for_long(tmp_path: Path) -> N
     ]
 
     async def story(loop: CountedLoop) -> None:
-        async with _asked(tmp_path) as (client, _):
-            for api, request in asked:
+        async with asked(tmp_path) as (client, _):
+            for api, request in requests:
                 await _ask(loop, client, api.name, api, request)
 
     run_counted(story, timeout_s=240)
-
-
-@asynccontextmanager
-async def _asked(path: Path) -> AsyncIterator[tuple[KafkaConnection, bytes]]:
-    """Yield a client in a thread of its own, and the id of the topic that is there."""
-    async with running_broker(path) as broker:
-        host, _, port = str(broker.advertised.first).rpartition(":")
-        client = await asyncio.to_thread(KafkaConnection, host, int(port), 120.0, "hostile")
-        await asyncio.to_thread(_prepare, client)
-        topic = broker.topics.get(TOPIC)
-        assert topic is not None
-        try:
-            yield client, topic.topic_id
-        finally:
-            client.close()
-
-
-def _prepare(client: KafkaConnection) -> None:
-    topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-    client.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
-    for kind, name in ((0, "g"), (1, "x")):
-        client.ask(FIND_COORDINATOR, FindCoordinatorRequest(key_type=kind, coordinator_keys=[name]))
 
 
 async def _ask(
