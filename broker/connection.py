@@ -28,7 +28,7 @@ from core.runtime.budget import Budget
 from core.runtime.net import HOLD_THROTTLE, HOLD_USER, FrameChannel
 from protocol.errors import ProtocolError, UnsupportedVersion
 from protocol.ids import Buffer
-from protocol.kafka.codec import decode_request, decode_request_steps
+from protocol.kafka.codec import decode_request, decode_request_steps, is_long
 from protocol.kafka.header import (
     UnsupportedRequest,
     decode_request_header,
@@ -294,7 +294,7 @@ class KafkaConnection:
             self._send(item, [])
             return
         assert handler is not None
-        if quota is None and handler.pipelined:
+        if quota is None and handler.pipelined and not is_long(response):
             version, correlation_id = header.api_version, header.correlation_id
             self._send(item, response_frame(handler.api, version, correlation_id, response))
             return

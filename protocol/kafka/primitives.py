@@ -29,13 +29,13 @@ NO_UUID: Final = bytes(16)
 class Source:
     """A place in received bytes. `end` moves inwards while a tagged field is read."""
 
-    __slots__ = ("at", "elements_left", "end", "view")
+    __slots__ = ("at", "elements_left", "elements_max", "end", "view")
 
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: Buffer, elements_max: int = ELEMENTS_MAX) -> None:
         self.view = memoryview(data)
         self.at = 0
         self.end = len(self.view)
-        self.elements_left = ELEMENTS_MAX
+        self.elements_left = self.elements_max = elements_max
 
     def read(self, count: int) -> memoryview:
         """Read as construct's streams do: fewer bytes than asked for means the end."""
@@ -71,7 +71,7 @@ class Source:
             raise BadLength(f"{count} elements in {self.end - self.at} bytes")
         self.elements_left -= count
         if self.elements_left < 0:
-            raise BadLength(f"more than {ELEMENTS_MAX} elements in one message")
+            raise BadLength(f"more than {self.elements_max} elements in one message")
         return count
 
     @contextmanager

@@ -20,6 +20,7 @@ from protocol.errors import BadLength, BufferUnderflow, DecodeError
 from protocol.ids import Buffer
 from protocol.kafka.primitives import (
     COMPACT_LENGTH,
+    ELEMENTS_MAX,
     INT32_LENGTH,
     ArrayOf,
     Codec,
@@ -256,10 +257,18 @@ def writing(message: object, version: int) -> Iterator[None]:
         raise ValueError(f"{type(message).__name__} v{version}: {error}") from error
 
 
-def decode(message: type[T], version: int, body: Buffer, *, flexible: bool) -> T:
+def decode(
+    message: type[T],
+    version: int,
+    body: Buffer,
+    *,
+    flexible: bool,
+    elements_max: int = ELEMENTS_MAX,
+) -> T:
     """Decode one message from the start of `body`; bytes behind it are ignored, as Kafka does."""
+    source = Source(body, elements_max)
     with reading(message, version):
-        decoded: T = codec(message, version, flexible=flexible)._parse(Source(body), None, "")
+        decoded: T = codec(message, version, flexible=flexible)._parse(source, None, "")
     return decoded
 
 
