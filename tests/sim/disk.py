@@ -199,7 +199,7 @@ class SimDisk:
             self._list(path)
         self._trace(self.name, "lost power", len(self.files))
 
-    def damage(self, suffix: str, *, old_only: bool = True) -> str | None:
+    def damage(self, suffix: str, *, old_only: bool = True, zero_share: float = 0.5) -> str | None:
         """Flip one bit at rest, or zero a block, in a file of this kind.
 
         Return where, None if there is no such. `old_only`: leave alone what a power loss may have
@@ -212,18 +212,22 @@ class SimDisk:
             inode = self.files[path]
             end = self._provable_end(path) if old_only else len(inode.data)
             if end > 0 and not inode.undo:
-                return self._damage(path, inode, end)
+                return self._damage(path, inode, end, zero_share)
         return None
 
-    def _damage(self, path: str, inode: Inode, end: int) -> str:
-        at = self.rng.randrange(end)
-        if self.rng.random() < 0.5:
+    def _damage(self, path: str, inode: Inode, end: int, zero_share: float) -> str:
+        """Damage a block, mostly one that holds something: index files are mostly zeros."""
+        blocks = [range(at, min(at + BLOCK, end)) for at in range(0, end, BLOCK)]
+        if self.rng.random() < 0.9:
+            blocks = [b for b in blocks if any(inode.data[b.start : b.stop])] or blocks
+        block = self.rng.choice(blocks)
+        if self.rng.random() >= zero_share:
+            at = self.rng.choice(block)
             inode.data[at] ^= 1 << self.rng.randrange(8)
             kind = "flip"
         else:
-            at = at // BLOCK * BLOCK
-            size = min(BLOCK, end - at)
-            inode.data[at : at + size] = bytes(size)
+            at = block.start
+            inode.data[at : block.stop] = bytes(len(block))
             kind = "zero"
         self._trace(self.name, f"fault.{kind}{os.path.splitext(path)[1]}", f"{path} {at}")
         return f"{path}@{at}"

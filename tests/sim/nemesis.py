@@ -26,6 +26,11 @@ BOUNDARIES = (None, "sync", "names", "write", "replace", "remove", "create", "tr
 class Nemesis:
     """Draws faults of one world."""
 
+    damaged_files = (".log", ".log", ".idx", ".idx", ".sums", ".txn", "Mark")
+    """Ends of the names of what is damaged, each as often as it stands here."""
+    damage_restart_share = 0.5
+    zero_share = 0.5
+
     def __init__(
         self,
         world: World,
@@ -270,9 +275,12 @@ class Nemesis:
         if self._beyond:
             self.world.checker.within_promise = False
             machine.checker.may_be_torn = True
-        suffix = self.rng.choice((".log", ".log", ".idx", ".idx", ".sums", ".txn", "Mark"))
-        machine.disk.damage(suffix, old_only=not self._beyond)
-        if self.rng.random() < 0.5:  # much of it is met at a start only
+        machine.disk.damage(
+            self.rng.choice(self.damaged_files),
+            old_only=not self._beyond,
+            zero_share=self.zero_share,
+        )
+        if self.rng.random() < self.damage_restart_share:  # much of it is met at a start only
             machine.kill("damaged", power=self.rng.random() < 0.5)
 
     # Metadata

@@ -139,7 +139,7 @@ def draw_settings(rng: Random) -> dict[str, Any]:
     return {
         "preallocate_mb": rng.choice((0, 0, 1)),
         "journal_write_data": rng.random() < 0.3,
-        "journal_max_size_mb": 1,
+        "journal_max_size_mb": rng.choice((0, 1, 1)),
         "page_cache_mb": rng.choice((0, -1)),
         "log_size_limit": rng.choice((4_000, 20_000, 200_000, 1 << 30)),
         "flush_entry_log_bytes": rng.choice((2_000, 30_000, 1 << 28)),
