@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.kafka import hot_produce, wire
+from protocol.errors import BadLength, DecodeError
+from protocol.kafka import codec, hot_produce, wire
 from protocol.kafka.apis import PRODUCE
 from protocol.kafka.messages.produce import (
     LeaderIdAndEpoch,
@@ -46,6 +46,20 @@ def construct_encode(version: int, message: object) -> bytes:
 def bad_bytes(version: int) -> st.SearchStrategy[bytes]:
     whole = values(ProduceRequest, version).map(lambda v: construct_encode(version, v))
     return st.binary(max_size=60) | damaged(whole)
+
+
+@pytest.mark.parametrize("version", [8, 12, 13])
+def test_a_produce_names_so_many_topics_and_partitions_at_most(version: int) -> None:
+    def encoded(partitions: int) -> memoryview:
+        data = [PartitionProduceData(index=each, records=b"r") for each in range(partitions)]
+        topic = TopicProduceData(**named(version, "t"), partition_data=data)
+        return memoryview(construct_encode(version, ProduceRequest(topic_data=[topic])))
+
+    most = hot_produce.ELEMENTS_MAX - 1  # and the topic
+    request = codec.decode_request(PRODUCE, version, encoded(most))
+    assert len(request.topic_data[0].partition_data) == most
+    with pytest.raises(BadLength, match="elements in one message"):
+        codec.decode_request(PRODUCE, version, encoded(most + 1))
 
 
 @every_version
