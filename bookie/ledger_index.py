@@ -20,7 +20,7 @@ from contextlib import suppress
 from enum import Enum
 from itertools import chain, compress, count
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from bookie.index_format import (
     HEADER_SIZE,
@@ -32,7 +32,6 @@ from bookie.index_format import (
     pack_slots,
     read_header,
     sign_header,
-    slot_position,
     unpack_slots,
 )
 from bookie.index_sums import (
@@ -78,6 +77,16 @@ class Standing(Enum):
     UNPROVEN = "unproven"
     PROVEN = "proven"
     LOST = "lost"
+
+
+class _Changed(NamedTuple):
+    """Sectors that a write changes."""
+
+    contents: dict[int, bytearray]
+    """As they will be."""
+    old_sums: dict[int, int]
+    replaced: set[int]
+    """Those of which all locations are written."""
 
 
 class LedgerIndex:
@@ -274,17 +283,17 @@ class LedgerIndex:
         files are on disk. What is damaged stays damaged, unless it is replaced as a whole.
         """
         if self.standing is Standing.LOST:
-            self._write_index(header, tables)
+            self._write_index(header, self._read_into(tables).contents)
             sync_names()
             return
         if self._fd is not None and (self.standing is Standing.UNPROVEN or self._proof is None):
             self._trust_what_is_there(newest_log)
         if self._fd is not None and self._cut is not NOTHING:
             self._files.sync(self._fd)
-        pairs = self._plan(tables)
-        self._write_sums(pairs, Proof(self._ledger_id, newest_log))
+        changed = self._read_into(tables)
+        self._write_sums(self._plan(changed), Proof(self._ledger_id, newest_log))
         self._files.sync(self._opened_sums())
-        self._write_index(header, tables)
+        self._write_index(header, changed.contents)
         sync_names()
 
     def _trust_what_is_there(self, newest_log: int) -> None:
@@ -322,46 +331,47 @@ class LedgerIndex:
             if data != _HOLE[: len(data)]:
                 yield sectors, data
 
-    def _plan(self, tables: Sequence[LocationTable]) -> dict[int, Pair]:
+    def _plan(self, changed: "_Changed") -> dict[int, Pair]:
         """Return the pairs to write before the locations are."""
-        contents: dict[int, bytearray] = {}
-        old_sums: dict[int, int] = {}
-        replaced: set[int] = set()
+        planned_pairs = {}
+        for sectors in ranges(sorted(changed.contents)):
+            for sector, pair in zip(sectors, self._pairs(sectors), strict=True):
+                new = sector_sum(self._ledger_id, sector, changed.contents[sector])
+                is_replaced = sector in changed.replaced
+                after = planned(pair, changed.old_sums[sector], new, is_replaced=is_replaced)
+                if after is not None:
+                    planned_pairs[sector] = after
+        return planned_pairs
+
+    def _read_into(self, tables: Sequence[LocationTable]) -> "_Changed":
+        """Return the sectors that tables change, as they will be."""
+        changed = _Changed({}, {}, set())
         for first, run in chain.from_iterable(table.runs() for table in tables):
             packed = memoryview(pack_slots(run))
             sectors = range(
                 first // SLOTS_PER_SECTOR, (first + len(run) - 1) // SLOTS_PER_SECTOR + 1
             )
-            self._read_into(contents, old_sums, sectors)
+            self._read(changed, sectors)
             offset = first % SLOTS_PER_SECTOR * SLOT_SIZE
             for sector in sectors:
                 part = packed[: SECTOR_SIZE - offset]
-                contents[sector][offset : offset + len(part)] = part
+                changed.contents[sector][offset : offset + len(part)] = part
                 if len(part) == SECTOR_SIZE:
-                    replaced.add(sector)
+                    changed.replaced.add(sector)
                 packed = packed[len(part) :]
                 offset = 0
-        planned_pairs = {}
-        for sectors in ranges(sorted(contents)):
-            for sector, pair in zip(sectors, self._pairs(sectors), strict=True):
-                new = sector_sum(self._ledger_id, sector, contents[sector])
-                is_replaced = sector in replaced
-                after = planned(pair, old_sums[sector], new, is_replaced=is_replaced)
-                if after is not None:
-                    planned_pairs[sector] = after
-        return planned_pairs
+        return changed
 
-    def _read_into(
-        self, contents: dict[int, bytearray], old_sums: dict[int, int], sectors: range
-    ) -> None:
-        """Add the sectors that are not among `contents` yet."""
+    def _read(self, changed: "_Changed", sectors: range) -> None:
+        """Add the sectors that are not there yet."""
+        contents = changed.contents
         if all(sector in contents for sector in sectors):
             return
         data = self.read(sectors).ljust(len(sectors) * SECTOR_SIZE, b"\0")
         for sector, at in zip(sectors, count(0, SECTOR_SIZE), strict=False):
             if sector not in contents:
                 contents[sector] = bytearray(data[at : at + SECTOR_SIZE])
-                old_sums[sector] = sector_sum(self._ledger_id, sector, contents[sector])
+                changed.old_sums[sector] = sector_sum(self._ledger_id, sector, contents[sector])
 
     def _write_sums(self, pairs: Mapping[int, Pair], proof: Proof) -> None:
         fd = self._opened_sums()
@@ -377,16 +387,18 @@ class LedgerIndex:
             self._sums_fd = self._files.open(self._sums_path, os.O_RDWR | os.O_CREAT)
         return self._sums_fd
 
-    def _write_index(self, header: IndexHeader, tables: Sequence[LocationTable]) -> None:
+    def _write_index(self, header: IndexHeader, contents: Mapping[int, bytearray]) -> None:
+        """Write each sector in one piece: half of its changes would have neither of its sums."""
         if self._fd is None:
             self._fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT)
         fd = self._fd
         data = sign_header(pack_header(header), self._ledger_id)
         self._files.write_at(fd, [data], 0)
         end = HEADER_SIZE
-        for first, run in chain.from_iterable(table.runs() for table in tables):
-            self._files.write_at(fd, [pack_slots(run)], slot_position(first))
-            end = max(end, slot_position(first + len(run)))
+        for sectors in ranges(sorted(contents)):
+            packed = b"".join(contents[sector] for sector in sectors)
+            self._files.write_at(fd, [packed], HEADER_SIZE + sectors.start * SECTOR_SIZE)
+            end = HEADER_SIZE + sectors.stop * SECTOR_SIZE
         padded = end + -(end - HEADER_SIZE) % PAGE_SIZE
         if padded > self._files.size(fd):
             self._files.truncate(fd, padded)

@@ -17,10 +17,15 @@ from core.errors import CoreError
 from core.ledger.bookie_registry import RegisteredBookies
 from core.ledger.client import LedgerClient
 from core.ledger.config import LedgerClientConfig, LedgerConfig
-from core.metadata.bookie_service_info import decode_service_info, rpc_service_info
+from core.metadata.bookie_service_info import (
+    FRAME_BYTES_MAX,
+    decode_service_info,
+    rpc_service_info,
+)
 from core.metadata.layout import LedgerPaths
 from core.metadata.store import WatchEvent
 from core.metadata.zookeeper import ZookeeperStore
+from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from protocol.ids import BookieId, LedgerId
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, tailrace
@@ -165,9 +170,9 @@ def test_three_bookies_register_keep_a_ledger_and_survive_kill_nine(
             for bookie in bookies:
                 bookie_id = BookieId(bookie.bookie_id)
                 node = await at.store.get(cluster.paths.bookie(bookie_id))
-                assert decode_service_info(node.data, bookie_id) == rpc_service_info(
-                    "127.0.0.1", bookie.port
-                )
+                info = decode_service_info(node.data, bookie_id)
+                assert info.endpoints == rpc_service_info("127.0.0.1", bookie.port).endpoints
+                assert info.properties == {FRAME_BYTES_MAX: str(FRAME_BYTES_LIMIT)}
                 cookie = parse_cookie((await at.store.get(cluster.paths.cookie(bookie_id))).data)
                 assert (cookie.bookie_id, cookie.instance_id) == (bookie_id, instance_id)
             written = await write(at.ledgers, 300)

@@ -42,11 +42,11 @@ async def test_transactions_go_on_in_the_next_life(tmp_path: Path) -> None:
         log = await broker.partitions.open(T0)
         await begin_two_lives(log)
         assert (log.last_stable_offset, log.high_watermark) == (1, 7)
-        producers = log.producers()
+        producers = list(log.producers())
     async with running_broker(tmp_path / "data", CONFIG) as broker:
         log = await broker.partitions.open(T0)
         assert (log.last_stable_offset, log.high_watermark) == (1, 7)
-        assert log.producers() == producers
+        assert list(log.producers()) == producers
         assert log.has_open_transaction(8, 0)
         assert end(log, 7, epoch=-1).result() is ErrorCode.INVALID_PRODUCER_EPOCH
         assert await end(log, 8, commit=False) == AppendResult(7, -1, 0)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bookie.index_files import IndexFiles
@@ -236,6 +236,9 @@ ROUNDS = st.lists(
 
 
 @settings(max_examples=60)
+@example([{0: 2}, {128: 1, 0: 1, 1: 1}], 23, random.Random(0))  # a sector that is changed twice
+@example([{0: 2}, {128: 1, 0: 1, 1: 1}], 23, random.Random(1))
+@example([{0: 2}, {128: 1, 0: 1, 1: 1}], 23, random.Random(2))
 @given(rounds=ROUNDS, crash=st.integers(0, 40), rng=st.randoms(use_true_random=False))
 def test_no_crash_looks_like_damage(
     tmp_path_factory: pytest.TempPathFactory,
