@@ -1,6 +1,6 @@
 """A process that rewrites segments of a log again and again until it is killed.
 
-python -m tests.log_rewriter NAMESPACE-URI LOG SESSION-MS [merges]
+python -m tests.log_rewriter NAMESPACE-URI LOG SESSION-MS [merges] [cold=URL]
 
 Keeps the records with an even txid of segments 1 and 2, both swapped in at once, or both in segment
 2 with `merges`, and prints each step: `began`, `copied LSSN TXID`, `filled`, `swapped`.
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from core.errors import OwnershipAcquireFailed
+from core.log.cold.config import ColdConfig
 from core.log.log import Log
 from core.log.open_namespace import NamespaceOptions, open_namespace
 from core.log.rewrite import SegmentRewrite
@@ -30,10 +31,11 @@ _LOCK_WITHIN_S: Final = 30
 _ASK_AGAIN_S: Final = 0.1
 
 
-def hasty(session_ms: int, client_id: str) -> NamespaceOptions:
+def hasty(session_ms: int, client_id: str, cold_url: str = "") -> NamespaceOptions:
     """Return the options of one who deletes replaced ledgers at once."""
     chosen = options(session_ms, client_id)
-    return replace(chosen, log=replace(chosen.log, delete_delay_ms=0))
+    log = replace(chosen.log, delete_delay_ms=0)
+    return replace(chosen, log=log, cold=ColdConfig(url=cold_url, block_bytes=65536))
 
 
 def payload(txid: int) -> bytes:
@@ -91,7 +93,8 @@ async def rewrite_once(log: Log, say: bool, *, merges: bool = False) -> None:
 
 
 async def main(uri: str, name: str, session_ms: int, *options: str) -> None:
-    async with open_namespace(uri, hasty(session_ms, "doomed")) as opened:
+    (cold_url,) = [o.removeprefix("cold=") for o in options if o.startswith("cold=")] or [""]
+    async with open_namespace(uri, hasty(session_ms, "doomed", cold_url)) as opened:
         log = await opened.logs.open_log(name)
         merges = "merges" in options
         await log.refresh()

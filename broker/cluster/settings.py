@@ -223,14 +223,15 @@ def _check_together(settings: TopicSettings) -> None:
 
 
 def _check_tiers(settings: TopicSettings, *, has_cold_storage: bool) -> None:
-    """Refuse what Kafka refuses of a topic in two tiers. Source: Kafka's LogConfig."""
+    """Refuse what Kafka refuses of a topic in two tiers, except compaction: see DESIGN.md.
+
+    Source: Kafka's LogConfig.
+    """
     if not has_cold_storage:
         raise InvalidConfig(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
             "with remote log storage. Set cold.storage.url on the broker."
         )
-    if settings.compacted:
-        raise InvalidConfig("Remote log storage does not support compacted topics")
     for name, local, whole in (
         ("ms", settings.local_retention_ms, settings.retention_ms),
         ("bytes", settings.local_retention_bytes, settings.retention_bytes),

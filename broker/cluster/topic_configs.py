@@ -241,8 +241,8 @@ _TABLE = (
     ),
     TopicConfig(
         "remote.storage.enable", _B, _OFF, None, (), _ACTS,
-        "Copy completed segments to cold storage; needs cold.storage.url. retention.ms and "
-        "retention.bytes then count both tiers.",
+        "Copy completed segments to cold storage, of a compacted topic those that are clean; needs "
+        "cold.storage.url. retention.ms and retention.bytes then count both tiers.",
     ),
     TopicConfig(
         "retention.bytes", _L, -1, None, _names("log.retention.bytes"), _ACTS,

@@ -58,7 +58,7 @@ class RetainedPartition:
         return Limits(
             _local(settings.local_retention_ms, settings.retention_ms),
             _local(settings.local_retention_bytes, settings.retention_bytes),
-            settings.deletes,
+            deletes=True,  # nothing is deleted: what leaves the bookies stays in cold storage
         )
 
     @property
@@ -88,9 +88,17 @@ class RetainedPartition:
         await delete_segments_before(self._log, offset)
 
     async def copy_to_cold(self) -> None:
-        """Copy completed segments to cold storage. Errors: CoreError."""
-        if not self._log.settings.remote_log_copy_disable:
-            await self._log.log.upkeep.copy_to_cold()
+        """Copy completed segments to cold storage; of a compacted topic clean ones only.
+
+        What was not cleaned yet is about to be written anew. Errors: CoreError.
+        """
+        settings, cleaned = self._log.settings, self._log.notes.cleaned
+        if settings.remote_log_copy_disable:
+            return
+        before = None
+        if settings.compacted:
+            before = 0 if cleaned is None else cleaned.first_dirty_offset
+        await self._log.log.upkeep.copy_to_cold(before)
 
     async def release_segments_before(self, offset: Offset) -> None:
         """Take whole segments before `offset` off the bookies, if copied. Errors: CoreError."""

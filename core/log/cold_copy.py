@@ -29,6 +29,7 @@ from core.log.trimmer import SegmentHome
 from core.metadata.layout import LogPaths
 from core.metadata.segment_metadata import SegmentMetadata, decode_segment, segment_name
 from core.metadata.store import Create, Delete, Node, Op
+from protocol.ids import TxId
 
 if TYPE_CHECKING:
     from protocol.ids import LedgerId
@@ -50,9 +51,10 @@ class ColdCopier:
         self._copied: dict[int, LedgerId] = {}
         """The ledger that is in cold storage, by LSSN; as far as this process knows."""
 
-    async def copy_completed(self) -> list[int]:
+    async def copy_completed(self, before: TxId | None = None) -> list[int]:
         """Copy what was completed and is not in cold storage yet; return the LSSNs.
 
+        `before`: only segments whose records all have smaller txids.
         Errors: ColdStorageDisabled; CorruptData: a completed segment whose ledger is not closed;
         ColdStorageUnavailable, BookieUnavailable, ...: what was copied before stays copied, the
         rest is for the next call. Cancel: likewise.
@@ -64,7 +66,7 @@ class ColdCopier:
         copied: list[int] = []
         there = {} if self._copied else await read_cold(self._store, self._paths)
         for segment in list(self._home.segments):
-            if segment.in_progress:
+            if segment.in_progress or (before is not None and segment.last_txid >= before):
                 break
             if segment.lssn < 1 or self._copied.get(segment.lssn) == segment.ledger_id:
                 continue  # segments of version 1 have no number: they stay on bookies

@@ -14,7 +14,7 @@ taken while the ledger is being made, and the maker dies before it looks at the 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -121,14 +121,16 @@ async def create_noted(
     rng: Random,
     purpose: Purpose,
     entry_bytes: int = MAX_ENTRY_BYTES,
+    cold_prefix: Callable[[LedgerId], str | None] = lambda _ledger_id: None,
 ) -> NotedLedger:
     """Note and make a ledger of the log's own settings, or for larger entries: `entry_bytes`.
 
+    `cold_prefix`: what the objects begin with that it will be copied to before a segment takes it.
     Errors: NotEnoughBookies; MetadataConflict when somebody took the note for a leftover.
     """
     ledger_id = LedgerId(_LONG_ID | rng.getrandbits(62))
     due_ms = context.clock.now_ms() + FILL_MS_MAX
-    await purged.note_new(ledger_id, due_ms, purpose)
+    await purged.note_new(ledger_id, due_ms, purpose, cold_prefix(ledger_id))
     progress = _Progress()
     config = context.config.ledger_config()
     config = replace(config, entry_bytes_max=max(config.entry_bytes_max, entry_bytes))

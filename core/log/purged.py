@@ -70,6 +70,7 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Not before this time. Unit: ms since the epoch."""
     ledger_id: Natural | None = None
     cold_prefix: str | None = None
+    """Besides a ledger: the objects that it was copied to, for a segment in cold storage only."""
     purpose: Purpose | None = None
     """Set for a ledger that a segment may still take."""
     version: Natural = 1
@@ -136,15 +137,17 @@ class PurgedNodes:
         """Return where a ledger is noted that no segment has yet."""
         return f"{self._paths.purged}/{_NEW}{ledger_id}"
 
-    async def note_new(self, ledger_id: LedgerId, due_ms: int, purpose: Purpose) -> None:
+    async def note_new(
+        self, ledger_id: LedgerId, due_ms: int, purpose: Purpose, cold_prefix: str | None = None
+    ) -> None:
         """Have a ledger deleted that is not made yet, unless a segment takes it until `due_ms`.
 
+        `cold_prefix`: of its objects, which are deleted with it.
         Errors: LogNotFound when the log is being deleted; MetadataConflict, when others change its
         segments all the time.
         """
-        note = self._create(
-            self.new_path(ledger_id), Note(due_ms, ledger_id=ledger_id, purpose=purpose)
-        )
+        new = Note(due_ms, ledger_id=ledger_id, cold_prefix=cold_prefix, purpose=purpose)
+        note = self._create(self.new_path(ledger_id), new)
         self.noted.add(ledger_id)
         for left in range(_ATTEMPTS - 1, -1, -1):
             version = await self.version()
@@ -166,11 +169,13 @@ class PurgedNodes:
         self,
         purpose: Purpose,
         delete_ledger: DeleteLedger,
+        delete_objects: DeleteObjects | None,
         only: Collection[LedgerId] | None = None,
     ) -> int:
         """Delete the ledgers made for this, or those of `only`, that no segment took.
 
-        Returns how many. Whoever still fills one finds out when a segment is to take it.
+        With their objects; `delete_objects` None: there is no cold storage, those that have some
+        stay. Returns how many. Whoever still fills one finds out when a segment is to take it.
         Errors: CoreError, with the rest left to the next call.
         """
         discarded = 0
@@ -179,8 +184,11 @@ class PurgedNodes:
                 continue
             if only is not None and note.ledger_id not in only:
                 continue
+            if note.cold_prefix is not None and delete_objects is None:
+                logger.warning("cold_objects_left prefix=%s", note.cold_prefix)
+                continue
             if await self._claim(path, note):
-                await delete_ledger(LedgerId(note.ledger_id))
+                await self._delete(note, delete_ledger, delete_objects)
                 await self._forget(path)
                 discarded += 1
                 logger.info("leftover_deleted path=%s", path)
@@ -206,16 +214,12 @@ class PurgedNodes:
         for path, note in await self.notes():
             if note.due_ms > now_ms:
                 continue
-            if note.ledger_id is not None:
-                ledger_id = LedgerId(note.ledger_id)
-                if note.purpose is not None and not await self._claim(path, note):
-                    continue
-                await delete_ledger(ledger_id)
-            elif note.cold_prefix is not None:
-                if delete_objects is None:
-                    logger.warning("cold_objects_left prefix=%s", note.cold_prefix)
-                    continue
-                await delete_objects(note.cold_prefix)
+            if note.cold_prefix is not None and delete_objects is None:
+                logger.warning("cold_objects_left prefix=%s", note.cold_prefix)
+                continue
+            if note.purpose is not None and not await self._claim(path, note):
+                continue
+            await self._delete(note, delete_ledger, delete_objects)
             await self._forget(path)
             collected += 1
             logger.info("purged path=%s", path)
@@ -234,6 +238,15 @@ class PurgedNodes:
             for path, node in zip(paths, nodes, strict=True)
             if node is not None
         ]
+
+    @staticmethod
+    async def _delete(
+        note: Note, delete_ledger: DeleteLedger, delete_objects: DeleteObjects | None
+    ) -> None:
+        if note.ledger_id is not None:
+            await delete_ledger(LedgerId(note.ledger_id))
+        if note.cold_prefix is not None and delete_objects is not None:
+            await delete_objects(note.cold_prefix)
 
     async def _forget(self, path: str) -> None:
         try:

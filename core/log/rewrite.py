@@ -13,14 +13,14 @@ process that sleeps through its session, fails by its notes: the next rewrite to
 Data stays in its segment, or goes into the last one of the oldest, which then begin there: numbers
 have no hole. A reader that finishes an old ledger goes on behind the last txid that it gave out, if
 its segment is not there any more; a reader of Java's inside fails then, as after a purge, and goes
-on by txid when it is opened again. Behind a segment that is not merged none can be.
+on by txid when it is opened again. Behind a segment that is not merged none can be. A segment that
+is in cold storage only stays there (`rewrite_swap.py`).
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from core.errors import (
     BadVersion,
@@ -30,29 +30,24 @@ from core.errors import (
     NodeExists,
     Unavailable,
 )
-from core.ledger.entry_limit import entry_limit_of
-from core.log.cold.nodes import decode_cold
 from core.log.context import LogContext
 from core.log.noted_ledger import create_noted
 from core.log.owner_records import SegmentIndex
 from core.log.ownership import Ownership
 from core.log.purged import PurgedNodes, Purpose
-from core.log.rewrite_source import merged_source, read_source
+from core.log.rewrite_source import merged_source
+from core.log.rewrite_swap import Found, Now, SwapNodes
 from core.log.segment_copy import CopySource, SegmentCopy
 from core.log.segment_nodes import read_segments
 from core.log.subscribers import Subscribers
 from core.log.trimmer import SegmentHome
 from core.metadata.layout import LogPaths
-from core.metadata.node_reads import read_nodes
-from core.metadata.segment_metadata import (
-    SegmentMetadata,
-    decode_segment,
-    encode_segment,
-    segment_name,
-)
-from core.metadata.store import Create, Delete, Node, Op
-from protocol.distributedlog.record import END_OF_STREAM_TXID
+from core.metadata.segment_metadata import SegmentMetadata
+from core.metadata.store import Op
 from protocol.ids import Buffer, EntryId, LedgerId, TxId
+
+if TYPE_CHECKING:
+    from core.log.cold.nodes import ColdSegment
 
 logger = logging.getLogger(__name__)
 
@@ -61,13 +56,6 @@ _ATTEMPTS: Final = 8
 
 SEGMENTS_MAX: Final = 200
 """Segments of one rewrite; a kilobyte each in its multi, so far below NODE_BYTES_MAX."""
-
-
-class _Found(NamedTuple):
-    """A segment as it was read when the rewrite began."""
-
-    node: Node
-    source: CopySource
 
 
 class SegmentRewrite:
@@ -80,7 +68,7 @@ class SegmentRewrite:
         self,
         place: "RewritePlace",
         claim: Ownership,
-        found: dict[int, _Found],
+        found: dict[int, Found],
         merged: CopySource | None = None,
     ) -> None:
         """Made by `begin_rewrite`; `merged`: what all are together, if the last is to hold them."""
@@ -89,6 +77,8 @@ class SegmentRewrite:
         self._found = found
         self._merged = merged
         self._copies: dict[int, SegmentCopy] = {}
+        self._objects: dict[int, ColdSegment] = {}
+        """Copies of the new ledgers of segments that are in cold storage only."""
         self._is_over = False
 
     def source(self, lssn: int) -> CopySource:
@@ -109,13 +99,18 @@ class SegmentRewrite:
     async def finish(self, lssn: int, end_snapshot: bytes | None, index: bytes) -> None:
         """End a segment with the owner's record, and close its ledger. Errors: as `append`.
 
+        One that is in cold storage only is copied there; errors of it: as ColdStore.copy.
         `end_snapshot`: the owner's state behind the segment; None: as it was. The snapshot of the
         state before it is copied as it was.
         """
         source = self.source(lssn)
         if end_snapshot is None:
             end_snapshot = b"" if source.end is None else source.end.end_snapshot
-        await (await self._copy(lssn)).finish(SegmentIndex(end_snapshot, index))
+        copy = await self._copy(lssn)
+        await copy.finish(SegmentIndex(end_snapshot, index))
+        if self._found[lssn].is_cold and copy.metadata is not None:
+            made = await self._place.nodes.copy_to_cold(copy.metadata, copy.ledger)
+            self._objects[lssn] = made
 
     async def commit(self) -> list[SegmentMetadata]:
         """Put the new ledgers in the place of the old ones; return the segments as they are now.
@@ -132,7 +127,10 @@ class SegmentRewrite:
         if self._merged is not None:
             self._place.home.segments_gone(finished[0].lssn - 1)
         await self._end()
-        logger.info("segments_rewritten log=%s lssns=%s", self._place.paths.log, list(self._found))
+        logger.info(
+            "segments_rewritten log=%s lssns=%s in_cold_storage=%s",
+            self._place.paths.log, list(self._found), list(self._objects),
+        )  # fmt: skip
         return finished
 
     async def abort(self) -> None:
@@ -157,9 +155,9 @@ class SegmentRewrite:
         if copy is None:
             source = self._merged or self._found[lssn].source
             assert source.metadata.lssn == lssn, "merged segments go into the last one"
-            ledgers = [each.source.metadata.ledger_id for each in self._found.values()]
-            old = ledgers if self._merged is not None else [source.metadata.ledger_id]
-            copy = await self._place.new_copy(source, old)
+            found = self._found[lssn]
+            old = [*self._found.values()] if self._merged is not None else [found]
+            copy = await self._place.new_copy(source, old, goes_to_cold=found.is_cold)
             self._copies[lssn] = copy
             await copy.begin()
         return copy
@@ -176,7 +174,7 @@ class SegmentRewrite:
             self._claim.check_ownership()
             place.check_owner()
             version = await place.purged.version()
-            nodes = await place.read(changed)
+            nodes = await place.nodes.read(changed)
             if all(each.is_swapped for each in nodes):
                 return  # by a multi whose answer was lost
             ops: list[Op] = [place.purged.guard(version)]
@@ -196,12 +194,14 @@ class SegmentRewrite:
             raise error
         raise BadVersion(f"others took the rewrite of {place.paths.log} over: {error}")
 
-    def _ops(self, new: SegmentMetadata, now: "_Now") -> list[Op]:
+    def _ops(self, new: SegmentMetadata, now: Now) -> list[Op]:
         """Return what one segment's swap consists of. Errors: BadVersion."""
-        path = self._place.path(self._found[new.lssn].source.metadata)
-        delete, *others = self._end_ops(new.lssn, now)
-        create = Create(path, encode_segment(new))
-        return [delete, create, self._copies[new.lssn].ledger.take(), *others]
+        nodes, found = self._place.nodes, self._found[new.lssn]
+        return [
+            *nodes.ends(found, now),
+            *nodes.becomes(found.source.metadata, new, self._objects.get(new.lssn)),
+            self._copies[new.lssn].ledger.take(),
+        ]
 
     async def _ends(self) -> list[Op]:
         """Return what ends the segments that went into the last one. Errors: BadVersion.
@@ -213,38 +213,12 @@ class SegmentRewrite:
         if await place.first_lssn() != first:
             raise BadVersion(f"{place.paths.log} begins before segment {first} by now")
         ended = [first, *others][:-1]
-        now = await place.read([self._found[lssn].source.metadata for lssn in ended])
+        now = await place.nodes.read([self._found[lssn].source.metadata for lssn in ended])
         return [
-            op for lssn, each in zip(ended, now, strict=True) for op in self._end_ops(lssn, each)
+            op
+            for lssn, each in zip(ended, now, strict=True)
+            for op in place.nodes.ends(self._found[lssn], each)
         ]
-
-    def _end_ops(self, lssn: int, now: "_Now") -> list[Op]:
-        """Return what takes a segment away as it was, its node first. Errors: BadVersion."""
-        place, found = self._place, self._found[lssn]
-        old = found.source.metadata
-        if now.node is None or now.node.data != found.node.data:
-            raise BadVersion(f"segment {lssn} of {place.paths.log} was changed meanwhile")
-        due_ms = place.context.clock.now_ms() + place.context.config.delete_delay_ms
-        ops: list[Op] = [
-            Delete(place.path(old), now.node.version),
-            place.purged.note_ledger(old.ledger_id, due_ms),
-        ]
-        if now.cold is not None:  # a copy of what is no more
-            cold_path = place.paths.cold_segment(lssn)
-            prefix = decode_cold(now.cold.data, cold_path).prefix
-            ops += (
-                Delete(cold_path, now.cold.version),
-                place.purged.note_cold(prefix, due_ms),
-            )
-        return ops
-
-
-class _Now(NamedTuple):
-    """A segment's nodes, as they are when it is swapped."""
-
-    node: Node | None
-    cold: Node | None
-    is_swapped: bool
 
 
 class RewritePlace:
@@ -263,6 +237,7 @@ class RewritePlace:
         self.context = context
         self.store = context.store
         self.purged = PurgedNodes(context.store, paths)
+        self.nodes = SwapNodes(paths, context, self.purged)
         self.check_owner = check_owner
         self._rng = Random()
 
@@ -272,9 +247,9 @@ class RewritePlace:
         `merges`: into the last of them, which the others end for; they are the oldest of the log.
 
         Errors: OwnershipAcquireFailed: another process rewrites this log; MetadataConflict: a
-        segment is gone or not completed; CannotRewrite: the end of a sealed log, a segment in cold
-        storage only or without a number, a log with subscribers; CoreError. Cancel: nothing is
-        left. Cost: two or three entries of each segment are read.
+        segment is gone or not completed; CannotRewrite: the end of a sealed log, a segment without
+        a number, a log with subscribers; ColdStorageDisabled; CoreError. Cancel: nothing is left.
+        Cost: two or three entries of each segment are read.
         """
         if not 0 < len(lssns) <= SEGMENTS_MAX:
             raise ValueError(f"{len(lssns)} segments; one multi swaps 1 to {SEGMENTS_MAX}")
@@ -299,41 +274,37 @@ class RewritePlace:
         segments = await read_segments(self.store, self.paths)
         return segments.segments[0].lssn if segments else 0
 
-    async def new_copy(self, source: CopySource, old: Sequence[LedgerId]) -> SegmentCopy:
+    async def new_copy(
+        self, source: CopySource, old: Sequence[Found], *, goes_to_cold: bool
+    ) -> SegmentCopy:
         """Make the ledger for a segment, for entries as large as those of the `old` ones may be.
 
-        Errors: as `create_noted`; LedgerNotFound: it was deleted meanwhile.
+        Errors: as `create_noted`; LedgerNotFound: it was deleted meanwhile; of cold storage.
         """
-        ledgers = self.context.ledgers
-        entry_bytes = max([entry_limit_of((await ledgers.ledger_metadata(e)).custom) for e in old])
+        entry_bytes = max([await self.nodes.entry_bytes(each) for each in old])
+        cold, log, lssn = self.context.cold, self.paths.log, source.metadata.lssn
+
+        def prefix(ledger_id: LedgerId) -> str | None:
+            return cold.prefix(log, lssn, ledger_id) if cold is not None and goes_to_cold else None
+
         ledger = await create_noted(
-            self.purged, self.context, self._rng, Purpose.REWRITE, entry_bytes
+            self.purged, self.context, self._rng, Purpose.REWRITE, entry_bytes, prefix
         )
         compresses = bool(self.context.config.compression.codec)
         return SegmentCopy(source, ledger, compresses=compresses)
 
     async def discard_leftovers(self) -> None:
         """Delete what was begun and never swapped in. Errors: CoreError."""
-        await self.purged.discard_new(Purpose.REWRITE, self.context.ledgers.delete_ledger)
+        await self._discard()
 
     async def discard_own(self) -> None:
         """Delete what this rewrite began, unless it was swapped in. Errors: CoreError."""
-        delete = self.context.ledgers.delete_ledger
-        await self.purged.discard_new(Purpose.REWRITE, delete, self.purged.noted)
+        await self._discard(self.purged.noted)
 
-    async def read(self, wanted: Sequence[SegmentMetadata]) -> list[_Now]:
-        """Return the nodes of segments. Errors: CorruptData."""
-        cold_paths = [self.paths.cold_segment(each.lssn) for each in wanted]
-        nodes = await read_nodes(self.store, [*map(self.path, wanted), *cold_paths])
-        here, cold = nodes[: len(wanted)], nodes[len(wanted) :]
-        return [
-            _Now(node, copy, _has_ledger(node, segment))
-            for segment, node, copy in zip(wanted, here, cold, strict=True)
-        ]
-
-    def path(self, segment: SegmentMetadata) -> str:
-        """Return where a segment's node is."""
-        return self.paths.segment(segment_name(segment))
+    async def _discard(self, only: Collection[LedgerId] | None = None) -> None:
+        delete, cold = self.context.ledgers.delete_ledger, self.context.cold
+        delete_objects = None if cold is None else cold.delete
+        await self.purged.discard_new(Purpose.REWRITE, delete, delete_objects, only)
 
     async def _claim(self) -> Ownership:
         if await self.store.exists(self.paths.rewrite_lock) is None:
@@ -353,31 +324,8 @@ class RewritePlace:
                 " positions are entry ids, which change"
             )
 
-    async def _find(self, lssn: int) -> _Found:
+    async def _find(self, lssn: int) -> Found:
         known = self.home.segments.find(lssn)
-        where = f"segment {lssn} of {self.paths.log}"
         if known is None:
-            raise MetadataConflict(f"{where} is not there (any more)")
-        node = await self.store.exists(self.path(known))
-        if node is None:
-            cold = await self.store.exists(self.paths.cold_segment(lssn))
-            if cold is not None:
-                raise CannotRewrite(f"{where} is in cold storage only: tailrace cold restore")
-            raise MetadataConflict(f"{where} is not there (any more)")
-        segment = decode_segment(node.data)
-        if segment.in_progress:
-            raise MetadataConflict(f"{where} is still written")
-        if segment.lssn != lssn:
-            raise CannotRewrite(f"{where} has no number: tailrace log check")
-        if segment.last_txid == END_OF_STREAM_TXID:
-            raise CannotRewrite(f"{where} is the end of a sealed log")
-        source = await read_source(_named(segment, known), self.paths, self.context)
-        return _Found(node, source)
-
-
-def _has_ledger(node: Node | None, segment: SegmentMetadata) -> bool:
-    return node is not None and decode_segment(node.data).ledger_id == segment.ledger_id
-
-
-def _named(segment: SegmentMetadata, known: SegmentMetadata) -> SegmentMetadata:
-    return replace(segment, node_name=known.node_name)
+            raise MetadataConflict(f"segment {lssn} of {self.paths.log} is not there (any more)")
+        return await self.nodes.find(known)

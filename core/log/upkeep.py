@@ -14,6 +14,7 @@ from core.log.context import LogContext
 from core.log.trimmer import LogTrimmer, SegmentHome
 from core.metadata.layout import LogPaths
 from core.runtime.tasks import Tasks
+from protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +31,12 @@ class LogUpkeep:
         self._running: asyncio.Task[None] | None = None
         self._is_asked = False
 
-    async def copy_to_cold(self) -> list[int]:
-        """Copy completed segments to cold storage; return the LSSNs. Errors: as ColdCopier's."""
-        return await self._copier.copy_completed()
+    async def copy_to_cold(self, before: TxId | None = None) -> list[int]:
+        """Copy completed segments to cold storage; return the LSSNs. Errors: as ColdCopier's.
+
+        `before`: only those whose records all have smaller txids.
+        """
+        return await self._copier.copy_completed(before)
 
     async def restore(self, from_lssn: int) -> list[int]:
         """Write segments back to ledgers; return the LSSNs. Errors: as ColdRestorer's."""

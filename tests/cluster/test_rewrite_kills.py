@@ -14,6 +14,7 @@ import pytest
 from core.log.log import Log
 from core.log.open_namespace import OpenNamespace, open_namespace
 from core.metadata.bindings import bind_namespace
+from core.metadata.layout import LogPaths
 from core.metadata.ledger_tree import ledger_ranges
 from core.metadata.namespace_binding import BKDLConfig
 from core.metadata.uri import ledgers_root, open_store
@@ -84,6 +85,46 @@ async def _merge_story(cluster: ThreeBookies, said: str) -> None:
         assert [segment.lssn for segment in log.segments] == [2, 3]
         await (await log.rewrite([3])).abort()  # deletes what was begun and never swapped in
         await _check_no_leak(opened, log, ledgers_root(cluster.metadata))
+
+
+def test_a_kill_in_cold_storage_leaves_nothing_unknown(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    with ThreeBookies(zookeeper, tmp_path) as cluster:
+        asyncio.run(_cold_story(cluster, tmp_path / "cold"))
+
+
+async def _cold_story(cluster: ThreeBookies, folder: Path) -> None:
+    await _bind(cluster)
+    chosen = hasty(10_000, "checker", str(folder))
+    async with asyncio.timeout(4 * _WITHIN_S), open_namespace(cluster.namespace, chosen) as opened:
+        await opened.logs.create_log(NAME)
+        log = await opened.logs.open_log(NAME)
+        for number in range(SEGMENTS):
+            await _write_segment(log, number)
+        await log.upkeep.copy_to_cold()
+        assert len(await log.upkeep.trimmer.release(SEGMENTS)) == SEGMENTS - 1
+        for said in KILLED_AT:
+            await asyncio.to_thread(_kill_one, cluster.namespace, said, f"cold={folder}")
+            await log.refresh(is_forced=True)
+            found = await held(log)
+            assert [txid for txid, _ in found] in (ALL, KEPT), f"some of each, killed at {said}"
+            assert found == [(txid, payload(txid)) for txid, _ in found]
+        await rewrite_once(log, say=False)
+        assert [txid for txid, _ in await held(log)] == KEPT
+        await log.upkeep.trimmer.collect()
+        store = opened.ledger_store
+        there = {
+            e async for ids in ledger_ranges(store, ledgers_root(cluster.metadata)) for e in ids
+        }
+        tiers = await log.upkeep.trimmer.tiers()
+        assert [each.on_bookies for each in tiers] == [False, False, True]
+        assert there == {each.metadata.ledger_id for each in tiers if each.on_bookies}
+        assert opened.cold is not None
+        named = {(each.metadata.lssn, each.metadata.ledger_id) for each in tiers if each.in_cold}
+        names = await opened.cold.names(LogPaths(opened.uri.root, NAME).log)
+        prefixes = [name.rpartition("/")[2].split("-")[:2] for name in names]
+        assert sorted((int(lssn), int(ledger)) for lssn, ledger in prefixes) == sorted(named)
 
 
 async def _bind(cluster: ThreeBookies) -> None:

@@ -31,6 +31,7 @@ from core.log.segment_ledger import SegmentLedger
 from core.metadata.segment_metadata import SegmentMetadata, encode_segment
 from core.runtime.files import Files
 from protocol.bookkeeper.entry import Entry
+from protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,10 @@ class ColdStore:
         if said != is_one or found.header.lssn != cold.metadata.lssn:
             raise ColdObjectCorrupt(f"{cold.name} verifies, but the metadata means another object")
 
+    def prefix(self, log: str, lssn: int, ledger_id: LedgerId) -> str:
+        """Return what the names of all objects of a segment and ledger begin with."""
+        return f"{self._directory(log)}/{lssn:018d}-{ledger_id}-"
+
     async def delete(self, prefix: str) -> None:
         """Delete all objects of one segment and ledger (ColdSegment.prefix). Idempotent."""
         await self._delete(await self._names_of(prefix))
@@ -110,7 +115,7 @@ class ColdStore:
 
     def _new_name(self, log: str, segment: SegmentMetadata) -> str:
         token = f"{self._rng.getrandbits(32):08x}"
-        return f"{self._directory(log)}/{segment.lssn:018d}-{segment.ledger_id}-{token}{SUFFIX}"
+        return f"{self.prefix(log, segment.lssn, segment.ledger_id)}{token}{SUFFIX}"
 
     async def _names_of(self, prefix: str) -> list[str]:
         names = await self.objects.names(prefix.rpartition("/")[0])

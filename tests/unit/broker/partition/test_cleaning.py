@@ -20,7 +20,7 @@ from compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES
 from compaction.cleaner.patience import LONG_S, Patience
 from compaction.cleaner.pool import RETRY_MS, CleanerPool
 from compaction.cleaner.walks import Walks
-from core.errors import BadVersion, CannotRewrite, CoreError, Unavailable
+from core.errors import BadVersion, ColdStorageDisabled, CoreError, Unavailable
 from protocol.distributedlog.record import LogRecord
 from protocol.ids import TopicPartition
 from protocol.records.record import Record, build_batch
@@ -365,19 +365,19 @@ async def test_a_worker_that_ends_after_a_pass_leaves_no_process_behind() -> Non
 
 
 @in_loop
-async def test_a_segment_in_cold_storage_only_is_named_and_nothing_is_lost() -> None:
+async def test_a_segment_that_cannot_be_rewritten_is_named_and_nothing_is_lost() -> None:
     """The rest is not cleaned either: a delete marker there may hide a value that is cold."""
     world = make_world()
     log, table = await three(world)
     stream = world.log("t")
     rewrite, reason = (
         stream.rewrite,
-        "segment 1 of t-0 is in cold storage only: tailrace cold restore",
+        "segment 1 of t-0 is in cold storage: set cold.storage.url to rewrite it",
     )
 
     async def refuse(lssns: Sequence[int]) -> Any:
         if 1 in lssns:
-            raise CannotRewrite(reason)
+            raise ColdStorageDisabled(reason)
         return await rewrite(lssns)
 
     stream.rewrite = refuse  # type: ignore[method-assign]

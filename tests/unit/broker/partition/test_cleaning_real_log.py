@@ -1,7 +1,7 @@
 """The random client of `test_cleaning_random` over real segments, with deletions and kills."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -41,10 +41,10 @@ CONFIGS = {
 class Process:
     """A broker's partitions over real logs; the metadata and the bookies outlive it."""
 
-    def __init__(self, logs: LogWorld) -> None:
-        self.logs, self.clock = logs, logs.clock
+    def __init__(self, logs: LogWorld, configs: Mapping[str, str] = CONFIGS) -> None:
+        self.logs, self.clock, self.configs = logs, logs.clock, configs
         topics: Any = FakeTopics(FakeNamespace())
-        topics.add("t", configs=CONFIGS)
+        topics.add("t", configs=dict(configs))
         partitions = PartitionLogs(logs.namespace(), topics, logs.clock, PartitionConfig())
         self.broker = SimpleNamespace(partitions=partitions, topics=topics)
 
@@ -102,7 +102,8 @@ class Reader(Client):
     async def restart(self) -> None:
         """Go on in another process."""
         end = self.log.log_end_offset
-        self.world = Process(self.world.logs)  # type: ignore[attr-defined,assignment]
+        world: Any = self.world
+        self.world = Process(world.logs, world.configs)  # type: ignore[assignment]
         self.log = await self.world.open("t")
         assert self.log.log_end_offset == end
 

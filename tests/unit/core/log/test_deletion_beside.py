@@ -79,19 +79,20 @@ def test_beside_a_rewrite(
     assert not came_to_it[-1], "CHANGES_MAX does not reach the end"
 
 
-@pytest.mark.parametrize("what", ["copy", "restore", "rewrite"])
+@pytest.mark.parametrize("what", ["copy", "restore", "rewrite", "rewrite_cold"])
 def test_beside_cold_storage(tmp_path: Path, what: str) -> None:
     came_to_it = []
     for change in range(3 * CHANGES_MAX):
 
         async def story(world: World, change: int = change) -> None:
             log = await with_segments(world, 3)
-            if what == "restore":
+            if what in ("restore", "rewrite_cold"):
                 await release_all(world, log)
             acts: dict[str, Act] = {
                 "copy": log.upkeep.copy_to_cold,
                 "restore": lambda: log.upkeep.restore(1),
                 "rewrite": lambda: rewritten(log, [2]),
+                "rewrite_cold": lambda: rewritten(log, [2]),
             }
             came_to_it.append(await delete_beside(world, change, acts[what]))
             world.clock.advance_ms(DELAY_MS)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import BadVersion, CannotRewrite
+from core.errors import BadVersion
 from core.log.cold.nodes import ColdSegment
 from protocol.distributedlog.dlsn import INITIAL
 from tests.unit.core.log.test_cold_log import objects, on_bookies, release_all, run_cold
@@ -90,21 +90,6 @@ def test_a_copy_that_is_old_before_it_is_noted(tmp_path: Path) -> None:
         await release_all(world, log)
         assert await txids_of(await world.log()) == kept(30, [1])
         assert len(objects(tmp_path)) == 3
-
-    run_cold(tmp_path, story)
-
-
-def test_what_is_only_in_cold_storage_comes_back_first(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        log = await with_segments(world, 3)
-        await release_all(world, log)
-        with pytest.raises(CannotRewrite, match="restore"):
-            await log.rewrite([1])
-        await log.upkeep.restore(1)
-        await rewritten(log, [1])
-        assert await log.upkeep.copy_to_cold() == [1]
-        await release_all(world, log)
-        assert await txids_of(await world.log()) == kept(30, [1])
 
     run_cold(tmp_path, story)
 
