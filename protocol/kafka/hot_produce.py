@@ -26,7 +26,7 @@ from protocol.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.kafka.primitives import pack_uvarint
+from protocol.kafka.primitives import NULL, pack_uvarint
 
 _ACKS_TIMEOUT: Final = Struct(">hi")
 _INDEX_SIZE: Final = Struct(">ii")
@@ -112,10 +112,11 @@ def _decode_classic(body: memoryview) -> ProduceRequest:
         for _ in range(partition_count):
             index, size = _INDEX_SIZE.unpack_from(body, at)
             start = at + 8
-            at = start + size
-            if size < 0 or at > len(body):
+            at = start + max(size, 0)
+            if size < NULL or at > len(body):
                 raise UnusualError
-            partitions.append(PartitionProduceData(index=index, records=body[start:at]))
+            records = None if size == NULL else body[start:at]
+            partitions.append(PartitionProduceData(index=index, records=records))
         topics.append(TopicProduceData(name=name, partition_data=tuple(partitions)))
     return ProduceRequest(
         transactional_id=transactional_id,
@@ -144,13 +145,8 @@ def _decode_compact(version: int, body: memoryview) -> ProduceRequest:
             raise UnusualError
         partitions = []
         for _ in range(partition_count):
-            (index,) = I32.unpack_from(body, at)
-            size, start = compact_length(body, at + 4)
-            at = start + size
-            if body[at]:  # tagged fields; beyond the end it is an IndexError
-                raise UnusualError
-            partitions.append(PartitionProduceData(index=index, records=body[start:at]))
-            at += 1
+            data, at = _compact_partition(body, at)
+            partitions.append(data)
         at = no_tags(body, at)
         topic.partition_data = tuple(partitions)
         topics.append(topic)
@@ -161,6 +157,21 @@ def _decode_compact(version: int, body: memoryview) -> ProduceRequest:
         timeout_ms=timeout_ms,
         topic_data=tuple(topics),
     )
+
+
+def _compact_partition(body: memoryview, at: int) -> tuple[PartitionProduceData, int]:
+    (index,) = I32.unpack_from(body, at)
+    at += 4
+    records = None
+    if body[at]:
+        size, start = compact_length(body, at)
+        at = start + size
+        records = body[start:at]
+    else:
+        at += 1
+    if body[at]:  # tagged fields; beyond the end it is an IndexError
+        raise UnusualError
+    return PartitionProduceData(index=index, records=records), at + 1
 
 
 def encode_response(version: int, response: ProduceResponse) -> list[Buffer] | None:
