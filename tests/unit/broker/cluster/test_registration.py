@@ -184,7 +184,7 @@ def test_it_is_made_again_in_a_new_session(zookeeper: ZooKeeperServer) -> None:
 def test_who_finds_its_id_taken_after_a_lost_session_is_told(zookeeper: ZooKeeperServer) -> None:
     async def story() -> None:
         async with two_stores(zookeeper) as at:
-            registration = at.registration(at.store, stale_wait_ms=100)
+            registration = at.registration(at.store, stale_wait_ms=2_000)
             await registration.register()
             await at.other.delete(PATH)
             await at.registration(at.other, ELSEWHERE).register()
