@@ -202,7 +202,7 @@ class IndexFiles:
             self._ledger_ids.add(ledger_id)
         if is_new and leaf not in self._synced_directories:
             self._files.make_directory(leaf)
-        with suppress(CorruptData):  # the header is written anew; what else is damaged stays so
+        with suppress(CorruptData):  # this write replaces the header; other damage stays
             self._look(index, ledger_id)
         if self.unsettled is not None:
             self.unsettled[ledger_id] = None  # should this be cut

@@ -144,7 +144,7 @@ class _Rebuild:
     # What is there
 
     def _mend_marks(self) -> list[str]:
-        """Let a replay begin at the beginning where nobody knows from where on."""
+        """Where a mark is damaged, have the replay begin at the oldest file."""
         mended = []
         places = {name: Mark() for name in (ENTRY_LOG_MARK, JAVA_LOG_MARK)}
         if log_ids := self._dirs.log_ids():

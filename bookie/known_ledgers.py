@@ -27,7 +27,7 @@ class KnownLedgers:
         self.unsaved_bytes = 0
         """Bytes of durable entries that no checkpoint covers."""
         self.dropped_log_bytes: dict[int, int] = {}
-        """`log_bytes` of ledgers that were dropped; whoever seals the log takes them out."""
+        """`log_bytes` of ledgers that were dropped; the seal of the log takes them out."""
 
     def keep(self, state: LedgerState) -> LedgerState:
         """Take a ledger that was loaded; return it, or the one that is here already.

@@ -88,7 +88,7 @@ class ChildWatch:
                 raise
             self._unread |= self._watched.symmetric_difference(names)
         failed = False
-        for name in sorted(self._unread):  # what changes meanwhile wakes it again
+        for name in sorted(self._unread):  # a change during the reads wakes it again
             self._unread.discard(name)
             try:
                 await self._read(name)

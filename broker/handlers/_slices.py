@@ -1,6 +1,6 @@
 """Requests about many partitions, one part after the other: a part is what a group does in one go.
 
-Each part is allowed, stored and answered on its own, so a crash, or a group that changes meanwhile,
+Each part is allowed, stored and answered on its own, so a crash, or a change between two,
 may leave the parts behind it undone: they say so at their partitions, as Kafka's commits do.
 """
 

@@ -268,7 +268,7 @@ async def _describe_all(
     *,
     authorized: bool,
 ) -> list[MetadataResponseTopic]:
-    """Describe what is there. `leaders`: what was found out about them; None if nobody tried."""
+    """Describe what is there. `leaders`: what was found out about them; None: not asked."""
     reachable = {each.node_id for each in broker_places(ctx)}
     topics = []
     async for each in pace.each(found, TOPIC_UNITS):

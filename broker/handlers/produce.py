@@ -71,7 +71,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
         return refuse_all(request)
     if ctx.header.api_version >= TOPIC_IDS_SINCE:
         _name_topics(ctx, request)
-    timeout_s = max(request.timeout_ms, 0) / 1000 if acks else None  # nobody waits for acks=0
+    timeout_s = max(request.timeout_ms, 0) / 1000 if acks else None  # acks=0 has no answer
     is_one = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
     if not is_one:
         _keep_last(request)

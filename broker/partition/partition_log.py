@@ -291,7 +291,7 @@ class PartitionLog(ReadablePartition):
     def excuse_gaps(self) -> None:
         """Have producers told to try again, for a while, what comes behind a batch that is missing.
 
-        The one before it comes again. Out of order would have librdkafka number its records anew,
+        The one before it comes again. Out of order would have librdkafka renumber its records,
         those of unknown fate too: one that is in the log would be written twice. Of a producer that
         is not known here it would be taken, before the missing one.
         """

@@ -90,7 +90,7 @@ class RetainedPartition:
     async def copy_to_cold(self) -> None:
         """Copy completed segments to cold storage; of a compacted topic clean ones only.
 
-        What was not cleaned yet is about to be written anew. Errors: CoreError.
+        The cleaner is about to rewrite what it has not cleaned yet. Errors: CoreError.
         """
         settings, cleaned = self._log.settings, self._log.notes.cleaned
         if settings.remote_log_copy_disable:
