@@ -103,16 +103,19 @@ class KafkaConnection:
         except ProtocolError:
             self._outbox.give_back(size)
             raise
-        item = InFlight(self, header, frame, body_at, size)
+        item = InFlight(self, header, None, body_at, size)
         self._outbox.turns.turns.append(item)
-        handler = item.handler = HANDLERS.get(header.api_key)
+        handler = HANDLERS.get(header.api_key)
         if handler is None:
             raise UnsupportedVersion(f"API {header.api_key} has no handler")
         if self._broker.faults is not None:
-            handler = item.handler = self._broker.faults.handler_of(handler)
+            handler = self._broker.faults.handler_of(handler)
+        item.handler = handler
         if handler.pipelined:
-            self._run(item)
+            request = decode_request(handler.api, header.api_version, frame[body_at:])
+            self._call(item, handler, request)
         else:
+            item.frame = frame
             self._serial.add(item)
         self._outbox.hold_if_full()
 
@@ -193,13 +196,13 @@ class KafkaConnection:
     # -- running ----------------------------------------------------------------------------------
 
     def _run(self, item: InFlight) -> None:
-        """Call the handler. Errors: ProtocolError, and whatever our own bugs raise."""
+        """Run a request whose turn came. Errors: ProtocolError, and whatever our own bugs raise."""
         frame, header, handler = item.frame, item.header, item.handler
         assert frame is not None
         assert handler is not None
         item.frame = None
         body = frame[item.body_at :]
-        if len(body) > LONG_BYTES and not handler.pipelined:
+        if len(body) > LONG_BYTES:
             item.task = self._owner.spawn(self._run_long(item, handler, body))
         else:
             self._call(item, handler, decode_request(handler.api, header.api_version, body))
@@ -220,7 +223,9 @@ class KafkaConnection:
             logger.exception("request failed api=%s", handler.api.name)
             self._end(item, "request failed")
 
-    def _call(self, item: InFlight, handler: Handler, request: Any) -> None:
+    def _call(  # noqa: PLR0912 - hot: waiting is here and not behind a call
+        self, item: InFlight, handler: Handler, request: Any
+    ) -> None:
         """Call the handler with what was asked. Errors: whatever our own bugs raise."""
         header = item.header
         quotas = self._quotas
@@ -238,7 +243,12 @@ class KafkaConnection:
             self._end(item, str(reason))
             return
         if type(answer) is Deferred:
-            item.wait_for(answer, self._owner.now_s())
+            item.build = answer.build
+            if answer.timeout_s is not None:
+                item.deadline_s = self._owner.now_s() + answer.timeout_s
+            if handler.pipelined:
+                item.appends = answer.future
+            answer.future.add_done_callback(item.on_done)
         elif asyncio.iscoroutine(answer):
             item.task = self._owner.spawn(self._wait(item, handler, answer))
         else:

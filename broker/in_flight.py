@@ -10,7 +10,7 @@ from protocol.kafka.header import RequestHeader
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.handlers import Deferred, Handler
+    from broker.handlers import Handler
     from broker.quotas.request_quota import RequestQuota
     from protocol.ids import Buffer
 
@@ -47,21 +47,13 @@ class InFlight(msgspec.Struct, eq=False):
     deadline_s: float = float("inf")
     task: "asyncio.Task[None] | None" = None
     appends: Unsettled | None = None
-    """Of a produce: the log has its bytes until they are done, whenever it is answered."""
+    """Of a produce that has not come to its end: the log has its bytes, answered or not."""
     quota: "RequestQuota | None" = None
     """What it is charged to; None for a client without quotas."""
 
-    def wait_for(self, answer: "Deferred[Any]", now_s: float) -> None:
-        """Make the answer when what it waits for is done, or at its timeout."""
-        self.build = answer.build
-        if answer.timeout_s is not None:
-            self.deadline_s = now_s + answer.timeout_s
-        if self.handler is not None and self.handler.pipelined:
-            self.appends = answer.future
-        answer.future.add_done_callback(self.on_done)
-
     def on_done(self, _done: object) -> None:
         """Make the answer: what a `Deferred` waits for is done."""
+        self.appends = None
         build = self.build
         if build is not None:
             self.connection.answer(self, build)

@@ -106,11 +106,10 @@ class Outbox:
     def _count_out(self, answered: "list[InFlight]") -> None:
         size = 0
         for item in answered:
-            appends = item.appends
-            if appends is None or appends.done():
+            if item.appends is None:
                 size += item.size
             else:  # it was answered at its timeout, and the log has it still
-                appends.add_done_callback(partial(self._on_settled, item.size))
+                item.appends.add_done_callback(partial(self._on_settled, item.size))
         self._bytes -= size
         self._requests.give(size)
 

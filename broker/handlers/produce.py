@@ -72,36 +72,27 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
     if ctx.header.api_version >= TOPIC_IDS_SINCE:
         _name_topics(ctx, request)
     timeout_s = max(request.timeout_ms, 0) / 1000 if acks else None  # acks=0 has no answer
-    is_one = len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
-    if not is_one:
-        _keep_last(request)
-    steps = ctx.broker.partitions.admission.steps
-    if (not is_one and _count(request) > AT_ONCE) or steps.is_busy(ctx.connection):
+    topics, admission = request.topic_data, ctx.broker.partitions.admission
+    is_one = len(topics) == 1 and len(topics[0].partition_data) == 1
+    count = 1 if is_one else _keep_last(request)
+    since = admission.work.total
+    if count > AT_ONCE or (admission.steps.rows and admission.steps.is_busy(ctx.connection)):
         states = _append_in_steps(ctx, request)
     elif transactional_id is not None and must_wait(ctx, transactional_id, request):
         states = _append_verified(ctx, transactional_id, request)
     elif is_one:  # what most requests are
-        return _append_one(ctx, request, timeout_s)
+        topic, data = topics[0], topics[0].partition_data[0]
+        state = _append(ctx, request, topic, data, since)
+        build = partial(answer_one, acks, topic, data.index, state)
+        if isinstance(state, PartitionProduceResponse):
+            return all_refused(ctx, build())
+        return Deferred(state, build, timeout_s)
     else:
-        since = ctx.broker.partitions.admission.work.total
         states = [
             (each, [(d.index, _append(ctx, request, each, d, since)) for d in each.partition_data])
             for each in request.topic_data
         ]
     return _answered(ctx, acks, states, timeout_s)
-
-
-def _append_one(ctx: RequestContext, request: ProduceRequest, timeout_s: float | None) -> Answered:
-    topic, data = request.topic_data[0], request.topic_data[0].partition_data[0]
-    state = _append(ctx, request, topic, data, ctx.broker.partitions.admission.work.total)
-    build = partial(answer_one, request.acks, topic, data.index, state)
-    if isinstance(state, PartitionProduceResponse):
-        return all_refused(ctx, build())
-    return Deferred(state, build, timeout_s)
-
-
-def _count(request: ProduceRequest) -> int:
-    return sum(len(topic.partition_data) for topic in request.topic_data)
 
 
 def _append_in_steps(ctx: RequestContext, request: ProduceRequest) -> States:
@@ -153,15 +144,20 @@ def _answered(ctx: RequestContext, acks: int, states: States, timeout_s: float |
     return Deferred(_all_of(states), build, timeout_s)
 
 
-def _keep_last(request: ProduceRequest) -> None:
-    """Forget all batches of a partition but the last one."""
+def _keep_last(request: ProduceRequest) -> int:
+    """Forget all batches of a partition but the last one; return how many partitions there are."""
     topics = request.topic_data
+    count = sum([len(topic.partition_data) for topic in topics])
+    if len(topics) == 1 and len({data.index for data in topics[0].partition_data}) == count:
+        return count  # what most others are
     last = {(t.name, t.topic_id, d.index): d for t in topics for d in t.partition_data}
-    if len(last) == _count(request):
-        return
-    for t in topics:
-        t.partition_data = [d for d in t.partition_data if last[(t.name, t.topic_id, d.index)] is d]
-    request.topic_data = [topic for topic in topics if topic.partition_data]
+    if len(last) < count:
+        for t in topics:
+            t.partition_data = [
+                d for d in t.partition_data if last[(t.name, t.topic_id, d.index)] is d
+            ]
+        request.topic_data = [topic for topic in topics if topic.partition_data]
+    return len(last)
 
 
 def _name_topics(ctx: RequestContext, request: ProduceRequest) -> None:

@@ -72,14 +72,11 @@ class Admission:
     ) -> BatchHeader | None:
         """Check the records on the loop; None if they need more room. Errors: InvalidBatch."""
         work = self.work
-        room = work.room(user, since)
         cost = walk_work(header, len(batch))
-        if cost > room:
-            return None
         if not header.attributes & CODEC_MASK:
-            work.add(cost)
-            return log.rules.check_records(batch, header)
-        unpacked_max = (room - cost) // UNPACKED_WORK
+            has_room = work.spend(user, since, cost)
+            return log.rules.check_records(batch, header) if has_room else None
+        unpacked_max = (work.room(user, since) - cost) // UNPACKED_WORK
         if len(batch) > unpacked_max:
             return None
         work.add(cost)

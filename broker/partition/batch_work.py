@@ -20,5 +20,6 @@ def walk_work(header: BatchHeader, size: int) -> int:
 
     Its records, as many as it claims, or its bytes.
     """
-    of_byte = PACKED_WORK if header.attributes & CODEC_MASK else WALKED_WORK
-    return max(header.record_count * RECORD_WORK, int(size * of_byte))
+    of_bytes = size * PACKED_WORK if header.attributes & CODEC_MASK else int(size * WALKED_WORK)
+    of_records = header.record_count * RECORD_WORK
+    return of_records if of_records > of_bytes else of_bytes

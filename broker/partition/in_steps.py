@@ -19,37 +19,38 @@ class InSteps:
     Keys take turns: in a step of the loop one of them goes on, however many there are.
     """
 
-    __slots__ = ("_going_on", "_rows")
+    __slots__ = ("_going_on", "rows")
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[Hashable, deque[Iterator[object]]] = OrderedDict()
+        self.rows: OrderedDict[Hashable, deque[Iterator[object]]] = OrderedDict()
+        """What is not done, by key."""
         self._going_on = False
 
     def is_busy(self, key: Hashable) -> bool:
         """Whether work of the key is not done: what must not overtake it has to join it."""
-        return bool(self._rows) and key in self._rows
+        return key in self.rows
 
     def start(self, key: Hashable, work: Iterator[object]) -> None:
         """Do the pieces of `work`, one for each `next`, after what the key has: some at once."""
-        row = self._rows.get(key)
+        row = self.rows.get(key)
         if row is not None:
             row.append(work)
             return
-        self._rows[key] = deque([work])
+        self.rows[key] = deque([work])
         self._do(key)
-        if self._rows and not self._going_on:
+        if self.rows and not self._going_on:
             self._going_on = True
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        self._do(next(iter(self._rows)))
-        self._going_on = bool(self._rows)
+        self._do(next(iter(self.rows)))
+        self._going_on = bool(self.rows)
         if self._going_on:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _do(self, key: Hashable) -> None:
         """Do so many pieces of a key; if there are more, it is the last in line then."""
-        row = self._rows[key]
+        row = self.rows[key]
         left = AT_ONCE
         while row and left:
             done = 0
@@ -61,6 +62,6 @@ class InSteps:
                 row.popleft()
             left -= done
         if row:
-            self._rows.move_to_end(key)
+            self.rows.move_to_end(key)
         else:
-            del self._rows[key]
+            del self.rows[key]

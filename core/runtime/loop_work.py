@@ -48,6 +48,24 @@ class LoopWork:
             0,
         )
 
+    def spend(self, client: object, since: int, amount: int) -> bool:
+        """Count what is going to be done for a request, if there is room for it; see `room`."""
+        total = self.total
+        if client is not self._client:
+            self._client, self._client_from = client, total
+        total += amount
+        if (
+            total > since + REQUEST_WORK_MAX
+            or total > self._client_from + CLIENT_WORK_MAX
+            or total > self._step_from + STEP_WORK_MAX
+        ):
+            return False
+        self.total = total
+        if not self._counting:
+            self._counting = True
+            self._loop.call_soon(self._on_step)
+        return True
+
     def add(self, amount: int) -> None:
         """Count what was done."""
         self.total += amount

@@ -30,10 +30,11 @@ WHY_PLAIN: Final = _why_plain()
 """Why the loops are not compiled, at a hundredth of the speed; None: they are."""
 
 if TYPE_CHECKING:
-    from protocol.records.record_loops import check, fill, fold, scan
+    from protocol.records.record_loops import check, fill, fold, newest_time, scan
 else:
     _loops = record_loops if WHY_PLAIN else importlib.import_module(COMPILED_NAME)
-    check, fill, fold, scan = _loops.check, _loops.fill, _loops.fold, _loops.scan
+    check, fill, fold = _loops.check, _loops.fill, _loops.fold
+    newest_time, scan = _loops.newest_time, _loops.scan
 
 
 def unreadable(fault: int, nth: int) -> DecodeError:
@@ -42,4 +43,13 @@ def unreadable(fault: int, nth: int) -> DecodeError:
     return kind(f"record {nth}: {record_loops.FAULTS[fault]}")
 
 
-__all__ = ["COMPILED_NAME", "WHY_PLAIN", "check", "fill", "fold", "scan", "unreadable"]
+__all__ = [
+    "COMPILED_NAME",
+    "WHY_PLAIN",
+    "check",
+    "fill",
+    "fold",
+    "newest_time",
+    "scan",
+    "unreadable",
+]

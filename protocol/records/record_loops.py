@@ -46,6 +46,7 @@ ONE_TIME: Final = 16
 COLUMNS: Final = 10
 """Numbers that `fill` writes for a record."""
 NO_TIME: Final = -1
+NOT_PLAIN: Final = -2
 _MIN: Final = -(1 << 63)
 _MASK32: Final = (1 << 32) - 1
 
@@ -241,6 +242,19 @@ def check(  # noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915 - calls would cost 
                 return (
                     at, index, headers_left, record_end, newest, fault, keyless, untimely, time,
                 )  # fmt: skip
+
+
+def newest_time(
+    data: bytes, count: i64, base_time: i64, oldest: i64, newest_taken: i64, flags: i64
+) -> i64:
+    """Return the newest time of records that `check` finds nothing wrong with in one step.
+
+    Anything else is NOT_PLAIN, and says nothing. Spares the many the making of `check`'s answer.
+    """
+    done = check(data, count, base_time, oldest, newest_taken, flags)
+    if done[5] != 0 or done[1] != count or done[2] != 0 or done[0] != len(data):
+        return NOT_PLAIN
+    return done[4]
 
 
 def scan(  # noqa: PLR0913 - the last three go on from where a step ended

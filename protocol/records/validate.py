@@ -31,9 +31,16 @@ from protocol.records.batch import (
     unpack_header,
 )
 from protocol.records.judging import Judged, judge
-from protocol.records.loops import check
+from protocol.records.loops import newest_time
 from protocol.records.record import RECORD_BYTES_MIN
-from protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY, ONE_TIME
+from protocol.records.record_loops import (
+    BY_FIELDS,
+    IN_ORDER,
+    LISTS,
+    NEEDS_KEY,
+    NOT_PLAIN,
+    ONE_TIME,
+)
 from protocol.records.window import WINDOW_BYTES
 
 UNBOUNDED_MS = (1 << 63) - 1
@@ -42,6 +49,8 @@ _ANY_TIME = -UNBOUNDED_MS - 1, UNBOUNDED_MS
 _NO_TIME = 1, 0
 _KEPT = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 """Bits that Kafka writes again with the times of a batch."""
+_ONE_STEP_BYTES = HEADER_SIZE + WINDOW_BYTES
+"""The largest batch that is walked in one step."""
 RECORD_ERRORS_MAX = 100
 """Record errors that one answer lists; the batch is refused whole anyway."""
 
@@ -141,19 +150,46 @@ def check_records(
     it, and no other waits for more than one of them.
     """
     taken = _ANY_TIME if rules.log_append_time else _times_taken(rules, now_ms)
+    how = LISTS | NEEDS_KEY if rules.compacted else LISTS
+    size = len(buf)
+    if (
+        not header.attributes & ~TRANSACTIONAL
+        and size <= _ONE_STEP_BYTES
+        and size <= rules.segment_bytes
+    ):
+        newest = newest_time(
+            bytes(memoryview(buf)[HEADER_SIZE:]),
+            header.record_count,
+            header.base_timestamp,
+            taken[0],
+            taken[1],
+            how,
+        )
+        if newest != NOT_PLAIN and newest == header.max_timestamp:
+            return header  # what most are: good and as they say, and walked in one step
+    return _check_any(buf, header, rules, taken, how, (unpacked_max, on_unpacked))
+
+
+def _check_any(
+    buf: Buffer,
+    header: BatchHeader,
+    rules: ProduceRules,
+    taken: tuple[int, int],
+    how: int,
+    unpacking: tuple[int, Callable[[int], object]],
+) -> BatchHeader:
+    """Check what is inside any batch; else as `check_records`."""
+    unpacked_max, on_unpacked = unpacking
     codec = header.attributes & CODEC_MASK
     if codec:  # librdkafka could not read what has padding behind it: `size` is without
         payload, size = _unpack(buf, header, unpacked_max)
         on_unpacked(len(payload))
         _check_room(header, len(payload))
-        how = LISTS | IN_ORDER
+        how |= IN_ORDER
         if rules.stored_codec is None or rules.stored_codec == codec:
             how |= BY_FIELDS
     else:
         payload, size = memoryview(buf)[HEADER_SIZE:], len(buf)
-        how = LISTS
-    if rules.compacted:
-        how |= NEEDS_KEY
     base_time = header.base_timestamp
     if header.attributes & LOG_APPEND_TIME:
         how |= ONE_TIME
@@ -287,12 +323,9 @@ def _newest(payload: Buffer, claims: tuple[int, int], taken: tuple[int, int], ho
     """
     count, base_time = claims
     oldest, newest_taken = taken
-    if len(payload) <= WINDOW_BYTES:  # most are good, and walked in one step
-        data = bytes(payload)
-        at, index, headers_left, _, newest, fault, _, _, _ = check(
-            data, count, base_time, oldest, newest_taken, how
-        )
-        if not fault and index == count and not headers_left and at == len(data):
+    if len(payload) <= WINDOW_BYTES:
+        newest = newest_time(bytes(payload), count, base_time, oldest, newest_taken, how)
+        if newest != NOT_PLAIN:
             return newest
     try:
         found = judge(payload, count, base_time, taken, how, RECORD_ERRORS_MAX)

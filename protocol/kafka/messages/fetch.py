@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from protocol.ids import Buffer
 from protocol.kafka.primitives import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID
-from protocol.kafka.wire import array, wire
+from protocol.kafka.wire import array, hot_message, wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class ReplicaState:
     replica_epoch: int = wire(INT64, since=15, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class FetchPartition:
     """Part of FetchRequest."""
 
@@ -30,7 +30,7 @@ class FetchPartition:
     high_watermark: int = wire(INT64, since=18, tag=1, default=(1 << 63) - 1)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class FetchTopic:
     """Part of FetchRequest."""
 
@@ -39,7 +39,7 @@ class FetchTopic:
     partitions: Sequence[FetchPartition] = wire(array(FetchPartition))
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class ForgottenTopic:
     """Part of FetchRequest."""
 
@@ -48,7 +48,7 @@ class ForgottenTopic:
     partitions: Sequence[int] = wire(array(INT32), since=7)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class FetchRequest:
     """Source: Kafka FetchRequest.json, v4-18."""
 
@@ -90,7 +90,7 @@ class SnapshotId:
     epoch: int = wire(INT32, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class AbortedTransaction:
     """Part of FetchResponse."""
 
@@ -98,7 +98,7 @@ class AbortedTransaction:
     first_offset: int = wire(INT64, since=4)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class PartitionData:
     """Part of FetchResponse."""
 
@@ -117,7 +117,7 @@ class PartitionData:
     records: Buffer | Sequence[Buffer] | None = wire(RECORDS, nullable_since=0)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class FetchableTopicResponse:
     """Part of FetchResponse."""
 
@@ -126,7 +126,7 @@ class FetchableTopicResponse:
     partitions: Sequence[PartitionData] = wire(array(PartitionData))
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class NodeEndpoint:
     """Part of FetchResponse."""
 
@@ -136,7 +136,7 @@ class NodeEndpoint:
     rack: str | None = wire(STRING, since=16, nullable_since=16, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class FetchResponse:
     """Source: Kafka FetchResponse.json, v4-18."""
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from protocol.ids import Buffer
 from protocol.kafka.primitives import INT16, INT32, INT64, RECORDS, STRING, UUID
-from protocol.kafka.wire import array, wire
+from protocol.kafka.wire import array, hot_message, wire
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class PartitionProduceData:
     """Part of ProduceRequest."""
 
@@ -16,7 +16,7 @@ class PartitionProduceData:
     records: Buffer | None = wire(RECORDS, nullable_since=0)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class TopicProduceData:
     """Part of ProduceRequest."""
 
@@ -25,7 +25,7 @@ class TopicProduceData:
     partition_data: Sequence[PartitionProduceData] = wire(array(PartitionProduceData))
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class ProduceRequest:
     """Source: Kafka ProduceRequest.json, v3-13."""
 
@@ -35,7 +35,7 @@ class ProduceRequest:
     topic_data: Sequence[TopicProduceData] = wire(array(TopicProduceData))
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class BatchIndexAndErrorMessage:
     """Part of ProduceResponse."""
 
@@ -51,7 +51,7 @@ class LeaderIdAndEpoch:
     leader_epoch: int = wire(INT32, since=10, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class PartitionProduceResponse:
     """Part of ProduceResponse."""
 
@@ -67,7 +67,7 @@ class PartitionProduceResponse:
     current_leader: LeaderIdAndEpoch = wire(LeaderIdAndEpoch, since=10, tag=0)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class TopicProduceResponse:
     """Part of ProduceResponse."""
 
@@ -76,7 +76,7 @@ class TopicProduceResponse:
     partition_responses: Sequence[PartitionProduceResponse] = wire(array(PartitionProduceResponse))
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class NodeEndpoint:
     """Part of ProduceResponse."""
 
@@ -86,7 +86,7 @@ class NodeEndpoint:
     rack: str | None = wire(STRING, since=10, nullable_since=10, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@hot_message
 class ProduceResponse:
     """Source: Kafka ProduceResponse.json, v3-13."""
 

@@ -26,6 +26,7 @@ from protocol.records.batch import (
     stamp_crc,
 )
 from protocol.records.record import NO_PRODUCER, Producer, Record, build_batch, payload_of
+from protocol.records.record_loops import STEP_RECORDS
 from tests.sim.loop import SimLoop
 
 T = TypeVar("T")
@@ -99,6 +100,28 @@ class LoopCount:
         return max(self.steps, default=0)
 
 
+def _counted_loop(count: LoopCount, function: Callable[..., Any], index_at: int) -> Any:
+    """Count the records that a loop walks: it returns the index to go on with, as its second."""
+
+    def run(*arguments: Any) -> Any:
+        found = function(*arguments)
+        before = arguments[index_at] if len(arguments) > index_at else 0
+        count.take((found[1] - before) * RECORD_WORK // UNPACKED_WORK)
+        return found
+
+    return run
+
+
+def _counted_at_once(count: LoopCount, function: Callable[..., int]) -> Callable[..., int]:
+    """Count the records that a batch claims, which is what one step may walk of it."""
+
+    def run(data: bytes, claimed: int, *arguments: int) -> int:
+        count.take(min(claimed, STEP_RECORDS) * RECORD_WORK // UNPACKED_WORK)
+        return function(data, claimed, *arguments)
+
+    return run
+
+
 @contextmanager
 def counting() -> Iterator[LoopCount]:
     """Count what is unpacked, and records that are walked, in this block, as the broker counts it.
@@ -108,9 +131,7 @@ def counting() -> Iterator[LoopCount]:
     count = LoopCount()
     table: dict[int, Callable[[Buffer, int], Buffer]] = compression._DECOMPRESS
     real = dict(table)
-    loops: list[tuple[Any, str, int]] = [
-        (times, "scan", 6), (judging, "check", 7), (validate, "check", 7),
-    ]  # fmt: skip
+    loops: list[tuple[Any, str, int]] = [(times, "scan", 6), (judging, "check", 7)]
     real_loops = [getattr(module, name) for module, name, _ in loops]
 
     def counted(function: Callable[[Buffer, int], Buffer]) -> Any:
@@ -125,23 +146,18 @@ def counting() -> Iterator[LoopCount]:
 
         return run
 
-    def counted_loop(function: Callable[..., Any], index_at: int) -> Any:
-        def run(*arguments: Any) -> Any:
-            found = function(*arguments)
-            before = arguments[index_at] if len(arguments) > index_at else 0
-            count.take((found[1] - before) * RECORD_WORK // UNPACKED_WORK)
-            return found
-
-        return run
+    real_at_once = validate.newest_time
 
     try:
         for (module, name, index_at), function in zip(loops, real_loops, strict=True):
-            setattr(module, name, counted_loop(function, index_at))
+            setattr(module, name, _counted_loop(count, function, index_at))
+        validate.newest_time = _counted_at_once(count, real_at_once)
         table.update({key: counted(real[key]) for key in real if key != Codec.NONE})
         count.tick()
         yield count
     finally:
         count.end()
         table.update(real)
+        validate.newest_time = real_at_once
         for (module, name, _), function in zip(loops, real_loops, strict=True):
             setattr(module, name, function)

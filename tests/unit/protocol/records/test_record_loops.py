@@ -44,6 +44,18 @@ def test_check(data: bytes, count: int, base: int, oldest: int, newest: int, how
     both(lambda form: form.check(data, count, base, oldest, newest, how))
 
 
+@given(payloads, counts, int64s, int64s, int64s, flags)
+def test_newest_time(
+    data: bytes, count: int, base: int, oldest: int, newest: int, how: int
+) -> None:
+    found = both(lambda form: form.newest_time(data, count, base, oldest, newest, how))
+    at, index, headers_left, _, latest, fault, *_ = loops.check(
+        data, count, base, oldest, newest, how
+    )
+    is_good = not fault and (at, index, headers_left) == (len(data), count, 0)
+    assert found == (latest if is_good else record_loops.NOT_PLAIN)
+
+
 @given(payloads, counts, int64s, int64s, st.integers(0, 2000))
 def test_scan(data: bytes, count: int, base: int, since: int, first: int) -> None:
     both(lambda form: form.scan(data, count, base, since, first))

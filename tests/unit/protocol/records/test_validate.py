@@ -16,13 +16,14 @@ from protocol.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    NO_TIMESTAMP,
     pack_header,
     read_header,
     stamp_crc,
 )
 from protocol.records.judging import judge
 from protocol.records.record import Producer, Record, build_batch
-from protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY
+from protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY, NOT_PLAIN
 from protocol.records.validate import (
     RECORD_ERRORS_MAX,
     UNBOUNDED_MS,
@@ -332,6 +333,14 @@ def test_records_of_the_future_are_found_whatever_the_header_says(said: int) -> 
     refused = refusal(data)
     assert refused.code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in refused.record_errors] == [1]
+
+
+@pytest.mark.parametrize("said", [NOT_PLAIN, NO_TIMESTAMP, 0, -(1 << 63)])
+def test_no_max_timestamp_hides_bad_records(said: int) -> None:
+    keyless = change(">q", 35, said, batch(key=None))
+    assert refusal(keyless, COMPACTED).code == ErrorCode.INVALID_RECORD
+    cut = change(">i", 57, 4, change(">i", 23, 3, change(">q", 35, said)))
+    assert refusal(cut).code == ErrorCode.INVALID_RECORD
 
 
 def test_records_without_a_time_leave_none_to_the_batch() -> None:
