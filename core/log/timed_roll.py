@@ -23,7 +23,16 @@ SLACK: Final = 10
 class TimedRoll:
     """The times of one segment after the other, for the writer of a log."""
 
-    __slots__ = ("_first_ms", "_hold", "_is_over", "_jitter", "_on_over", "_rng")
+    __slots__ = (
+        "_first_ms",
+        "_hold",
+        "_is_over",
+        "_jitter",
+        "_latest_by",
+        "_latest_ms",
+        "_on_over",
+        "_rng",
+    )
 
     def __init__(self, rng: Random, on_over: Callable[[], None]) -> None:
         """`on_over`: is called when records have waited for long enough."""
@@ -31,6 +40,8 @@ class TimedRoll:
         self._on_over = on_over
         self._first_ms = -1
         self._jitter = 0.0
+        self._latest_by: RollingPolicy | None = None
+        self._latest_ms = NEVER_MS  # by that policy
         self._hold: asyncio.TimerHandle | None = None
         self._is_over = False
 
@@ -43,6 +54,7 @@ class TimedRoll:
         """Begin a segment. `first_ms`: when its first record was made, -1 if that has no time."""
         self._first_ms = first_ms
         self._jitter = self._rng.random()
+        self._latest_by = None
         self.release()
 
     def taken_off_ms(self, policy: RollingPolicy) -> int:
@@ -51,9 +63,11 @@ class TimedRoll:
 
     def latest_ms(self, policy: RollingPolicy) -> int:
         """Return the largest time of a record with which the segment goes on."""
-        if self._first_ms < 0 or not policy.segment_ms:
-            return NEVER_MS
-        return self._first_ms + policy.segment_ms - self.taken_off_ms(policy)
+        if policy is not self._latest_by:
+            self._latest_by, self._latest_ms = policy, NEVER_MS
+            if self._first_ms >= 0 and policy.segment_ms:
+                self._latest_ms = self._first_ms + policy.segment_ms - self.taken_off_ms(policy)
+        return self._latest_ms
 
     def latest_meanwhile_ms(self, policy: RollingPolicy) -> int:
         """Return the same while a roll is under way; what is later waits from now on."""
