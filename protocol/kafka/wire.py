@@ -108,7 +108,7 @@ def hot_message(cls: type[T]) -> type[T]:
     fields = {each.name: each for each in dataclasses.fields(dataclass(kw_only=True)(cls))}  # type: ignore[arg-type]  # it is one
     made: Any = msgspec.defstruct(
         cls.__name__,
-        [(name, Any, each.default) for name, each in fields.items()],
+        [(name, each.type, each.default) for name, each in fields.items()],
         kw_only=True,
         module=cls.__module__,
         namespace={"__doc__": cls.__doc__, "__dataclass_fields__": fields},
