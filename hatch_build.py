@@ -18,7 +18,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path("protocol", "records")
+FOLDER = Path("tailrace", "protocol", "records")
 SOURCE = FOLDER / "record_loops.py"
 COMPILED = "_record_loops"
 WITHIN_S = 300

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from bookie.group_wait import Item
-from bookie.known_ledgers import KnownLedgers
-from bookie.ledger_state import LedgerState
-from bookie.marks import Mark
-from bookie.sorted_flush import Flushed
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.group_wait import Item
+from tailrace.bookie.known_ledgers import KnownLedgers
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.marks import Mark
+from tailrace.bookie.sorted_flush import Flushed
+from tailrace.protocol.ids import EntryId, LedgerId
 
 if TYPE_CHECKING:
     import asyncio
 
-    from bookie.errors import NoRoom, StorageFailed
+    from tailrace.bookie.errors import NoRoom, StorageFailed
 
 
 class Covered(NamedTuple):

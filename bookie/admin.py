@@ -16,13 +16,13 @@ Source: BookKeeper's HTTP admin API.
 import json
 from typing import Protocol
 
-from bookie.gc import Removed
-from bookie.health import Health
-from core.runtime.files import Space
-from core.runtime.http import Handler, HttpReply, prometheus_text
-from core.runtime.metrics import Metrics
-from core.runtime.stored_json import NOT_JSON
-from core.runtime.task_health import task_health
+from tailrace.bookie.gc import Removed
+from tailrace.bookie.health import Health
+from tailrace.core.runtime.files import Space
+from tailrace.core.runtime.http import Handler, HttpReply, prometheus_text
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.stored_json import NOT_JSON
+from tailrace.core.runtime.task_health import task_health
 
 
 class AdminBookie(Protocol):

@@ -11,40 +11,40 @@ from functools import partial
 
 from typing_extensions import override
 
-from bookie.admin import routes
-from bookie.config import BookieConfig
-from bookie.disk_check import DiskCheck
-from bookie.disk_watch import DiskWatch, in_all
-from bookie.entry_judge import EntryJudge
-from bookie.errors import NoRoom
-from bookie.gc import GarbageCollector, Removed
-from bookie.health import Health
-from bookie.identity import check_cookies, lock_directories, unlock_directories
-from bookie.over_replicated import OverReplicated
-from bookie.requests import Bookie
-from bookie.scrub import Scrub
-from bookie.server import BookieServer
-from bookie.storage import Storage
-from core.errors import CoreError, NodeExists
-from core.metadata.bookie_service_info import (
+from tailrace.bookie.admin import routes
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.disk_check import DiskCheck
+from tailrace.bookie.disk_watch import DiskWatch, in_all
+from tailrace.bookie.entry_judge import EntryJudge
+from tailrace.bookie.errors import NoRoom
+from tailrace.bookie.gc import GarbageCollector, Removed
+from tailrace.bookie.health import Health
+from tailrace.bookie.identity import check_cookies, lock_directories, unlock_directories
+from tailrace.bookie.over_replicated import OverReplicated
+from tailrace.bookie.requests import Bookie
+from tailrace.bookie.scrub import Scrub
+from tailrace.bookie.server import BookieServer
+from tailrace.bookie.storage import Storage
+from tailrace.core.errors import CoreError, NodeExists
+from tailrace.core.metadata.bookie_service_info import (
     BOOKIE_RPC,
     FRAME_BYTES_MAX,
     NETWORK_LOCATION,
     BookieServiceInfo,
     Endpoint,
 )
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_digests import find_digest
-from core.metadata.ledger_tree import all_ledgers
-from core.metadata.registration import STALE_WAIT_MS, BookieRegistration
-from core.metadata.store import MetadataStore
-from core.runtime.clock import Clock
-from core.runtime.files import Files, Space
-from core.runtime.http import HttpServer
-from core.runtime.metrics import Metrics
-from core.runtime.task_health import task_health
-from core.runtime.tasks import Tasks
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_digests import find_digest
+from tailrace.core.metadata.ledger_tree import all_ledgers
+from tailrace.core.metadata.registration import STALE_WAIT_MS, BookieRegistration
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.files import Files, Space
+from tailrace.core.runtime.http import HttpServer
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.task_health import task_health
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
 

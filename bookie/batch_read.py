@@ -8,17 +8,17 @@ Source: reference BookKeeper 1.11.
 from collections.abc import Callable
 from typing import Any, Final
 
-from bookie.errors import status_of
-from bookie.ledger_state import LedgerState
-from bookie.reads import Reads
-from bookie.storage import BATCH_ENTRIES_MAX
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.errors import status_of
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.reads import Reads
+from tailrace.bookie.storage import BATCH_ENTRIES_MAX
+from tailrace.protocol.bookkeeper.messages import (
     BatchReadRequest,
     BatchReadResponse,
     Response,
     StatusCode,
 )
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 _ANSWER_BYTES: Final = 24 + 8 + 4  # as Java counts: head, request id, frame length
 

@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bookie import entry_log_format, journal_format
-from bookie.entry_log_format import file_ids, pack_ledgers_map, read_header
-from bookie.group_format import RECORD_HEAD_SIZE
-from bookie.group_scan import GroupScan
-from bookie.index_files import IndexFiles
-from bookie.index_format import IndexHeader
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_state import LocationTable
-from bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, journal_mark_name, write_mark
-from bookie.sorted_flush import Flushed, LogToSeal
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.ids import LedgerId, Position
+from tailrace.bookie import entry_log_format, journal_format
+from tailrace.bookie.entry_log_format import file_ids, pack_ledgers_map, read_header
+from tailrace.bookie.group_format import RECORD_HEAD_SIZE
+from tailrace.bookie.group_scan import GroupScan
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_state import LocationTable
+from tailrace.bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, journal_mark_name, write_mark
+from tailrace.bookie.sorted_flush import Flushed, LogToSeal
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.ids import LedgerId, Position
 
 logger = logging.getLogger(__name__)
 

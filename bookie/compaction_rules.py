@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from core.runtime.config import setting
+from tailrace.core.runtime.config import setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

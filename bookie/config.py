@@ -3,14 +3,18 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookie.compaction_rules import GcConfig
-from bookie.disk_watch import DiskRules
-from bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
-from bookie.group_format import GROUP_BYTES_MAX
-from bookie.scrub import ScrubConfig
-from core.metadata.network_location import NetworkLocation, parse_location
-from core.runtime.config import setting
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, FRAME_OVERHEAD_BYTES, MAX_FRAME_BYTES
+from tailrace.bookie.compaction_rules import GcConfig
+from tailrace.bookie.disk_watch import DiskRules
+from tailrace.bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
+from tailrace.bookie.group_format import GROUP_BYTES_MAX
+from tailrace.bookie.scrub import ScrubConfig
+from tailrace.core.metadata.network_location import NetworkLocation, parse_location
+from tailrace.core.runtime.config import setting
+from tailrace.protocol.bookkeeper.entry import (
+    FRAME_BYTES_LIMIT,
+    FRAME_OVERHEAD_BYTES,
+    MAX_FRAME_BYTES,
+)
 
 MIB = 1024 * 1024
 

@@ -10,8 +10,8 @@ are is compared, because leaving one out denies what is in it.
 import re
 from typing import NamedTuple
 
-from core.metadata.text_proto import escape, unescape
-from protocol.errors import BadValue
+from tailrace.core.metadata.text_proto import escape, unescape
+from tailrace.protocol.errors import BadValue
 
 FILE_NAME = "VERSION"
 LAYOUT_VERSION = 5

@@ -10,19 +10,19 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from bookie.add_path import AddHooks, Covered
-from bookie.entry_log_format import pack_location
-from bookie.errors import NoRoom
-from bookie.group_commit import CommittedGroup, GroupCommit
-from bookie.group_format import RECORD_HEAD_SIZE, pack_size
-from bookie.group_wait import GroupRules, Item
-from bookie.grouped_file import Journal, close_all
-from bookie.ledger_state import LedgerState
-from bookie.marks import Mark
-from bookie.recovery import Recovered
-from bookie.sorted_flush import Flushed, LogToSeal
-from protocol.bookkeeper.messages import AddResponse, StatusCode
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.add_path import AddHooks, Covered
+from tailrace.bookie.entry_log_format import pack_location
+from tailrace.bookie.errors import NoRoom
+from tailrace.bookie.group_commit import CommittedGroup, GroupCommit
+from tailrace.bookie.group_format import RECORD_HEAD_SIZE, pack_size
+from tailrace.bookie.group_wait import GroupRules, Item
+from tailrace.bookie.grouped_file import Journal, close_all
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.marks import Mark
+from tailrace.bookie.recovery import Recovered
+from tailrace.bookie.sorted_flush import Flushed, LogToSeal
+from tailrace.protocol.bookkeeper.messages import AddResponse, StatusCode
+from tailrace.protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import asyncio
 import logging
 from typing import Final
 
-from bookie.health import Health
-from bookie.storage import Storage
-from core.runtime.forever import Forever
+from tailrace.bookie.health import Health
+from tailrace.bookie.storage import Storage
+from tailrace.core.runtime.forever import Forever
 
 logger = logging.getLogger(__name__)
 

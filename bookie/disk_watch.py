@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from core.runtime.files import Space
+from tailrace.core.runtime.files import Space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from bookie.metrics import BookieMetrics
-from core.errors import CoreError, CorruptData
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import read_entry
-from protocol.errors import ProtocolError
-from protocol.ids import Buffer, LedgerId
+from tailrace.bookie.metrics import BookieMetrics
+from tailrace.core.errors import CoreError, CorruptData
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import read_entry
+from tailrace.protocol.errors import ProtocolError
+from tailrace.protocol.ids import Buffer, LedgerId
 
 logger = logging.getLogger(__name__)
 

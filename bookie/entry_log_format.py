@@ -13,8 +13,8 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from protocol.errors import BadLength, BadValue, BufferUnderflow
-from protocol.ids import Buffer, Position
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, Position
 
 HEADER_SIZE = 1024
 MAP_LEDGER = -1

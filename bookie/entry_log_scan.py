@@ -5,16 +5,16 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from bookie import entry_log_format
-from bookie.group_format import Group, read_group
-from bookie.group_scan import WINDOW_BYTES, GroupScan
-from bookie.ledger_dirs import LedgerDirs
-from bookie.marks import Mark
-from bookie.sorted_flush import LogToSeal
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.errors import DecodeError
-from protocol.ids import Position
+from tailrace.bookie import entry_log_format
+from tailrace.bookie.group_format import Group, read_group
+from tailrace.bookie.group_scan import WINDOW_BYTES, GroupScan
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.marks import Mark
+from tailrace.bookie.sorted_flush import LogToSeal
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Position
 
 logger = logging.getLogger(__name__)
 

@@ -7,18 +7,18 @@ damage (CorruptData), never "no such entry". The bytes themselves are judged by 
 import struct
 from collections.abc import Sequence
 
-from bookie.entry_log_format import file_name, split_location
-from bookie.entry_spans import LENGTH_SIZE, SLACK_BYTES, next_span
-from bookie.group_format import MIN_BODY_SIZE
-from bookie.index_files import SLOTS_PER_PAGE, IndexFiles, Page
-from bookie.index_format import ENTRY_ID_MAX, unpack_slots
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_index import SLOTS_PER_SECTOR
-from bookie.page_cache import ReadBehind
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.bookie.entry_log_format import file_name, split_location
+from tailrace.bookie.entry_spans import LENGTH_SIZE, SLACK_BYTES, next_span
+from tailrace.bookie.group_format import MIN_BODY_SIZE
+from tailrace.bookie.index_files import SLOTS_PER_PAGE, IndexFiles, Page
+from tailrace.bookie.index_format import ENTRY_ID_MAX, unpack_slots
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_index import SLOTS_PER_SECTOR
+from tailrace.bookie.page_cache import ReadBehind
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 _SIZE = struct.Struct(">i")
 _IDS = struct.Struct(">qq")

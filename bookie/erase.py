@@ -8,10 +8,10 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from bookie.config import BookieConfig
-from bookie.cookie import FILE_NAME
-from bookie.identity import lock_directories, unlock_directories
-from core.runtime.files import Files
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.cookie import FILE_NAME
+from tailrace.bookie.identity import lock_directories, unlock_directories
+from tailrace.core.runtime.files import Files
 
 
 def erase_directories(config: BookieConfig, files: Files) -> list[Path]:

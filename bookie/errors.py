@@ -18,7 +18,7 @@ What a request is answered when it fails tells those who keep copies what to do 
 import errno
 from pathlib import Path
 
-from protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.bookkeeper.messages import StatusCode
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SHORT = frozenset(

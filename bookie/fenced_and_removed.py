@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from core.errors import CorruptData
-from core.runtime.clock import Clock
-from core.runtime.files import Files, write_atomically
-from protocol.ids import LedgerId
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.files import Files, write_atomically
+from tailrace.protocol.ids import LedgerId
 
 FILE_NAME: Final = "fencedAndRemoved"
 KEPT_MS: Final = 7 * 86_400_000

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple
 
-from bookie.compaction_rules import (
+from tailrace.bookie.compaction_rules import (
     CompactionSchedule,
     GcConfig,
     LogUsage,
@@ -22,16 +22,16 @@ from bookie.compaction_rules import (
     logs_to_compact,
     usage_of,
 )
-from bookie.errors import BookieError
-from bookie.log_compactor import LogCompactor
-from bookie.log_usage import LogUsages
-from bookie.over_replicated import MayGo, OverReplicated
-from bookie.storage import Storage
-from core.errors import CoreError, CorruptData
-from core.runtime.clock import Clock
-from core.runtime.files import Files
-from core.runtime.forever import Forever
-from protocol.ids import LedgerId
+from tailrace.bookie.errors import BookieError
+from tailrace.bookie.log_compactor import LogCompactor
+from tailrace.bookie.log_usage import LogUsages
+from tailrace.bookie.over_replicated import MayGo, OverReplicated
+from tailrace.bookie.storage import Storage
+from tailrace.core.errors import CoreError, CorruptData
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.files import Files
+from tailrace.core.runtime.forever import Forever
+from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bookie.errors import NoRoom
-from bookie.group_wait import GroupRules, GroupThread, Item
-from bookie.grouped_file import EntryLog, Journal
-from bookie.marks import Mark
+from tailrace.bookie.errors import NoRoom
+from tailrace.bookie.group_wait import GroupRules, GroupThread, Item
+from tailrace.bookie.grouped_file import EntryLog, Journal
+from tailrace.bookie.marks import Mark
 
 if TYPE_CHECKING:
-    from protocol.ids import Buffer
+    from tailrace.protocol.ids import Buffer
 
 
 class CommittedGroup:

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.crc32c import crc32c
-from protocol.ids import Buffer, EntryId, Position
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.ids import Buffer, EntryId, Position
 
 NO_LEDGER = -1
 SYNCED = -0x10000

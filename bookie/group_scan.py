@@ -8,7 +8,7 @@ is told by a later synced group that does verify.
 
 from collections.abc import Callable, Iterator
 
-from bookie.group_format import (
+from tailrace.bookie.group_format import (
     GROUP_BYTES_MAX,
     TRAILER_SIZE,
     Group,
@@ -17,9 +17,9 @@ from bookie.group_format import (
     trailer_pattern,
     trailer_span,
 )
-from bookie.journal_format import padding_size
-from core.errors import CorruptData
-from protocol.ids import Position
+from tailrace.bookie.journal_format import padding_size
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.ids import Position
 
 WINDOW_BYTES = 16 * 1024 * 1024
 LARGEST_WINDOW_BYTES = GROUP_BYTES_MAX + TRAILER_SIZE

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from bookie.config import BookieConfig
-from bookie.ledger_state import LedgerState
-from core.runtime.threads import WorkerThread
-from protocol.ids import Buffer, EntryId
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.core.runtime.threads import WorkerThread
+from tailrace.protocol.ids import Buffer, EntryId
 
 Item: TypeAlias = tuple[
     int,  # bytes in the entry log, with the size field; 0: a journal record or a barrier

@@ -9,16 +9,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bookie import entry_log_format, journal_format
-from bookie.entry_log_format import LogHeader
-from bookie.errors import NoRoom, is_no_room
-from bookie.group_format import TRAILER_SIZE, pack_trailer
-from bookie.journal_format import Previous
-from bookie.ledger_dirs import LedgerDirs
-from bookie.marks import Mark
-from bookie.page_cache import PageCacheWindow
-from core.runtime.files import Files
-from protocol.ids import Buffer, Position
+from tailrace.bookie import entry_log_format, journal_format
+from tailrace.bookie.entry_log_format import LogHeader
+from tailrace.bookie.errors import NoRoom, is_no_room
+from tailrace.bookie.group_format import TRAILER_SIZE, pack_trailer
+from tailrace.bookie.journal_format import Previous
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.marks import Mark
+from tailrace.bookie.page_cache import PageCacheWindow
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.ids import Buffer, Position
 
 logger = logging.getLogger(__name__)
 

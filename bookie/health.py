@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bookie.disk_watch import DiskVerdict, DiskWatch, in_all
-from core.runtime.files import Space
-from core.runtime.listeners import tell
-from core.runtime.metrics import counter, gauge
+from tailrace.bookie.disk_watch import DiskVerdict, DiskWatch, in_all
+from tailrace.core.runtime.files import Space
+from tailrace.core.runtime.listeners import tell
+from tailrace.core.runtime.metrics import counter, gauge
 
 logger = logging.getLogger(__name__)
 

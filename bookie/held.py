@@ -8,10 +8,10 @@ same length and payload; an HMAC ledger's entry with another LAC counts as not h
 
 from typing import Final
 
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import Entry, read_entry
-from protocol.errors import DecodeError
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import Entry, read_entry
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 _DIGESTS: Final = (Digest(DigestType.CRC32), Digest(DigestType.CRC32C))
 

@@ -6,15 +6,15 @@ in the metadata and whose directories hold nothing else is one whose first start
 
 from pathlib import Path
 
-from bookie.config import BookieConfig
-from bookie.cookie import FILE_NAME, Cookie, format_cookie, parse_cookie
-from bookie.errors import InvalidCookie
-from core.errors import NoNode
-from core.metadata.layout import LedgerPaths
-from core.metadata.store import MetadataStore
-from core.runtime.files import Files, write_atomically
-from protocol.errors import BadValue
-from protocol.ids import BookieId
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.cookie import FILE_NAME, Cookie, format_cookie, parse_cookie
+from tailrace.bookie.errors import InvalidCookie
+from tailrace.core.errors import NoNode
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.files import Files, write_atomically
+from tailrace.protocol.errors import BadValue
+from tailrace.protocol.ids import BookieId
 
 LOCK_FILE = "LOCK"
 _NO_DATA = {FILE_NAME, f"{FILE_NAME}.new"}

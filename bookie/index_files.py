@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from bookie.entry_log_format import file_ids
-from bookie.errors import NoRoom, is_no_room
-from bookie.index_format import (
+from tailrace.bookie.entry_log_format import file_ids
+from tailrace.bookie.errors import NoRoom, is_no_room
+from tailrace.bookie.index_format import (
     HEADER_SIZE,
     PAGE_SIZE,
     SLOT_SIZE,
@@ -24,13 +24,13 @@ from bookie.index_format import (
     slot_position,
     unpack_slots,
 )
-from bookie.index_sums import SUFFIX as SUMS_SUFFIX
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_index import NOTHING, SECTORS_PER_PAGE, Cut, LedgerIndex
-from bookie.ledger_state import LocationTable
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.index_sums import SUFFIX as SUMS_SUFFIX
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_index import NOTHING, SECTORS_PER_PAGE, Cut, LedgerIndex
+from tailrace.bookie.ledger_state import LocationTable
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.ids import EntryId, LedgerId
 
 T = TypeVar("T")
 

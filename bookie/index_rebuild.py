@@ -18,20 +18,20 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from bookie import entry_log_format, journal_format
-from bookie.config import BookieConfig
-from bookie.entry_log_format import file_ids, pack_location
-from bookie.entry_log_scan import is_grouped
-from bookie.group_format import RECORD_HEAD_SIZE, Record
-from bookie.identity import lock_directories, unlock_directories
-from bookie.index_files import IndexFiles
-from bookie.index_format import ENTRY_ID_MAX, IndexHeader
-from bookie.index_sums import SUFFIX as SUMS_SUFFIX
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_index import SLOTS_PER_SECTOR, Cut, LedgerIndex
-from bookie.ledger_state import LocationTable
-from bookie.log_usage import LogUsages
-from bookie.marks import (
+from tailrace.bookie import entry_log_format, journal_format
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.entry_log_format import file_ids, pack_location
+from tailrace.bookie.entry_log_scan import is_grouped
+from tailrace.bookie.group_format import RECORD_HEAD_SIZE, Record
+from tailrace.bookie.identity import lock_directories, unlock_directories
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import ENTRY_ID_MAX, IndexHeader
+from tailrace.bookie.index_sums import SUFFIX as SUMS_SUFFIX
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_index import SLOTS_PER_SECTOR, Cut, LedgerIndex
+from tailrace.bookie.ledger_state import LocationTable
+from tailrace.bookie.log_usage import LogUsages
+from tailrace.bookie.marks import (
     ENTRY_LOG_MARK,
     JAVA_LOG_MARK,
     Mark,
@@ -39,11 +39,11 @@ from bookie.marks import (
     read_mark,
     write_mark,
 )
-from bookie.salvage import JournalRecords, WholeLog, whole_journal
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.errors import DecodeError
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.salvage import JournalRecords, WholeLog, whole_journal
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import EntryId, LedgerId
 
 ASIDE = ".new"
 LOCATIONS_MAX = 8_000_000

@@ -22,9 +22,9 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from protocol.crc32c import crc32c
-from protocol.errors import BadValue
-from protocol.ids import Buffer, LedgerId, Position
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.errors import BadValue
+from tailrace.protocol.ids import Buffer, LedgerId, Position
 
 SUFFIX = ".sums"
 BLOCK_SIZE = 512

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bookie import entry_log_format
-from bookie.entry_log_format import file_name, pack_location, split_location
-from bookie.entry_reader import EntryReader
-from bookie.group_format import Group
-from bookie.group_scan import GroupScan
-from bookie.index_files import IndexFiles
-from bookie.index_format import IndexHeader
-from bookie.ledger_dirs import LedgerDirs
-from bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, read_mark
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.ids import EntryId, LedgerId, Position
+from tailrace.bookie import entry_log_format
+from tailrace.bookie.entry_log_format import file_name, pack_location, split_location
+from tailrace.bookie.entry_reader import EntryReader
+from tailrace.bookie.group_format import Group
+from tailrace.bookie.group_scan import GroupScan
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, read_mark
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.ids import EntryId, LedgerId, Position
 
 
 class EntryPlace(NamedTuple):

@@ -14,9 +14,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from protocol.crc32c import crc32c
-from protocol.errors import BadLength, BadValue, BufferUnderflow
-from protocol.ids import Buffer, EntryId, LedgerId, Position
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId, Position
 
 HEADER_SIZE = 512
 ALIGNMENT = 512

@@ -16,17 +16,17 @@ import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bookie import journal_format
-from bookie.entry_log_format import file_ids
-from bookie.group_format import Record
-from bookie.group_scan import GroupScan
-from bookie.journal_format import Previous
-from bookie.marks import REMEDY, Mark
-from bookie.record_scan import scan_records
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.errors import DecodeError
-from protocol.ids import Position
+from tailrace.bookie import journal_format
+from tailrace.bookie.entry_log_format import file_ids
+from tailrace.bookie.group_format import Record
+from tailrace.bookie.group_scan import GroupScan
+from tailrace.bookie.journal_format import Previous
+from tailrace.bookie.marks import REMEDY, Mark
+from tailrace.bookie.record_scan import scan_records
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Position
 
 logger = logging.getLogger(__name__)
 

@@ -12,17 +12,17 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from bookie.add_path import AddHooks, Covered
-from bookie.group_wait import GroupRules, Item
-from bookie.grouped_file import Journal, close_all
-from bookie.journal_writer import JournalGroup, JournalWriter
-from bookie.ledger_state import LedgerState
-from bookie.marks import Mark
-from bookie.memtable import Memtable
-from bookie.recovery import Recovered
-from bookie.sorted_flush import Flushed, LogToSeal, SortedFlush
-from protocol.bookkeeper.messages import AddResponse, StatusCode
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.add_path import AddHooks, Covered
+from tailrace.bookie.group_wait import GroupRules, Item
+from tailrace.bookie.grouped_file import Journal, close_all
+from tailrace.bookie.journal_writer import JournalGroup, JournalWriter
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.marks import Mark
+from tailrace.bookie.memtable import Memtable
+from tailrace.bookie.recovery import Recovered
+from tailrace.bookie.sorted_flush import Flushed, LogToSeal, SortedFlush
+from tailrace.protocol.bookkeeper.messages import AddResponse, StatusCode
+from tailrace.protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

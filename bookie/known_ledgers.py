@@ -2,10 +2,10 @@
 
 import asyncio
 
-from bookie.ledger_state import LedgerState
-from bookie.metrics import BookieMetrics
-from core.runtime.clock import Clock
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.metrics import BookieMetrics
+from tailrace.core.runtime.clock import Clock
+from tailrace.protocol.ids import EntryId, LedgerId
 
 LOOKS_PER_LOAD = 4
 """Ledgers that one load looks at to make room: those that may not go are looked at again last."""

@@ -10,8 +10,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bookie.entry_log_format import file_ids, file_name
-from core.runtime.files import Files
+from tailrace.bookie.entry_log_format import file_ids, file_name
+from tailrace.core.runtime.files import Files
 
 
 class LedgerDirs:

@@ -22,7 +22,7 @@ from itertools import chain, compress, count
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from bookie.index_format import (
+from tailrace.bookie.index_format import (
     HEADER_SIZE,
     PAGE_SIZE,
     SLOT_SIZE,
@@ -34,7 +34,7 @@ from bookie.index_format import (
     sign_header,
     unpack_slots,
 )
-from bookie.index_sums import (
+from tailrace.bookie.index_sums import (
     BLOCK_SIZE,
     PAIR_SIZE,
     SECTOR_SIZE,
@@ -50,11 +50,11 @@ from bookie.index_sums import (
     read_proof,
     sector_sum,
 )
-from bookie.ledger_state import LocationTable
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.errors import DecodeError
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.bookie.ledger_state import LocationTable
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 REMEDY: Final = "tailrace bookie rebuild-index makes it again from the entry logs"
 SLOTS_PER_SECTOR: Final = SECTOR_SIZE // SLOT_SIZE

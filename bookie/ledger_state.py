@@ -3,8 +3,8 @@
 from array import array
 from collections.abc import Callable, Iterator
 
-from bookie.index_format import IndexHeader
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.protocol.ids import EntryId, LedgerId
 
 GAP_MAX = 1024
 """Ids that an add may skip and still extend the dense run; striping leaves such gaps."""

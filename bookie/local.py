@@ -9,15 +9,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from bookie.requests import Bookie
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.requests import Bookie
+from tailrace.protocol.bookkeeper.messages import (
     ErrorResponse,
     Request,
     Response,
     StatusCode,
     operation_of,
 )
-from protocol.ids import BookieId
+from tailrace.protocol.ids import BookieId
 
 Reply: TypeAlias = Callable[[Any], Any]
 

@@ -11,17 +11,17 @@ import errno
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from bookie.compaction_rules import Throttle
-from bookie.entry_log_format import HEADER_SIZE, file_name, pack_location
-from bookie.entry_reader import EntryReader
-from bookie.group_format import RECORD_HEAD_SIZE
-from bookie.ledger_state import LedgerState
-from bookie.record_scan import scan_records
-from bookie.storage import Storage
-from core.errors import CorruptData
-from core.runtime.clock import Clock
-from core.runtime.files import Files
-from protocol.ids import EntryId, LedgerId, Position
+from tailrace.bookie.compaction_rules import Throttle
+from tailrace.bookie.entry_log_format import HEADER_SIZE, file_name, pack_location
+from tailrace.bookie.entry_reader import EntryReader
+from tailrace.bookie.group_format import RECORD_HEAD_SIZE
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.record_scan import scan_records
+from tailrace.bookie.storage import Storage
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.ids import EntryId, LedgerId, Position
 
 WINDOW_BYTES = 1024 * 1024
 WINDOW_ENTRIES = 256

@@ -2,14 +2,14 @@
 
 import logging
 
-from bookie.entry_log_format import HEADER_SIZE, LogHeader, read_header, read_ledgers_map
-from bookie.group_format import RECORD_HEAD_SIZE
-from bookie.ledger_dirs import LedgerDirs
-from bookie.record_scan import scan_records
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.errors import DecodeError
-from protocol.ids import Position
+from tailrace.bookie.entry_log_format import HEADER_SIZE, LogHeader, read_header, read_ledgers_map
+from tailrace.bookie.group_format import RECORD_HEAD_SIZE
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.record_scan import scan_records
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Position
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from bookie.errors import status_of
-from bookie.ledger_state import LedgerState
-from bookie.reads import Reads
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.errors import status_of
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.reads import Reads
+from tailrace.protocol.bookkeeper.messages import (
     LAST_ENTRY,
     ReadRequest,
     ReadResponse,

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.errors import CorruptData
-from core.runtime.files import Files, write_atomically
-from protocol.crc32c import crc32c
-from protocol.ids import Position
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files, write_atomically
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.ids import Position
 
 logger = logging.getLogger(__name__)
 

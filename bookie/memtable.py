@@ -8,7 +8,7 @@ written; what is looked for is looked for in both.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from protocol.ids import EntryId, LedgerId
+from tailrace.protocol.ids import EntryId, LedgerId
 
 OVERHEAD_BYTES = 200
 """What Python keeps for an entry besides its bytes."""

@@ -13,17 +13,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from bookie.compaction_rules import GcConfig
-from core.errors import CoreError, CorruptData, NoNode, Unavailable
-from core.metadata.layout import LedgerPaths, UnderreplicationPaths
-from core.metadata.ledger_locks import LedgerLocks
-from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
-from core.metadata.node_reads import read_nodes
-from core.metadata.store import MetadataStore, Node
-from core.metadata.underreplication import check_underreplication_layout
-from core.runtime.clock import Clock
-from core.runtime.tasks import together
-from protocol.ids import BookieId, LedgerId
+from tailrace.bookie.compaction_rules import GcConfig
+from tailrace.core.errors import CoreError, CorruptData, NoNode, Unavailable
+from tailrace.core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.ledger_locks import LedgerLocks
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.store import MetadataStore, Node
+from tailrace.core.metadata.underreplication import check_underreplication_layout
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from core.runtime.files import Files
-from protocol.ids import Position
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.ids import Position
 
 STEP_BYTES = 8 * 1024 * 1024
 """Pages are given back in pieces of at least this size: one cheap call for many groups."""

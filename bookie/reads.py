@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bookie.errors import status_of
-from bookie.ledger_state import LedgerState
-from bookie.storage import Storage
-from core.errors import CorruptData
-from protocol.bookkeeper.availability import encode_availability
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.errors import status_of
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.storage import Storage
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.bookkeeper.availability import encode_availability
+from tailrace.protocol.bookkeeper.messages import (
     LAST_ENTRY,
     ListEntriesRequest,
     ListEntriesResponse,
@@ -22,10 +22,10 @@ from protocol.bookkeeper.messages import (
     Response,
     StatusCode,
 )
-from protocol.ids import Buffer, EntryId
+from tailrace.protocol.ids import Buffer, EntryId
 
 if TYPE_CHECKING:
-    from bookie.entry_judge import EntryJudge
+    from tailrace.bookie.entry_judge import EntryJudge
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ and 5.6 (BookieImpl.readJournal, DefaultEntryLogger.scanEntryLog).
 import struct
 from collections.abc import Callable, Iterator
 
-from bookie.group_format import MIN_BODY_SIZE, RECORD_HEAD_SIZE, Record
-from bookie.journal_format import PADDING
-from core.errors import CorruptData
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.ids import Position
+from tailrace.bookie.group_format import MIN_BODY_SIZE, RECORD_HEAD_SIZE, Record
+from tailrace.bookie.journal_format import PADDING
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.ids import Position
 
 WINDOW_BYTES = 8 * 1024 * 1024
 

@@ -15,24 +15,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookie import journal_format
-from bookie.entry_log_format import pack_location
-from bookie.entry_log_scan import EntryLogScan
-from bookie.entry_reader import EntryReader
-from bookie.group_format import Group, Record
-from bookie.grouped_file import EntryLog
-from bookie.index_files import IndexFiles
-from bookie.index_format import IndexHeader
-from bookie.journal_replay import JournalReplay
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_index import REMEDY, SLOTS_PER_SECTOR, Cut
-from bookie.ledger_state import LedgerState
-from bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, journal_mark_name, read_mark
-from bookie.memtable import Memtable
-from bookie.sorted_flush import LogToSeal, SortedFlush
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie import journal_format
+from tailrace.bookie.entry_log_format import pack_location
+from tailrace.bookie.entry_log_scan import EntryLogScan
+from tailrace.bookie.entry_reader import EntryReader
+from tailrace.bookie.group_format import Group, Record
+from tailrace.bookie.grouped_file import EntryLog
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.journal_replay import JournalReplay
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_index import REMEDY, SLOTS_PER_SECTOR, Cut
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.marks import ENTRY_LOG_MARK, JAVA_LOG_MARK, Mark, journal_mark_name, read_mark
+from tailrace.bookie.memtable import Memtable
+from tailrace.bookie.sorted_flush import LogToSeal, SortedFlush
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -16,18 +16,18 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bookie.batch_read import BatchReads
-from bookie.config import MIB, BookieConfig
-from bookie.disk_watch import in_all
-from bookie.errors import status_of
-from bookie.health import Health
-from bookie.held import is_held
-from bookie.index_format import ENTRY_ID_MAX, KEY_BYTES_MAX, PACKET_BYTES_MAX
-from bookie.ledger_state import LedgerState
-from bookie.long_poll import LongPolls
-from bookie.reads import Reads
-from bookie.storage import Storage
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.batch_read import BatchReads
+from tailrace.bookie.config import MIB, BookieConfig
+from tailrace.bookie.disk_watch import in_all
+from tailrace.bookie.errors import status_of
+from tailrace.bookie.health import Health
+from tailrace.bookie.held import is_held
+from tailrace.bookie.index_format import ENTRY_ID_MAX, KEY_BYTES_MAX, PACKET_BYTES_MAX
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.long_poll import LongPolls
+from tailrace.bookie.reads import Reads
+from tailrace.bookie.storage import Storage
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
     AuthRequest,
@@ -51,12 +51,12 @@ from protocol.bookkeeper.messages import (
     WriteLacResponse,
     operation_of,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from core.runtime.files import Space
+    from tailrace.core.runtime.files import Space
 
 _HEAD = struct.Struct(">qqq")
 _PACKET = struct.Struct(">qq")

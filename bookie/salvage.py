@@ -5,16 +5,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookie import entry_log_format, journal_format
-from bookie.entry_log_scan import is_grouped
-from bookie.group_format import Record
-from bookie.group_scan import GroupScan
-from bookie.ledger_state import lac_of
-from bookie.record_scan import scan_records
-from core.errors import CorruptData
-from core.runtime.files import Files
-from protocol.errors import DecodeError
-from protocol.ids import Position
+from tailrace.bookie import entry_log_format, journal_format
+from tailrace.bookie.entry_log_scan import is_grouped
+from tailrace.bookie.group_format import Record
+from tailrace.bookie.group_scan import GroupScan
+from tailrace.bookie.ledger_state import lac_of
+from tailrace.bookie.record_scan import scan_records
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Position
 
 logger = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
-from bookie.entry_judge import EntryJudge
-from core.errors import CoreError
-from core.runtime.config import setting
-from core.runtime.forever import Forever
-from core.runtime.metrics import counter, gauge
-from protocol.bookkeeper.availability import decode_availability
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.entry_judge import EntryJudge
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.config import setting
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.metrics import counter, gauge
+from tailrace.protocol.bookkeeper.availability import decode_availability
+from tailrace.protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
     BatchReadRequest,
@@ -34,7 +34,7 @@ from protocol.bookkeeper.messages import (
     Request,
     StatusCode,
 )
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -14,16 +14,16 @@ import functools
 import logging
 from typing import Final
 
-from bookie.config import MIB, BookieConfig
-from bookie.requests import Bookie
-from core.runtime.budget import Budget
-from core.runtime.forever import Forever
-from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
-from core.runtime.receive_buffer import ReceiveBuffer
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper import v2_answers, v2_requests
-from protocol.bookkeeper.codec import decode_request, encode_response
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.config import MIB, BookieConfig
+from tailrace.bookie.requests import Bookie
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
+from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.bookkeeper import v2_answers, v2_requests
+from tailrace.protocol.bookkeeper.codec import decode_request, encode_response
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     ErrorResponse,
     Request,
@@ -31,9 +31,9 @@ from protocol.bookkeeper.messages import (
     StatusCode,
     operation_of,
 )
-from protocol.bookkeeper.v2_requests import Origin, is_v2
-from protocol.errors import FrameTooLarge
-from protocol.ids import Buffer
+from tailrace.protocol.bookkeeper.v2_requests import Origin, is_v2
+from tailrace.protocol.errors import FrameTooLarge
+from tailrace.protocol.ids import Buffer
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ crash leaves of a flush is harmless: the journals have its entries until a mark 
 
 from typing import NamedTuple
 
-from bookie.entry_log_format import pack_location
-from bookie.group_format import RECORD_HEAD_SIZE, pack_size
-from bookie.grouped_file import EntryLog
-from bookie.ledger_state import LocationTable
-from bookie.marks import Mark
-from bookie.memtable import MemEntry, Memtable
-from protocol.ids import Buffer, LedgerId, Position
+from tailrace.bookie.entry_log_format import pack_location
+from tailrace.bookie.group_format import RECORD_HEAD_SIZE, pack_size
+from tailrace.bookie.grouped_file import EntryLog
+from tailrace.bookie.ledger_state import LocationTable
+from tailrace.bookie.marks import Mark
+from tailrace.bookie.memtable import MemEntry, Memtable
+from tailrace.protocol.ids import Buffer, LedgerId, Position
 
 GROUP_BYTES = 1024 * 1024
 """Entries are written in groups of about this size. Unit: bytes."""

@@ -13,34 +13,39 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bookie import journal_format
-from bookie.add_path import AddHooks, AddPath
-from bookie.checkpoint import Checkpointer
-from bookie.config import MIB, BookieConfig
-from bookie.direct_adds import DirectAdds
-from bookie.entry_reader import EntryReader
-from bookie.entry_spans import LENGTH_SIZE
-from bookie.errors import NoRoom, StorageFailed
-from bookie.fenced_and_removed import FencedAndRemoved
-from bookie.group_format import RECORD_HEAD_SIZE, pack_size
-from bookie.group_wait import GroupRules, Item
-from bookie.grouped_file import EntryLog, Journal
-from bookie.index_files import IndexFiles
-from bookie.index_format import IndexHeader
-from bookie.journaled_adds import JournaledAdds
-from bookie.known_ledgers import KnownLedgers
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_state import LedgerState
-from bookie.marks import Mark
-from bookie.metrics import BookieMetrics
-from bookie.page_cache import SHARE_OF_MEMORY, WINDOW_BYTES_MAX, PageCacheWindow, ReadBehind
-from bookie.recovery import Recovered, Recovery, load_state
-from bookie.upkeep import Upkeep
-from core.runtime.clock import Clock
-from core.runtime.files import Files, Space
-from core.runtime.threads import JobThread
-from protocol.bookkeeper.messages import AddResponse
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.bookie import journal_format
+from tailrace.bookie.add_path import AddHooks, AddPath
+from tailrace.bookie.checkpoint import Checkpointer
+from tailrace.bookie.config import MIB, BookieConfig
+from tailrace.bookie.direct_adds import DirectAdds
+from tailrace.bookie.entry_reader import EntryReader
+from tailrace.bookie.entry_spans import LENGTH_SIZE
+from tailrace.bookie.errors import NoRoom, StorageFailed
+from tailrace.bookie.fenced_and_removed import FencedAndRemoved
+from tailrace.bookie.group_format import RECORD_HEAD_SIZE, pack_size
+from tailrace.bookie.group_wait import GroupRules, Item
+from tailrace.bookie.grouped_file import EntryLog, Journal
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.journaled_adds import JournaledAdds
+from tailrace.bookie.known_ledgers import KnownLedgers
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.bookie.marks import Mark
+from tailrace.bookie.metrics import BookieMetrics
+from tailrace.bookie.page_cache import (
+    SHARE_OF_MEMORY,
+    WINDOW_BYTES_MAX,
+    PageCacheWindow,
+    ReadBehind,
+)
+from tailrace.bookie.recovery import Recovered, Recovery, load_state
+from tailrace.bookie.upkeep import Upkeep
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.files import Files, Space
+from tailrace.core.runtime.threads import JobThread
+from tailrace.protocol.bookkeeper.messages import AddResponse
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,15 +12,15 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bookie.add_path import AddPath
-from bookie.checkpoint import Checkpointer, CheckpointPlan
-from bookie.config import BookieConfig
-from bookie.errors import NoRoom, is_no_room
-from bookie.known_ledgers import KnownLedgers
-from bookie.ledger_state import LedgerState, LocationTable
-from bookie.recovery import Recovered
-from bookie.sorted_flush import Flushed
-from core.runtime.threads import JobThread
+from tailrace.bookie.add_path import AddPath
+from tailrace.bookie.checkpoint import Checkpointer, CheckpointPlan
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.errors import NoRoom, is_no_room
+from tailrace.bookie.known_ledgers import KnownLedgers
+from tailrace.bookie.ledger_state import LedgerState, LocationTable
+from tailrace.bookie.recovery import Recovered
+from tailrace.bookie.sorted_flush import Flushed
+from tailrace.core.runtime.threads import JobThread
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ NO_ROOM_RETRY_S = 5.0
 """Pause before a checkpoint is tried again that found the disk full."""
 
 if TYPE_CHECKING:
-    from bookie.marks import Mark
+    from tailrace.bookie.marks import Mark
 
 
 class Upkeep:

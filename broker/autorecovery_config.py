@@ -4,13 +4,13 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.ledger.config import BookieClientConfig, LedgerClientConfig
-from core.metadata.layout import LEDGERS_ROOT
-from core.metadata.uri import parse_uri
-from core.runtime.config import PortNumber, setting
-from core.runtime.host import host_name
-from core.runtime.logging_setup import LogLevel
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
+from tailrace.core.metadata.layout import LEDGERS_ROOT
+from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.runtime.config import PortNumber, setting
+from tailrace.core.runtime.host import host_name
+from tailrace.core.runtime.logging_setup import LogLevel
 
 _ID = re.compile(r"[A-Za-z0-9._:\-]+")
 """BookKeeper's rule for ids: its tools take the auditor's for a bookie's."""

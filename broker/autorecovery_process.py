@@ -16,32 +16,32 @@ from random import Random
 
 import uvloop
 
-from broker.autorecovery_config import AutoRecoveryProcessConfig
-from broker.until_signal import run_until_signal
-from core.autorecovery.auditor import Auditor
-from core.autorecovery.ledger_check import LedgerCheck
-from core.autorecovery.replication_metrics import ReplicationMetrics
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.autorecovery.worker import ReplicationWorker
-from core.errors import CoreError, NoNode, Unavailable
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.context import LedgerContext
-from core.ledger.ensembles import Ensembles
-from core.ledger.metadata_update import LedgerNodes
-from core.ledger.metrics import LedgerMetrics
-from core.metadata.cluster import check_cluster
-from core.metadata.layout import LedgerPaths
-from core.metadata.store import MetadataStore
-from core.metadata.uri import parse_uri
-from core.metadata.zookeeper import ZookeeperStore
-from core.runtime.clock import Clock, SystemClock
-from core.runtime.collector import settle_collector
-from core.runtime.heap import keep_freed_memory
-from core.runtime.http import Handler, HttpReply, HttpServer, prometheus_text
-from core.runtime.logging_setup import set_up_logging
-from core.runtime.metrics import Metrics
-from core.runtime.task_health import task_health
-from core.runtime.tasks import Tasks
+from tailrace.broker.autorecovery_config import AutoRecoveryProcessConfig
+from tailrace.broker.until_signal import run_until_signal
+from tailrace.core.autorecovery.auditor import Auditor
+from tailrace.core.autorecovery.ledger_check import LedgerCheck
+from tailrace.core.autorecovery.replication_metrics import ReplicationMetrics
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.autorecovery.worker import ReplicationWorker
+from tailrace.core.errors import CoreError, NoNode, Unavailable
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.metadata_update import LedgerNodes
+from tailrace.core.ledger.metrics import LedgerMetrics
+from tailrace.core.metadata.cluster import check_cluster
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.collector import settle_collector
+from tailrace.core.runtime.heap import keep_freed_memory
+from tailrace.core.runtime.http import Handler, HttpReply, HttpServer, prometheus_text
+from tailrace.core.runtime.logging_setup import set_up_logging
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.task_health import task_health
+from tailrace.core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 

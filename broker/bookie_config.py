@@ -4,10 +4,10 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bookie.config import BookieConfig
-from core.metadata.uri import parse_uri
-from core.runtime.config import setting
-from core.runtime.logging_setup import LogLevel
+from tailrace.bookie.config import BookieConfig
+from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.runtime.config import setting
+from tailrace.core.runtime.logging_setup import LogLevel
 
 _BOOKIE = BookieConfig()
 _EVERYWHERE = ("", "0.0.0.0", "::")

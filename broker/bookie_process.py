@@ -14,27 +14,27 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvloop
 
-from bookie.app import BookieProcess, start_bookie
-from bookie.errors import BookieError
-from bookie.scrub import Replica
-from broker.bookie_config import BookieProcessConfig
-from broker.until_signal import run_until_signal
-from core.errors import CoreError, NodeExists, NoNode, Unavailable
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig
-from core.ledger.replica_reader import ReplicaReader
-from core.metadata.cluster import check_cluster
-from core.metadata.store import MetadataStore
-from core.metadata.uri import parse_uri
-from core.metadata.zookeeper import ZookeeperStore
-from core.runtime.clock import Clock, SystemClock
-from core.runtime.collector import settle_collector
-from core.runtime.files import LockHeld, SystemFiles
-from core.runtime.heap import keep_freed_memory
-from core.runtime.logging_setup import set_up_logging
-from core.runtime.metrics import Metrics
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.app import BookieProcess, start_bookie
+from tailrace.bookie.errors import BookieError
+from tailrace.bookie.scrub import Replica
+from tailrace.broker.bookie_config import BookieProcessConfig
+from tailrace.broker.until_signal import run_until_signal
+from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig
+from tailrace.core.ledger.replica_reader import ReplicaReader
+from tailrace.core.metadata.cluster import check_cluster
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.collector import settle_collector
+from tailrace.core.runtime.files import LockHeld, SystemFiles
+from tailrace.core.runtime.heap import keep_freed_memory
+from tailrace.core.runtime.logging_setup import set_up_logging
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

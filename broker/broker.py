@@ -5,26 +5,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.cluster.known_epochs import KnownEpochs
-from core.runtime.loop_turns import LoopTurns
+from tailrace.broker.cluster.known_epochs import KnownEpochs
+from tailrace.core.runtime.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
-    from broker.cluster.disk_room import AskedBookies
-    from broker.cluster.dynamic_configs import DynamicConfigs
-    from broker.cluster.routes import Routes
-    from broker.cluster.topics import TopicRegistry
-    from broker.config import BrokerConfig
-    from broker.coordinator.runtime import GroupCoordinator
-    from broker.fetching.session_cache import FetchSessionCache
-    from broker.listeners import Advertised
-    from broker.partition.partition_logs import PartitionLogs
-    from broker.partition.producer_ids import ProducerIds
-    from broker.peers.peers import Peers
-    from broker.quotas.registry import QuotaRegistry
-    from broker.transactions.coordinator import TransactionCoordinator
-    from core.metadata.store import MetadataStore
-    from core.runtime.budget import Budget
-    from core.runtime.clock import Clock
+    from tailrace.broker.cluster.disk_room import AskedBookies
+    from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
+    from tailrace.broker.cluster.routes import Routes
+    from tailrace.broker.cluster.topics import TopicRegistry
+    from tailrace.broker.config import BrokerConfig
+    from tailrace.broker.coordinator.runtime import GroupCoordinator
+    from tailrace.broker.fetching.session_cache import FetchSessionCache
+    from tailrace.broker.listeners import Advertised
+    from tailrace.broker.partition.partition_logs import PartitionLogs
+    from tailrace.broker.partition.producer_ids import ProducerIds
+    from tailrace.broker.peers.peers import Peers
+    from tailrace.broker.quotas.registry import QuotaRegistry
+    from tailrace.broker.transactions.coordinator import TransactionCoordinator
+    from tailrace.core.metadata.store import MetadataStore
+    from tailrace.core.runtime.budget import Budget
+    from tailrace.core.runtime.clock import Clock
 
 
 @dataclass(slots=True, kw_only=True)

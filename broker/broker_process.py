@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from broker.broker import Broker
-from broker.broker_process_config import BrokerProcessConfig
-from broker.cluster.paths import ClusterPaths
-from broker.running import Storage, running_broker
-from broker.until_signal import run_until_signal
-from core.errors import CoreError, NodeExists, NoNode, Unavailable
-from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
-from core.metadata.bindings import bind_namespace, find_binding
-from core.metadata.cluster import check_cluster
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.store import MetadataStore
-from core.metadata.uri import parse_namespace_uri, parse_uri
-from core.metadata.zookeeper import ZookeeperStore
-from core.runtime.clock import Clock, SystemClock
-from core.runtime.collector import settle_collector
-from core.runtime.heap import keep_freed_memory
-from core.runtime.logging_setup import set_up_logging
-from core.runtime.metrics import Metrics
+from tailrace.broker.broker import Broker
+from tailrace.broker.broker_process_config import BrokerProcessConfig
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.running import Storage, running_broker
+from tailrace.broker.until_signal import run_until_signal
+from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
+from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
+from tailrace.core.metadata.bindings import bind_namespace, find_binding
+from tailrace.core.metadata.cluster import check_cluster
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.collector import settle_collector
+from tailrace.core.runtime.heap import keep_freed_memory
+from tailrace.core.runtime.logging_setup import set_up_logging
+from tailrace.core.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
-    from broker.faults.control import FaultControl
+    from tailrace.broker.faults.control import FaultControl
 
 logger = logging.getLogger(__name__)
 

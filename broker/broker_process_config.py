@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass, field, replace
 
-from broker.cluster.assignments import lock_name
-from broker.config import BrokerConfig
-from broker.standalone_config import TopicLogConfig, check_topic_logs
-from core.ledger.config import BookieClientConfig, LedgerClientConfig
-from core.log.cold.config import ColdConfig
-from core.log.config import LogConfig
-from core.metadata.layout import LEDGERS_ROOT
-from core.metadata.uri import parse_namespace_uri, parse_uri
-from core.runtime.config import setting
-from core.runtime.logging_setup import LogLevel
+from tailrace.broker.cluster.assignments import lock_name
+from tailrace.broker.config import BrokerConfig
+from tailrace.broker.standalone_config import TopicLogConfig, check_topic_logs
+from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.config import LogConfig
+from tailrace.core.metadata.layout import LEDGERS_ROOT
+from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
+from tailrace.core.runtime.config import setting
+from tailrace.core.runtime.logging_setup import LogLevel
 
 ANSWER_MS_MIN = 5_000
 

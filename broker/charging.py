@@ -8,14 +8,14 @@ Source: kafka.server.KafkaApis, RequestHandlerHelper.
 import dataclasses
 from typing import Any, Final
 
-from broker.context import RequestContext
-from broker.handlers import Handler
-from broker.quotas.request_quota import RequestQuota
-from protocol.ids import Buffer
-from protocol.kafka.apis import FETCH, PRODUCE, WRITE_TXN_MARKERS
-from protocol.kafka.header import RequestHeader, response_frame_steps
-from protocol.kafka.messages.fetch import FetchRequest, FetchResponse
-from protocol.kafka.steps import Steps
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import Handler
+from tailrace.broker.quotas.request_quota import RequestQuota
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.apis import FETCH, PRODUCE, WRITE_TXN_MARKERS
+from tailrace.protocol.kafka.header import RequestHeader, response_frame_steps
+from tailrace.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
+from tailrace.protocol.kafka.steps import Steps
 
 _FREE: Final = frozenset({WRITE_TXN_MARKERS.key})
 _SIZE_BYTES: Final = 4

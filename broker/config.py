@@ -6,16 +6,16 @@ and its sockets. The parts never import this module.
 
 from dataclasses import dataclass, field
 
-from broker.cluster.config import TopicsConfig
-from broker.coordinator.config import GroupConfig
-from broker.http_config import HttpConfig
-from broker.listeners import Advertised, Listener, check_listeners, parse_listeners
-from broker.partition.config import PartitionConfig
-from broker.quotas.config import QuotaConfig
-from broker.quotas.connection_counts import numbers_of
-from broker.transactions.config import TransactionConfig
-from compaction.cleaner.config import CleanerConfig
-from core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
+from tailrace.broker.cluster.config import TopicsConfig
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.http_config import HttpConfig
+from tailrace.broker.listeners import Advertised, Listener, check_listeners, parse_listeners
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.quotas.config import QuotaConfig
+from tailrace.broker.quotas.connection_counts import numbers_of
+from tailrace.broker.transactions.config import TransactionConfig
+from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

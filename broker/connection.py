@@ -11,30 +11,30 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
-from broker.broker import Broker
-from broker.charging import charged_call, charged_frame, frame_of
-from broker.context import RequestContext
-from broker.errors import CloseConnection, KafkaError, error_code
-from broker.handlers import HANDLERS, Deferred, Handler
-from broker.in_flight import InFlight
-from broker.listeners import ConnectionInfo, Endpoint
-from broker.outbox import Outbox
-from broker.quotas.request_quota import RequestQuota
-from broker.refusals import error_response, unsupported_frame
-from broker.serial_requests import SerialRequests
-from broker.throttle import Throttle
-from core.errors import CoreError
-from core.runtime.budget import Budget
-from core.runtime.net import HOLD_THROTTLE, HOLD_USER, FrameChannel
-from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.ids import Buffer
-from protocol.kafka.codec import decode_request, decode_request_steps, is_long
-from protocol.kafka.header import (
+from tailrace.broker.broker import Broker
+from tailrace.broker.charging import charged_call, charged_frame, frame_of
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import CloseConnection, KafkaError, error_code
+from tailrace.broker.handlers import HANDLERS, Deferred, Handler
+from tailrace.broker.in_flight import InFlight
+from tailrace.broker.listeners import ConnectionInfo, Endpoint
+from tailrace.broker.outbox import Outbox
+from tailrace.broker.quotas.request_quota import RequestQuota
+from tailrace.broker.refusals import error_response, unsupported_frame
+from tailrace.broker.serial_requests import SerialRequests
+from tailrace.broker.throttle import Throttle
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.net import HOLD_THROTTLE, HOLD_USER, FrameChannel
+from tailrace.protocol.errors import ProtocolError, UnsupportedVersion
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.codec import decode_request, decode_request_steps, is_long
+from tailrace.protocol.kafka.header import (
     UnsupportedRequest,
     decode_request_header,
     response_frame,
 )
-from protocol.kafka.steps import Steps
+from tailrace.protocol.kafka.steps import Steps
 
 logger = logging.getLogger(__name__)
 

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.broker import BrokerMetrics
-from broker.config import NetworkConfig
-from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.connection_counts import ConnectionCounts, numbers_of
-from core.runtime.listeners import tell
+from tailrace.broker.broker import BrokerMetrics
+from tailrace.broker.config import NetworkConfig
+from tailrace.broker.quotas.client_quotas import ClientQuotas
+from tailrace.broker.quotas.connection_counts import ConnectionCounts, numbers_of
+from tailrace.core.runtime.listeners import tell
 
 if TYPE_CHECKING:
-    from broker.connection import KafkaConnection
+    from tailrace.broker.connection import KafkaConnection
 
 
 class ConnectionGate:

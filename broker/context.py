@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker.broker import Broker
-from broker.listeners import ConnectionInfo
-from core.runtime.loop_turns import Pace
-from protocol.kafka.header import RequestHeader
+from tailrace.broker.broker import Broker
+from tailrace.broker.listeners import ConnectionInfo
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.kafka.header import RequestHeader
 
 if TYPE_CHECKING:
-    from broker.quotas.request_quota import RequestQuota
+    from tailrace.broker.quotas.request_quota import RequestQuota
 
 
 class RequestContext(msgspec.Struct, frozen=True):

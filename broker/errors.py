@@ -5,9 +5,9 @@ is unknown (was the batch written?) is answered with a retriable code; an idempo
 retries and the sequence check tells. Source: reference Kafka 14; org.apache.kafka Errors.
 """
 
-from core import errors as core_errors
-from core.errors import CoreError
-from protocol.errors import ErrorCode
+from tailrace.core import errors as core_errors
+from tailrace.core.errors import CoreError
+from tailrace.protocol.errors import ErrorCode
 
 _TABLE: dict[type[CoreError], ErrorCode] = {
     CoreError: ErrorCode.UNKNOWN_SERVER_ERROR,

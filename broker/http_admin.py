@@ -17,14 +17,14 @@ import json
 from collections.abc import Callable, Collection
 from typing import Any
 
-from broker.broker import Broker
-from broker.http_topics import TopicContents
-from compaction.cleaner.choosing import Look
-from compaction.cleaner.pool import CleanerPool
-from core.runtime.http import Asked, Handler, HttpReply, prometheus_text
-from core.runtime.metrics import Metrics
-from core.runtime.stored_json import NOT_JSON
-from core.runtime.task_health import task_health
+from tailrace.broker.broker import Broker
+from tailrace.broker.http_topics import TopicContents
+from tailrace.compaction.cleaner.choosing import Look
+from tailrace.compaction.cleaner.pool import CleanerPool
+from tailrace.core.runtime.http import Asked, Handler, HttpReply, prometheus_text
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.stored_json import NOT_JSON
+from tailrace.core.runtime.task_health import task_health
 
 
 class BrokerHttp:

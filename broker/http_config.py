@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.runtime.config import ConfigError, PortNumber, setting
+from tailrace.core.runtime.config import ConfigError, PortNumber, setting
 
 VIEWS_BYTES_MIN = 1_048_576
 

@@ -7,23 +7,23 @@ is told as `unread_offsets`, and the same question again goes on from there.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from broker.broker import Broker
-from broker.errors import KafkaError
-from broker.json_bytes import named_bytes
-from broker.partition.cleanable import CleanablePartition
-from broker.partition.latest import LatestRecord
-from broker.partition.partition_log import PartitionLog
-from compaction.cleaner.looking import look_at
-from core.errors import CoreError
-from core.runtime.decimal_text import decimal
-from core.runtime.http import HttpReply
-from core.runtime.job_pool import JobPool
-from core.runtime.switching import quick_switches
-from protocol.ids import TopicPartition
+from tailrace.broker.broker import Broker
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.json_bytes import named_bytes
+from tailrace.broker.partition.cleanable import CleanablePartition
+from tailrace.broker.partition.latest import LatestRecord
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.compaction.cleaner.looking import look_at
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.decimal_text import decimal
+from tailrace.core.runtime.http import HttpReply
+from tailrace.core.runtime.job_pool import JobPool
+from tailrace.core.runtime.switching import quick_switches
+from tailrace.protocol.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.partition.view_reads import Allowance
-    from broker.partition.views import PartitionViews
+    from tailrace.broker.partition.view_reads import Allowance
+    from tailrace.broker.partition.views import PartitionViews
 
 T = TypeVar("T")
 LATEST_LIMIT: Final = 1000
@@ -95,8 +95,8 @@ class TopicContents:
     async def _begin(self) -> tuple["PartitionViews", "Allowance"]:
         """Load numpy with the first question, and not on the loop."""
         await self._in_thread(_load)
-        from broker.partition.view_reads import Allowance
-        from broker.partition.views import PartitionViews
+        from tailrace.broker.partition.view_reads import Allowance
+        from tailrace.broker.partition.views import PartitionViews
 
         if self._views is None:
             bytes_max = self._broker.config.http.views_bytes
@@ -129,7 +129,7 @@ class TopicContents:
 
 
 def _load() -> None:
-    import broker.partition.views  # noqa: F401
+    import tailrace.broker.partition.views  # noqa: F401
 
 
 def _record(record: LatestRecord) -> dict[str, Any]:

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from protocol.kafka.header import RequestHeader
+from tailrace.protocol.kafka.header import RequestHeader
 
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.handlers import Handler
-    from broker.quotas.request_quota import RequestQuota
-    from protocol.ids import Buffer
+    from tailrace.broker.handlers import Handler
+    from tailrace.broker.quotas.request_quota import RequestQuota
+    from tailrace.protocol.ids import Buffer
 
 
 class Answering(Protocol):

@@ -11,14 +11,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.config import NetworkConfig
-from broker.pipeline import Pipeline
-from core.runtime.budget import Budget
-from core.runtime.net import HOLD_USER, FrameChannel
+from tailrace.broker.config import NetworkConfig
+from tailrace.broker.pipeline import Pipeline
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.net import HOLD_USER, FrameChannel
 
 if TYPE_CHECKING:
-    from broker.in_flight import InFlight
-    from protocol.ids import Buffer
+    from tailrace.broker.in_flight import InFlight
+    from tailrace.protocol.ids import Buffer
 
 
 class Outbox:

@@ -7,7 +7,7 @@ before it.
 from collections import deque
 from typing import Generic, Protocol, TypeVar
 
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 
 class Turn(Protocol):

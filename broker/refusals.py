@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from broker.errors import KafkaError, error_code
-from core.errors import CoreError
-from protocol.errors import ErrorCode
-from protocol.ids import Buffer
-from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS
-from protocol.kafka.header import RequestHeader, response_frame
-from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tailrace.broker.errors import KafkaError, error_code
+from tailrace.core.errors import CoreError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import API_VERSIONS
+from tailrace.protocol.kafka.header import RequestHeader, response_frame
+from tailrace.protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 
 def unsupported_frame(header: RequestHeader) -> list[Buffer] | None:

@@ -13,45 +13,45 @@ from functools import partial
 from random import SystemRandom
 from typing import NamedTuple
 
-from broker.broker import Broker
-from broker.cluster.child_watch import ChildWatch
-from broker.cluster.config_entities import ConfigEntities
-from broker.cluster.disk_room import AskedBookies
-from broker.cluster.dynamic_configs import DynamicConfigs
-from broker.cluster.identity import cluster_id
-from broker.cluster.live_brokers import live_broker
-from broker.cluster.paths import ClusterPaths
-from broker.cluster.registration import BrokerRegistration, broker_node
-from broker.cluster.routes import Routes
-from broker.cluster.settings import TopicDefaults
-from broker.cluster.topics import TopicRegistry
-from broker.config import BrokerConfig
-from broker.coordinator.runtime import GroupCoordinator, GroupParts
-from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
-from broker.http_admin import BrokerHttp
-from broker.listeners import Advertised
-from broker.partition.cleanable_logs import CleanablePartitions
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.producer_ids import ProducerIds
-from broker.partition.retained import RetainedPartitions
-from broker.peers.peers import Peers
-from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.registry import QuotaRegistry
-from broker.server import BrokerServer
-from broker.transactions.coordinator import Parts, TransactionCoordinator
-from compaction.cleaner.config import check_change
-from compaction.cleaner.pool import CleanerPool
-from compaction.worker import RetentionWorker
-from core.log.namespace import LogNamespace
-from core.metadata.store import MetadataStore
-from core.runtime.budget import Budget
-from core.runtime.clock import Clock
-from core.runtime.host import host_name
-from core.runtime.http import HttpServer
-from core.runtime.metrics import Metrics
-from core.runtime.task_health import task_health
-from core.runtime.tasks import Tasks
-from protocol.records.loops import WHY_PLAIN
+from tailrace.broker.broker import Broker
+from tailrace.broker.cluster.child_watch import ChildWatch
+from tailrace.broker.cluster.config_entities import ConfigEntities
+from tailrace.broker.cluster.disk_room import AskedBookies
+from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
+from tailrace.broker.cluster.identity import cluster_id
+from tailrace.broker.cluster.live_brokers import live_broker
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.registration import BrokerRegistration, broker_node
+from tailrace.broker.cluster.routes import Routes
+from tailrace.broker.cluster.settings import TopicDefaults
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.config import BrokerConfig
+from tailrace.broker.coordinator.runtime import GroupCoordinator, GroupParts
+from tailrace.broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
+from tailrace.broker.http_admin import BrokerHttp
+from tailrace.broker.listeners import Advertised
+from tailrace.broker.partition.cleanable_logs import CleanablePartitions
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.producer_ids import ProducerIds
+from tailrace.broker.partition.retained import RetainedPartitions
+from tailrace.broker.peers.peers import Peers
+from tailrace.broker.quotas.client_quotas import ClientQuotas
+from tailrace.broker.quotas.registry import QuotaRegistry
+from tailrace.broker.server import BrokerServer
+from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinator
+from tailrace.compaction.cleaner.config import check_change
+from tailrace.compaction.cleaner.pool import CleanerPool
+from tailrace.compaction.worker import RetentionWorker
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.host import host_name
+from tailrace.core.runtime.http import HttpServer
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.task_health import task_health
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.records.loops import WHY_PLAIN
 
 logger = logging.getLogger(__name__)
 

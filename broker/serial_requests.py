@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.pipeline import Watch
-from core.runtime.net import HURRY_S
+from tailrace.broker.pipeline import Watch
+from tailrace.core.runtime.net import HURRY_S
 
 if TYPE_CHECKING:
-    from broker.in_flight import InFlight
+    from tailrace.broker.in_flight import InFlight
 
 WAITING_BYTES_SPARED: Final = 64 * 1024
 """Requests of a connection that may wait behind a slow one even when memory is short."""

@@ -10,16 +10,16 @@ import asyncio
 import logging
 from functools import partial
 
-import broker.handlers.registry  # noqa: F401 - fills the table of handlers
-from broker.broker import Broker
-from broker.connection import ConnectionOwner, KafkaConnection
-from broker.connection_gate import ConnectionGate
-from core.runtime.budget import Budget
-from core.runtime.forever import Forever
-from core.runtime.metrics import Metrics
-from core.runtime.net import FrameChannel, FrameLimits
-from core.runtime.receive_buffer import ReceiveBuffer
-from core.runtime.tasks import Tasks
+import tailrace.broker.handlers.registry  # noqa: F401 - fills the table of handlers
+from tailrace.broker.broker import Broker
+from tailrace.broker.connection import ConnectionOwner, KafkaConnection
+from tailrace.broker.connection_gate import ConnectionGate
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 

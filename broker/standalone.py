@@ -16,32 +16,32 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from bookie.app import OpenBookie, open_bookie
-from bookie.errors import BookieError
-from bookie.local import LocalBookieClient
-from broker.broker import Broker
-from broker.cluster.paths import ClusterPaths
-from broker.running import Storage, running_broker
-from broker.standalone_config import StandaloneConfig
-from broker.until_signal import run_until_signal
-from core.errors import CoreError
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.log.cold.opening import open_cold_store
-from core.log.namespace import LogNamespace
-from core.metadata.layout import LEDGERS_ROOT
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import MetadataStore
-from core.runtime.clock import Clock, SystemClock
-from core.runtime.collector import settle_collector
-from core.runtime.files import Files, LockHeld, SystemFiles, lock_file
-from core.runtime.heap import keep_freed_memory
-from core.runtime.logging_setup import set_up_logging
-from core.runtime.metrics import Metrics
+from tailrace.bookie.app import OpenBookie, open_bookie
+from tailrace.bookie.errors import BookieError
+from tailrace.bookie.local import LocalBookieClient
+from tailrace.broker.broker import Broker
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.running import Storage, running_broker
+from tailrace.broker.standalone_config import StandaloneConfig
+from tailrace.broker.until_signal import run_until_signal
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.log.cold.opening import open_cold_store
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.metadata.layout import LEDGERS_ROOT
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.collector import settle_collector
+from tailrace.core.runtime.files import Files, LockHeld, SystemFiles, lock_file
+from tailrace.core.runtime.heap import keep_freed_memory
+from tailrace.core.runtime.logging_setup import set_up_logging
+from tailrace.core.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
-    from broker.faults.control import FaultControl
+    from tailrace.broker.faults.control import FaultControl
 
 logger = logging.getLogger(__name__)
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bookie.config import BookieConfig
-from broker.config import BrokerConfig
-from core.log.cold.config import ColdConfig
-from core.log.config import LogConfig
-from core.runtime.config import setting
-from core.runtime.logging_setup import LogLevel
+from tailrace.bookie.config import BookieConfig
+from tailrace.broker.config import BrokerConfig
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.config import LogConfig
+from tailrace.core.runtime.config import setting
+from tailrace.core.runtime.logging_setup import LogLevel
 
 _BOOKIE = BookieConfig()
 

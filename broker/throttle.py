@@ -6,8 +6,8 @@ The answer that says so has left; requests that came with it wait. Source: KIP-2
 import asyncio
 from collections.abc import Callable
 
-from broker.quotas.metrics import QuotaMetrics
-from core.runtime.net import HOLD_THROTTLE, FrameChannel
+from tailrace.broker.quotas.metrics import QuotaMetrics
+from tailrace.core.runtime.net import HOLD_THROTTLE, FrameChannel
 
 
 class Throttle:

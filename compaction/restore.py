@@ -1,6 +1,6 @@
 """Restore a topic's latest value per key: a changelog into a dict, a file, or a callback.
 
-    from compaction.restore import SqliteSink, restore
+    from tailrace.compaction.restore import SqliteSink, restore
 
     report = restore("users", bootstrap="127.0.0.1:9092", sink=SqliteSink(Path("users.db")))
     print(report.hash, [each.live_keys for each in report.partitions])
@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compaction.restoring.checkpoint import Checkpoint, check_checkpoint
-from compaction.restoring.cluster import Topic, bounds, find_topic, parse_bootstrap
-from compaction.restoring.errors import (
+from tailrace.compaction.restoring.checkpoint import Checkpoint, check_checkpoint
+from tailrace.compaction.restoring.cluster import Topic, bounds, find_topic, parse_bootstrap
+from tailrace.compaction.restoring.errors import (
     CorruptBatch,
     LogTruncated,
     Refused,
@@ -31,16 +31,16 @@ from compaction.restoring.errors import (
     Unreachable,
     WrongCheckpoint,
 )
-from compaction.restoring.fetcher import Sizes
-from compaction.restoring.fold import Progress
-from compaction.restoring.folding import Folding, Limits, Step
-from compaction.restoring.patience import Patience
-from compaction.restoring.report import PartitionReport, Report, report_of
-from compaction.restoring.sinks.memory import DictSink
-from compaction.restoring.sinks.sink import Sink
-from compaction.restoring.sinks.sqlite import CallbackSink, SqliteSink
-from compaction.restoring.verify import Mismatch, verify
-from core.runtime.clock import SystemClock
+from tailrace.compaction.restoring.fetcher import Sizes
+from tailrace.compaction.restoring.fold import Progress
+from tailrace.compaction.restoring.folding import Folding, Limits, Step
+from tailrace.compaction.restoring.patience import Patience
+from tailrace.compaction.restoring.report import PartitionReport, Report, report_of
+from tailrace.compaction.restoring.sinks.memory import DictSink
+from tailrace.compaction.restoring.sinks.sink import Sink
+from tailrace.compaction.restoring.sinks.sqlite import CallbackSink, SqliteSink
+from tailrace.compaction.restoring.verify import Mismatch, verify
+from tailrace.core.runtime.clock import SystemClock
 
 __all__ = [
     "CallbackSink",
@@ -128,7 +128,7 @@ def parquet_sink(folder: Path) -> Sink:
     Errors: ImportError without pyarrow (`pip install 'tailrace[spark]'`); WrongCheckpoint if
     another restore writes there.
     """
-    from compaction.restoring.sinks.parquet import ParquetSink
+    from tailrace.compaction.restoring.sinks.parquet import ParquetSink
 
     return ParquetSink(folder)
 

@@ -7,7 +7,7 @@ ends it. Source: reference Kafka 5.9; UnifiedLog.deleteOldSegments.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocol.ids import Offset
+from tailrace.protocol.ids import Offset
 
 UNLIMITED = -1
 

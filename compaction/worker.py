@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from compaction.retention import Limits, RetainedSegment, has_work, judge
-from core.runtime.clock import Clock
-from core.runtime.forever import Forever
-from core.runtime.metrics import counter
-from protocol.ids import Offset
+from tailrace.compaction.retention import Limits, RetainedSegment, has_work, judge
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.metrics import counter
+from tailrace.protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 
-from pipeline.source import TopicSource, read_batch, read_stream
+from tailrace.pipeline.source import TopicSource, read_batch, read_stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.offsets import Bound
-from pipeline.source import TopicSource, read_batch
-from pipeline.stable_range import StableRange, bounds_json
+from tailrace.pipeline.offsets import Bound
+from tailrace.pipeline.source import TopicSource, read_batch
+from tailrace.pipeline.stable_range import StableRange, bounds_json
 
 _DIGEST_BITS = 128
 _PIECE_BITS = 32

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.jars import connector_jars
+from tailrace.pipeline.jars import connector_jars
 
 
 def build_session(

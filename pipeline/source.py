@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.offsets import EARLIEST, LATEST, Bound, source_options
+from tailrace.pipeline.offsets import EARLIEST, LATEST, Bound, source_options
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 

@@ -23,8 +23,8 @@ import lz4.block
 import lz4.frame
 from isal import isal_zlib
 
-from protocol.errors import BadLength, BadValue
-from protocol.ids import Buffer
+from tailrace.protocol.errors import BadLength, BadValue
+from tailrace.protocol.ids import Buffer
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 STREAMS_MAX = 256

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from crc32c import crc32c as _crc32c
 
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 
 class Checksum(Protocol):

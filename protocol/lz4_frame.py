@@ -12,7 +12,7 @@ Source: LZ4 frame format 1.6; org.apache.kafka.common.compress.Lz4BlockInputStre
 import struct
 from typing import Final
 
-from protocol.errors import BadValue
+from tailrace.protocol.errors import BadValue
 
 BLOCKS_MAX: Final = 10_000
 """A batch of the largest size has a tenth; each is a step of a quarter of a microsecond."""

@@ -4,8 +4,8 @@ Every reader refuses a number of more bytes than its type can need, so hostile b
 ten steps. A reader takes (buffer, place) and returns (value, place after it).
 """
 
-from protocol.errors import BadLength, BufferUnderflow
-from protocol.ids import Buffer
+from tailrace.protocol.errors import BadLength, BufferUnderflow
+from tailrace.protocol.ids import Buffer
 
 _MASK32 = (1 << 32) - 1
 

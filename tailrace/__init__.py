@@ -1,29 +1,15 @@
-"""The launcher: the only name that the wheel puts at the top of site-packages.
+"""Tailrace: a Kafka-compatible broker over a DistributedLog. All of it is imported from here.
 
-The packages of the house have generic names (`core`, `protocol`, ...), so they travel below this
-package, in `_house`, and only a process that was started as `tailrace` has that folder on its path.
-A user's own `core` is never shadowed in the user's processes. In a source checkout the packages
-lie beside this folder.
+In a checkout `broker`, `core` and so on are links to the folders beside this one; in a wheel they
+are those folders. So a user's own package called `core` is never shadowed.
 """
-
-import sys
-from pathlib import Path
-
-_HERE = Path(__file__).resolve().parent
-
-
-def house() -> Path:
-    """Return the folder that holds the packages: `_house` in a wheel, the checkout otherwise."""
-    packed = _HERE / "_house"
-    return packed if packed.is_dir() else _HERE.parent
 
 
 def main() -> None:
     """Run the `tailrace` command."""
-    sys.path.insert(0, str(house()))
-    from core.runtime.collector import loading_modules  # the path is set only now
+    from tailrace.core.runtime.collector import loading_modules
 
     with loading_modules():
-        from broker.cli.main import run
+        from tailrace.broker.cli.main import run
 
     run()

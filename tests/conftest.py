@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from core.runtime.collector import loading_modules, look_seldom
+from tailrace.core.runtime.collector import loading_modules, look_seldom
 from tests import bytecode
 from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final, NamedTuple
 
-from core.errors import CoreError
-from core.log.log import Log
-from core.log.open_namespace import open_namespace
-from core.log.writer import LogWriter
-from core.metadata.layout import LogPaths
-from core.metadata.store import MetadataStore
-from protocol.ids import TxId
+from tailrace.core.errors import CoreError
+from tailrace.core.log.log import Log
+from tailrace.core.log.open_namespace import open_namespace
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.ids import TxId
 from tests.log_owner import options
 
 SESSION_MS: Final = 1000

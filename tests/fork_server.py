@@ -22,35 +22,36 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypedDict
 
-from tailrace import house
+import tailrace
 
 MESSAGE_BYTES_MAX: Final = 1 << 20
 STREAMS: Final = 3
 """Standard input, output and error come with a request, then its socket."""
 LOADED_LATE: Final = (
     "aiohttp.web",
-    "broker.autorecovery_process",
-    "broker.bookie_process",
-    "broker.broker_process",
-    "broker.cli.clients",
-    "broker.cli.groups_admin",
-    "broker.cli.inspection",
-    "broker.cli.record_reader",
-    "broker.cli.record_writer",
-    "broker.cli.topics_admin",
-    "broker.cli.txns_admin",
-    "broker.faults.control",
-    "broker.standalone",
-    "core.log.open_namespace",
-    "core.metadata.uri",
+    "tailrace.broker.autorecovery_process",
+    "tailrace.broker.bookie_process",
+    "tailrace.broker.broker_process",
+    "tailrace.broker.cli.clients",
+    "tailrace.broker.cli.groups_admin",
+    "tailrace.broker.cli.inspection",
+    "tailrace.broker.cli.record_reader",
+    "tailrace.broker.cli.record_writer",
+    "tailrace.broker.cli.topics_admin",
+    "tailrace.broker.cli.txns_admin",
+    "tailrace.broker.faults.control",
+    "tailrace.broker.standalone",
+    "tailrace.core.log.open_namespace",
+    "tailrace.core.metadata.uri",
     "encodings.idna",
     "rich.console",
     "rich.table",
 )
 """What commands and servers load when they need it, besides the commands' own modules."""
-NEVER_LOADED: Final = frozenset({"core.runtime.process_secret", "numpy"})
+NEVER_LOADED: Final = frozenset({"tailrace.core.runtime.process_secret", "numpy"})
 """What each process has to have of its own: a secret, threads, a state of random numbers."""
 
 
@@ -150,11 +151,11 @@ class ForkServer:
 
 def load() -> None:
     """Load what processes consist of; nothing of it may start a thread."""
-    sys.path[0] = str(house())  # not the folder of this file
-    from core.runtime.collector import loading_modules
+    sys.path[0] = str(Path(tailrace.__file__).parent.parent)  # not the folder of this file
+    from tailrace.core.runtime.collector import loading_modules
 
     with loading_modules():  # children leave it out, too, when they look for garbage
-        from broker.cli.main import COMMANDS
+        from tailrace.broker.cli.main import COMMANDS
 
         for name in (*COMMANDS.values(), *LOADED_LATE):
             importlib.import_module(name)

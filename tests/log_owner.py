@@ -8,10 +8,10 @@ Prints `owns TXID` (the last one that it found), then `confirmed TXID` for each 
 import asyncio
 import sys
 
-from core.errors import CoreError
-from core.log.config import LogConfig
-from core.log.open_namespace import NamespaceOptions, open_namespace
-from protocol.ids import TxId
+from tailrace.core.errors import CoreError
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
+from tailrace.protocol.ids import TxId
 
 PAUSE_S = 0.005
 """Between two records."""

@@ -11,12 +11,12 @@ import sys
 from dataclasses import replace
 from typing import Final
 
-from core.errors import OwnershipAcquireFailed
-from core.log.cold.config import ColdConfig
-from core.log.log import Log
-from core.log.open_namespace import NamespaceOptions, open_namespace
-from core.log.rewrite import SegmentRewrite
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.errors import OwnershipAcquireFailed
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.log import Log
+from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
+from tailrace.core.log.rewrite import SegmentRewrite
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.log_owner import options
 
 RECORDS: Final = 200

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from protocol.compression import Codec, compress
-from protocol.records.batch import (
+from tailrace.protocol.compression import Codec, compress
+from tailrace.protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -11,7 +11,7 @@ from protocol.records.batch import (
     pack_header,
     stamp_crc,
 )
-from protocol.varint import write_varint
+from tailrace.protocol.varint import write_varint
 
 TIME_MS = 1_700_000_000_000
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from protocol.bookkeeper import messages as bk
-from protocol.distributedlog.record import POSITION_MAX, LogRecord
-from protocol.ids import Buffer, LedgerId
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.protocol.bookkeeper import messages as bk
+from tailrace.protocol.distributedlog.record import POSITION_MAX, LogRecord
+from tailrace.protocol.ids import Buffer, LedgerId
+from tailrace.protocol.records.record import Producer, Record, build_batch
 
 int32s = st.integers(-(1 << 31), (1 << 31) - 1)
 int64s = st.integers(-(1 << 63), (1 << 63) - 1)

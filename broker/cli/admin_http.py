@@ -7,8 +7,8 @@ from urllib.parse import quote, urlencode
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from core.runtime.stored_json import NOT_JSON
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.core.runtime.stored_json import NOT_JSON
 
 TIMEOUT_S = 60.0
 ADMIN = "127.0.0.1:9094"

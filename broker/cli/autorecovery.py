@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from broker.autorecovery_config import AutoRecoveryProcessConfig
-from broker.cli import autorecovery_tools
-from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
-from broker.cli.settings import load_settings_of, show_settings
-from core.runtime.collector import loading_modules
-from core.runtime.config import Assignment
+from tailrace.broker.autorecovery_config import AutoRecoveryProcessConfig
+from tailrace.broker.cli import autorecovery_tools
+from tailrace.broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
+from tailrace.broker.cli.settings import load_settings_of, show_settings
+from tailrace.core.runtime.collector import loading_modules
+from tailrace.core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
 autorecovery_tools.add_to(app)
@@ -55,6 +55,6 @@ def autorecovery(
         show_settings(loaded, as_json=as_json)
         return
     with loading_modules():
-        from broker.autorecovery_process import run
+        from tailrace.broker.autorecovery_process import run
 
     sys.exit(run(loaded.config))

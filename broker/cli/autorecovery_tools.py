@@ -9,23 +9,23 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from broker.cli.cluster_access import (
+from tailrace.broker.cli.cluster_access import (
     CLIENT_ID,
     Cluster,
     ClusterMetadata,
     on_cluster,
 )
-from broker.cli.errors import CliError
-from broker.cli.options import Json
-from broker.cli.output import Column, note, progress, show_json, show_rows
-from core.autorecovery.election import current_auditor
-from core.autorecovery.shared_state import ALL_LEDGERS, DELAY_S_MAX
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.errors import CorruptData, NoNode
-from core.metadata.layout import UnderreplicationPaths
-from core.metadata.node_reads import read_nodes
-from core.metadata.underreplication import decode_lock
-from core.runtime.clock import SystemClock
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, progress, show_json, show_rows
+from tailrace.core.autorecovery.election import current_auditor
+from tailrace.core.autorecovery.shared_state import ALL_LEDGERS, DELAY_S_MAX
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.errors import CorruptData, NoNode
+from tailrace.core.metadata.layout import UnderreplicationPaths
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.underreplication import decode_lock
+from tailrace.core.runtime.clock import SystemClock
 
 _COLUMNS: Final = [
     Column("ledger", right=True),

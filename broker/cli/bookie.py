@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from broker.bookie_config import BookieProcessConfig
-from broker.cli import bookie_tools
-from broker.cli.decommission import decommission
-from broker.cli.endpoints import parse_endpoint
-from broker.cli.errors import CliError, Exit
-from broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
-from broker.cli.settings import load_settings_of, show_settings
-from core.runtime.collector import loading_modules
-from core.runtime.config import Assignment
+from tailrace.broker.bookie_config import BookieProcessConfig
+from tailrace.broker.cli import bookie_tools
+from tailrace.broker.cli.decommission import decommission
+from tailrace.broker.cli.endpoints import parse_endpoint
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.options import Assignments, ConfigFile, ConfigJson, ShowConfig
+from tailrace.broker.cli.settings import load_settings_of, show_settings
+from tailrace.core.runtime.collector import loading_modules
+from tailrace.core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
 bookie_tools.add_to(app)
@@ -79,7 +79,7 @@ def bookie(
         show_settings(loaded, as_json=as_json)
         return
     with loading_modules():
-        from broker.bookie_process import run
+        from tailrace.broker.bookie_process import run
 
     sys.exit(run(loaded.config))
 

@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from broker.bookie_config import BookieProcessConfig
-from broker.cli.errors import CliError
-from broker.cli.options import Json
-from broker.cli.output import Column, note, show_rows
-from broker.cli.settings import load_settings_of
-from core.errors import CorruptData
-from core.runtime.config import Assignment
-from protocol.bookkeeper.digest import ledger_master_key
-from protocol.ids import LedgerId
+from tailrace.broker.bookie_config import BookieProcessConfig
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, show_rows
+from tailrace.broker.cli.settings import load_settings_of
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.config import Assignment
+from tailrace.protocol.bookkeeper.digest import ledger_master_key
+from tailrace.protocol.ids import LedgerId
 
 _COLUMNS = [
     Column("ledger", right=True),
@@ -75,8 +75,8 @@ def rebuild_index(
         raise CliError(
             "there are no files of a bookie", place=names, remedy="name its directory with --data"
         )
-    from bookie.index_rebuild import rebuild_indexes
-    from core.runtime.files import LockHeld, SystemFiles
+    from tailrace.bookie.index_rebuild import rebuild_indexes
+    from tailrace.core.runtime.files import LockHeld, SystemFiles
 
     try:
         report = rebuild_indexes(

@@ -5,21 +5,21 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.bookie_config import BookieProcessConfig
-from broker.cli.bookie_rebuild import rebuild_index
-from broker.cli.cluster_access import Cluster, Metadata, on_cluster
-from broker.cli.errors import CliError
-from broker.cli.options import Json
-from broker.cli.output import Column, note, show_rows
-from broker.cli.settings import load_settings_of
-from core.errors import NoNode
-from core.ledger.bookie_client import ask
-from core.metadata.bookie_service_info import decode_service_info
-from core.metadata.cluster import find_cluster
-from core.runtime.config import Assignment
-from core.runtime.tasks import together
-from protocol.bookkeeper.messages import BookieInfo, BookieInfoRequest, BookieInfoResponse
-from protocol.ids import BookieId
+from tailrace.broker.bookie_config import BookieProcessConfig
+from tailrace.broker.cli.bookie_rebuild import rebuild_index
+from tailrace.broker.cli.cluster_access import Cluster, Metadata, on_cluster
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, show_rows
+from tailrace.broker.cli.settings import load_settings_of
+from tailrace.core.errors import NoNode
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.metadata.bookie_service_info import decode_service_info
+from tailrace.core.metadata.cluster import find_cluster
+from tailrace.core.runtime.config import Assignment
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.bookkeeper.messages import BookieInfo, BookieInfoRequest, BookieInfoResponse
+from tailrace.protocol.ids import BookieId
 
 Id = Annotated[str, typer.Argument(metavar="BOOKIE")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -120,8 +120,8 @@ def reformat(
     names = ", ".join(map(str, directories))
     if not yes and not typer.confirm(f"erase every entry in {names}?"):
         raise CliError("nothing was erased")
-    from bookie.erase import erase_directories
-    from core.runtime.files import LockHeld, SystemFiles
+    from tailrace.bookie.erase import erase_directories
+    from tailrace.core.runtime.files import LockHeld, SystemFiles
 
     try:
         erase_directories(bookie, SystemFiles())

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from broker.broker_process_config import BrokerProcessConfig
-from broker.cli.endpoints import listener_options
-from broker.cli.faults import fault_control
-from broker.cli.options import (
+from tailrace.broker.broker_process_config import BrokerProcessConfig
+from tailrace.broker.cli.endpoints import listener_options
+from tailrace.broker.cli.faults import fault_control
+from tailrace.broker.cli.options import (
     Advertise,
     Assignments,
     ConfigFile,
@@ -17,9 +17,9 @@ from broker.cli.options import (
     ShowConfig,
     TestFaults,
 )
-from broker.cli.settings import load_settings_of, show_settings
-from core.runtime.collector import loading_modules
-from core.runtime.config import Assignment
+from tailrace.broker.cli.settings import load_settings_of, show_settings
+from tailrace.core.runtime.collector import loading_modules
+from tailrace.core.runtime.config import Assignment
 
 app = typer.Typer(add_completion=False)
 
@@ -70,7 +70,7 @@ def broker(
         return
     faults = fault_control(test_faults)
     with loading_modules():
-        from broker.broker_process import run
+        from tailrace.broker.broker_process import run
 
     sys.exit(run(loaded.config, faults))
 

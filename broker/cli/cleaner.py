@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.admin_http import ADMIN, Admin, ask
-from broker.cli.options import Json
-from broker.cli.output import Column, show_json, show_rows
+from tailrace.broker.cli.admin_http import ADMIN, Admin, ask
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, show_json, show_rows
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from broker.cli.endpoints import parse_endpoint
-from broker.cli.errors import CliError, Exit
-from broker.listeners import Endpoint
+from tailrace.broker.cli.endpoints import parse_endpoint
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.listeners import Endpoint
 
 
 class Target(NamedTuple):

@@ -5,15 +5,15 @@ from typing import Annotated, Final
 
 import typer
 
-from broker.cli.cluster_access import ClusterMetadata, on_store
-from broker.cli.errors import CliError
-from broker.cli.options import Json
-from broker.cli.output import note, show_json
-from core.metadata.cluster import ClusterInfo, find_cluster, init_cluster, nuke_cluster
-from core.metadata.store import MetadataStore
-from core.metadata.uri import parse_uri
-from core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
-from core.runtime.tasks import both
+from tailrace.broker.cli.cluster_access import ClusterMetadata, on_store
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import note, show_json
+from tailrace.core.metadata.cluster import ClusterInfo, find_cluster, init_cluster, nuke_cluster
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
+from tailrace.core.runtime.tasks import both
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

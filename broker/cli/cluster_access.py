@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from core.errors import (
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.core.errors import (
     ColdStorageUnavailable,
     CoreError,
     LedgerNotFound,
@@ -22,25 +22,25 @@ from core.errors import (
     OwnershipAcquireFailed,
     Unavailable,
 )
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig
-from core.metadata.layout import LedgerPaths
-from core.metadata.store import MetadataStore
-from core.metadata.uri import (
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.uri import (
     NamespaceUri,
     ledgers_root,
     open_store,
     parse_namespace_uri,
     parse_uri,
 )
-from core.runtime.config import ConfigError
-from protocol.errors import ProtocolError
+from tailrace.core.runtime.config import ConfigError
+from tailrace.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from core.log.cold.config import ColdConfig
-    from core.log.config import LogConfig
-    from core.log.open_namespace import OpenNamespace
+    from tailrace.core.log.cold.config import ColdConfig
+    from tailrace.core.log.config import LogConfig
+    from tailrace.core.log.open_namespace import OpenNamespace
 
 
 def _metadata(words: str) -> Any:
@@ -173,9 +173,9 @@ def on_namespace(
     `log`, `cold`: settings of logs and of cold storage.
     """
     # A process that is a bookie has commands of this module, and no logs.
-    from core.log.cold.config import ColdConfig
-    from core.log.config import LogConfig
-    from core.log.open_namespace import NamespaceOptions, open_namespace
+    from tailrace.core.log.cold.config import ColdConfig
+    from tailrace.core.log.config import LogConfig
+    from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
 
     _namespace(uri, changes=changes)
     try:

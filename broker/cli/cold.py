@@ -4,16 +4,16 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from broker.cli.cluster_access import LedgersOfNamespace, Namespace, on_namespace
-from broker.cli.errors import CliError, Exit
-from broker.cli.options import Json
-from broker.cli.output import Column, note, progress, show_json, show_rows
-from core.errors import LogNotFound
-from core.log.cold.config import ColdConfig
-from core.log.cold_report import Finding, TieredSegment, tiered_segments, verify_log
-from core.log.config import LogConfig
-from core.log.open_namespace import OpenNamespace
-from core.metadata.layout import LogPaths
+from tailrace.broker.cli.cluster_access import LedgersOfNamespace, Namespace, on_namespace
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, progress, show_json, show_rows
+from tailrace.core.errors import LogNotFound
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.cold_report import Finding, TieredSegment, tiered_segments, verify_log
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.open_namespace import OpenNamespace
+from tailrace.core.metadata.layout import LogPaths
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

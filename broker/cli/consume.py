@@ -4,10 +4,16 @@ from typing import Annotated
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.offset_spec import OFFSET_HELP, BadOffset, OffsetSpec, parse_offset
-from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Properties, Timeout
-from broker.cli.record_format import FORMAT_HELP, BadFormat, Render, compile_format, json_line
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.offset_spec import OFFSET_HELP, BadOffset, OffsetSpec, parse_offset
+from tailrace.broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Properties, Timeout
+from tailrace.broker.cli.record_format import (
+    FORMAT_HELP,
+    BadFormat,
+    Render,
+    compile_format,
+    json_line,
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -66,8 +72,8 @@ def consume(
             remedy="without --partition and --until",
             code=Exit.USAGE,
         )
-    from broker.cli.clients import target
-    from broker.cli.record_reader import Limits, read_group, read_partitions
+    from tailrace.broker.cli.clients import target
+    from tailrace.broker.cli.record_reader import Limits, read_group, read_partitions
 
     to = target(bootstrap, properties or [], timeout_s)
     limits = Limits(count, exit_at_end, quiet)

@@ -11,18 +11,18 @@ from typing import Annotated, Final
 
 import typer
 
-from broker.cli.autorecovery_tools import ask_for_audit, problem_of
-from broker.cli.bookie_tools import Id
-from broker.cli.cluster_access import Cluster, ClusterMetadata, on_cluster
-from broker.cli.errors import CliError
-from broker.cli.output import Step, note, progress
-from core.autorecovery.fragments import fragments_of
-from core.metadata.cluster import find_cluster
-from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
-from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.node_reads import read_current, read_nodes
-from core.runtime.clock import SystemClock
-from protocol.ids import BookieId, LedgerId
+from tailrace.broker.cli.autorecovery_tools import ask_for_audit, problem_of
+from tailrace.broker.cli.bookie_tools import Id
+from tailrace.broker.cli.cluster_access import Cluster, ClusterMetadata, on_cluster
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.output import Step, note, progress
+from tailrace.core.autorecovery.fragments import fragments_of
+from tailrace.core.metadata.cluster import find_cluster
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.metadata.node_reads import read_current, read_nodes
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.protocol.ids import BookieId, LedgerId
 
 LOOK_EVERY_S: Final = 1.0
 WAIT_S: Final = 86_400.0

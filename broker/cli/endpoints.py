@@ -1,8 +1,8 @@
 """HOST:PORT on the command line, and what it sets. Pure."""
 
-from broker.cli.errors import CliError, Exit
-from broker.listeners import PORT_MAX, Endpoint, Listener
-from core.runtime.config import Assignment
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.listeners import PORT_MAX, Endpoint, Listener
+from tailrace.core.runtime.config import Assignment
 
 
 def parse_endpoint(text: str, option: str, default_port: int = 9092) -> Endpoint:

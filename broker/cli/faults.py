@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from broker.cli.endpoints import parse_endpoint
-from broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.endpoints import parse_endpoint
+from tailrace.broker.cli.errors import CliError, Exit
 
 if TYPE_CHECKING:
-    from broker.faults.control import FaultControl
+    from tailrace.broker.faults.control import FaultControl
 
 OPTION = "--test-faults"
 
@@ -20,7 +20,7 @@ def fault_control(place: str | None) -> "FaultControl | None":
         return None
     import ipaddress  # these two take 20 ms that only a test pays for
 
-    from broker.faults.control import FaultControl
+    from tailrace.broker.faults.control import FaultControl
 
     at = parse_endpoint(place, OPTION, default_port=0)
     host = "127.0.0.1" if at.host == "localhost" else at.host

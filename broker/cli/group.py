@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.offset_spec import OFFSET_HELP, BadOffset, OffsetSpec, Stored, parse_offset
-from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
-from broker.cli.output import Column, note, show_json, show_rows
-from broker.cli.position_spec import parse_partition
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.offset_spec import OFFSET_HELP, BadOffset, OffsetSpec, Stored, parse_offset
+from tailrace.broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
+from tailrace.broker.cli.output import Column, note, show_json, show_rows
+from tailrace.broker.cli.position_spec import parse_partition
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.cli.groups_admin import GroupsAdmin
+    from tailrace.broker.cli.groups_admin import GroupsAdmin
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -237,8 +237,8 @@ def _ask(question: str, *, yes: bool) -> None:
 
 
 def _admin(bootstrap: str, properties: list[str] | None, timeout_s: float) -> "GroupsAdmin":
-    from broker.cli.clients import target
-    from broker.cli.groups_admin import GroupsAdmin
+    from tailrace.broker.cli.clients import target
+    from tailrace.broker.cli.groups_admin import GroupsAdmin
 
     return GroupsAdmin(target(bootstrap, properties or [], timeout_s))
 

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
-from broker.cli.clients import Target
-from broker.cli.errors import CliError
-from broker.cli.own_requests import Brokers, Connection, check
-from broker.cli.partition_offsets import PartitionOffsets, by_topic
-from protocol.errors import DecodeError, ErrorCode
-from protocol.ids import Offset, TopicPartition
-from protocol.kafka.apis import (
+from tailrace.broker.cli.clients import Target
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.own_requests import Brokers, Connection, check
+from tailrace.broker.cli.partition_offsets import PartitionOffsets, by_topic
+from tailrace.protocol.errors import DecodeError, ErrorCode
+from tailrace.protocol.ids import Offset, TopicPartition
+from tailrace.protocol.kafka.apis import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -18,22 +18,25 @@ from protocol.kafka.apis import (
     OFFSET_DELETE,
     OFFSET_FETCH,
 )
-from protocol.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.kafka.messages.consumer_protocol import decode_assignment
-from protocol.kafka.messages.delete_groups import DeleteGroupsRequest
-from protocol.kafka.messages.describe_groups import DescribeGroupsRequest
-from protocol.kafka.messages.list_groups import ListGroupsRequest
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tailrace.protocol.kafka.messages.consumer_protocol import decode_assignment
+from tailrace.protocol.kafka.messages.delete_groups import DeleteGroupsRequest
+from tailrace.protocol.kafka.messages.describe_groups import DescribeGroupsRequest
+from tailrace.protocol.kafka.messages.list_groups import ListGroupsRequest
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.kafka.messages.offset_delete import (
+from tailrace.protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tailrace.protocol.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
 
 GROUP: Final = 0
 """Key type of FindCoordinator."""

@@ -11,36 +11,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bookie.errors import BookieError
-from bookie.inspect import BookieFiles, EntryPlace
-from broker.cli.errors import CliError
-from broker.cluster.names import stream_name
-from broker.cluster.paths import ClusterPaths
-from broker.cluster.topic_codec import decode_topic
-from broker.partition.offsets import Totals
-from broker.partition.segment_state import decode_index
-from broker.standalone_config import StandaloneConfig
-from core.errors import CoreError, CorruptData, LogNotFound
-from core.log.cold.nodes import read_cold
-from core.log.entries import read_slots
-from core.log.namespace import DEFAULT_ROOT
-from core.log.owner_records import INDEX_MAGIC, OwnerPart, join_index, read_part
-from core.log.segment_nodes import read_segments
-from core.metadata.layout import LedgerPaths, LogPaths
-from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
-from core.metadata.segment_metadata import SegmentMetadata
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import MetadataStore
-from core.runtime.clock import SystemClock
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import Entry, read_entry
-from protocol.compression import Codec
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord
-from protocol.errors import ProtocolError
-from protocol.ids import EntryId, Offset, Position, TopicPartition
-from protocol.records.batch import BatchHeader, read_header
+from tailrace.bookie.errors import BookieError
+from tailrace.bookie.inspect import BookieFiles, EntryPlace
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cluster.names import stream_name
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.topic_codec import decode_topic
+from tailrace.broker.partition.offsets import Totals
+from tailrace.broker.partition.segment_state import decode_index
+from tailrace.broker.standalone_config import StandaloneConfig
+from tailrace.core.errors import CoreError, CorruptData, LogNotFound
+from tailrace.core.log.cold.nodes import read_cold
+from tailrace.core.log.entries import read_slots
+from tailrace.core.log.namespace import DEFAULT_ROOT
+from tailrace.core.log.owner_records import INDEX_MAGIC, OwnerPart, join_index, read_part
+from tailrace.core.log.segment_nodes import read_segments
+from tailrace.core.metadata.layout import LedgerPaths, LogPaths
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import Entry, read_entry
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord
+from tailrace.protocol.errors import ProtocolError
+from tailrace.protocol.ids import EntryId, Offset, Position, TopicPartition
+from tailrace.protocol.records.batch import BatchHeader, read_header
 
 
 def codec_name(codec: int) -> str:

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli.cluster_access import Cluster, ClusterMetadata, Metadata, on_cluster
-from broker.cli.errors import CliError
-from broker.cli.options import Json
-from broker.cli.output import Column, note, progress, show_json, show_rows
-from core.errors import LedgerNotFound
-from core.metadata.ledger_metadata import LedgerMetadata
-from core.metadata.ledger_tree import ledger_ranges
-from core.runtime.tasks import together
-from protocol.ids import LedgerId
+from tailrace.broker.cli.cluster_access import Cluster, ClusterMetadata, Metadata, on_cluster
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, progress, show_json, show_rows
+from tailrace.core.errors import LedgerNotFound
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.ids import LedgerId
 
 if TYPE_CHECKING:
-    from core.ledger.reader import LedgerReader
+    from tailrace.core.ledger.reader import LedgerReader
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -107,7 +107,7 @@ def read(
     ] = False,
 ) -> None:
     """Print confirmed entries; each one's digest is verified. Does not fence."""
-    from broker.cli.ledger_entries import EntryPrinter
+    from tailrace.broker.cli.ledger_entries import EntryPrinter
 
     printer = EntryPrinter(raw=raw, as_json=as_json)
 

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from protocol.bookkeeper.entry import Entry
+from tailrace.protocol.bookkeeper.entry import Entry
 
 _PREVIEW_BYTES = 48
 

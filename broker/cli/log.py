@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import log_health, log_owner
-from broker.cli.cluster_access import LedgersOfNamespace
-from broker.cli.errors import CliError, Exit
-from broker.cli.log_stored import Wanted, dump_stored, show_stored
-from broker.cli.log_streams import count, create, dump_stream, list_logs, show_stream
-from broker.cli.options import Json, StandaloneConfigFile, StandaloneData
-from broker.cli.position_spec import parse_dlsn
+from tailrace.broker.cli import log_health, log_owner
+from tailrace.broker.cli.cluster_access import LedgersOfNamespace
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.log_stored import Wanted, dump_stored, show_stored
+from tailrace.broker.cli.log_streams import count, create, dump_stream, list_logs, show_stream
+from tailrace.broker.cli.options import Json, StandaloneConfigFile, StandaloneData
+from tailrace.broker.cli.position_spec import parse_dlsn
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

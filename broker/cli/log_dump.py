@@ -5,14 +5,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from broker.cli.inspection import StoredEntry, StoredLog, StoredSegment, codec_name
-from broker.json_bytes import named_bytes
-from core.errors import CorruptData
-from core.log.owner_records import INDEX_MAGIC, read_part
-from protocol.distributedlog.record import LogRecord
-from protocol.errors import ProtocolError
-from protocol.records.batch import read_header, verify_crc
-from protocol.records.record import iter_records
+from tailrace.broker.cli.inspection import StoredEntry, StoredLog, StoredSegment, codec_name
+from tailrace.broker.json_bytes import named_bytes
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.owner_records import INDEX_MAGIC, read_part
+from tailrace.protocol.distributedlog.record import LogRecord
+from tailrace.protocol.errors import ProtocolError
+from tailrace.protocol.records.batch import read_header, verify_crc
+from tailrace.protocol.records.record import iter_records
 
 Line = dict[str, Any]
 

@@ -4,18 +4,23 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster_access import CLIENT_ID, LedgersOfNamespace, Namespace, on_namespace
-from broker.cli.errors import Exit
-from broker.cli.log_streams import OneLog
-from broker.cli.options import Json
-from broker.cli.output import Column, note, show_rows
-from core.log.names import check_log_name
-from core.log.open_namespace import OpenNamespace
-from core.log.stream_inspection import Problem, find_problems, read_stream
-from core.log.stream_repair import EndCheck, check_ends, holding_lock, repair_ends
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.broker.cli.cluster_access import (
+    CLIENT_ID,
+    LedgersOfNamespace,
+    Namespace,
+    on_namespace,
+)
+from tailrace.broker.cli.errors import Exit
+from tailrace.broker.cli.log_streams import OneLog
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, show_rows
+from tailrace.core.log.names import check_log_name
+from tailrace.core.log.open_namespace import OpenNamespace
+from tailrace.core.log.stream_inspection import Problem, find_problems, read_stream
+from tailrace.core.log.stream_repair import EndCheck, check_ends, holding_lock, repair_ends
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN
 
 
 def inspect(

@@ -7,20 +7,25 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster_access import CLIENT_ID, LedgersOfNamespace, Namespace, on_namespace
-from broker.cli.errors import CliError
-from broker.cli.log_streams import OneLog, segment_row
-from broker.cli.options import Json
-from broker.cli.output import Column, note, show_json, show_rows
-from broker.cli.position_spec import parse_dlsn
-from core.errors import CoreError
-from core.log.log import Log
-from core.log.names import check_log_name
-from core.log.open_namespace import OpenNamespace
-from core.log.stream_inspection import StoredSegment, read_stream
-from core.log.stream_repair import holding_lock, plan_renumbering, renumber
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
+from tailrace.broker.cli.cluster_access import (
+    CLIENT_ID,
+    LedgersOfNamespace,
+    Namespace,
+    on_namespace,
+)
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.log_streams import OneLog, segment_row
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, show_json, show_rows
+from tailrace.broker.cli.position_spec import parse_dlsn
+from tailrace.core.errors import CoreError
+from tailrace.core.log.log import Log
+from tailrace.core.log.names import check_log_name
+from tailrace.core.log.open_namespace import OpenNamespace
+from tailrace.core.log.stream_inspection import StoredSegment, read_stream
+from tailrace.core.log.stream_repair import holding_lock, plan_renumbering, renumber
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.cli.output import Column, Step, progress, show_rows
-from broker.cli.position_spec import parse_partition
-from broker.cli.settings import data_option, load_settings
-from broker.standalone_config import StandaloneConfig
+from tailrace.broker.cli.output import Column, Step, progress, show_rows
+from tailrace.broker.cli.position_spec import parse_partition
+from tailrace.broker.cli.settings import data_option, load_settings
+from tailrace.broker.standalone_config import StandaloneConfig
 
 if TYPE_CHECKING:
-    from broker.cli.inspection import StoredLog, StoredSegment
-    from broker.partition.offsets import Totals
+    from tailrace.broker.cli.inspection import StoredLog, StoredSegment
+    from tailrace.broker.partition.offsets import Totals
 
 
 class Wanted(NamedTuple):
@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
 def show_stored(partition: str, data: Path | None, config: Path | None, *, as_json: bool) -> None:
     """List the segments of a partition."""
     settings, stored = _open(partition, data, config)
-    from broker.cli.inspection import damage
+    from tailrace.broker.cli.inspection import damage
 
     rows = []
     entries = sum(len(segment.entry_ids) for segment in stored.segments)
@@ -49,8 +49,8 @@ def dump_stored(
 ) -> None:
     """Print what is in a partition, control records too."""
     settings, stored = _open(partition, data, config)
-    from broker.cli.inspection import damage
-    from broker.cli.log_dump import dump_lines, print_line
+    from tailrace.broker.cli.inspection import damage
+    from tailrace.broker.cli.log_dump import dump_lines, print_line
 
     with damage(settings):
         lines = dump_lines(stored, wanted.start, wanted.segment, records=records)
@@ -65,7 +65,7 @@ def _open(
 ) -> tuple[StandaloneConfig, "StoredLog"]:
     at = parse_partition(partition)
     settings = load_settings(config, options=data_option(data)).config
-    from broker.cli.inspection import open_log
+    from tailrace.broker.cli.inspection import open_log
 
     return settings, open_log(settings, at)
 
@@ -115,7 +115,7 @@ def _state(segment: "StoredSegment") -> str:
 
 
 def _read_through(segment: "StoredSegment", step: Step, done: int, entries: int) -> "Totals":
-    from broker.partition.offsets import SegmentIndex
+    from tailrace.broker.partition.offsets import SegmentIndex
 
     index = SegmentIndex()
     for found in segment.batches():

@@ -8,18 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster_access import LedgersOfNamespace, Namespace, on_namespace
-from broker.cli.log_stored import Wanted
-from broker.cli.options import Json
-from broker.cli.output import Column, note, show_json, show_rows
-from broker.cli.position_spec import parse_dlsn
-from core.errors import EndOfStream
-from core.log.last_record import count_all, count_from
-from core.log.log import Log
-from core.log.open_namespace import OpenNamespace
-from core.metadata.segment_metadata import SegmentMetadata, Truncation
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record import LogRecord
+from tailrace.broker.cli.cluster_access import LedgersOfNamespace, Namespace, on_namespace
+from tailrace.broker.cli.log_stored import Wanted
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, show_json, show_rows
+from tailrace.broker.cli.position_spec import parse_dlsn
+from tailrace.core.errors import EndOfStream
+from tailrace.core.log.last_record import count_all, count_from
+from tailrace.core.log.log import Log
+from tailrace.core.log.open_namespace import OpenNamespace
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, Truncation
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.record import LogRecord
 
 Logs = Annotated[list[str], typer.Argument(metavar="LOG...")]
 OneLog = Annotated[str, typer.Argument(metavar="LOG")]

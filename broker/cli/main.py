@@ -11,30 +11,30 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.stdout import ReaderGone, drop_stdout, take_stdout
-from core.runtime.collector import loading_modules
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.stdout import ReaderGone, drop_stdout, take_stdout
+from tailrace.core.runtime.collector import loading_modules
 
 COMMANDS = {
-    "start": "broker.cli.start",
-    "broker": "broker.cli.broker",
-    "cluster": "broker.cli.cluster",
-    "bookie": "broker.cli.bookie",
-    "autorecovery": "broker.cli.autorecovery",
-    "region": "broker.cli.region",
-    "topic": "broker.cli.topic",
-    "cleaner": "broker.cli.cleaner",
-    "group": "broker.cli.group",
-    "txn": "broker.cli.txn",
-    "produce": "broker.cli.produce",
-    "consume": "broker.cli.consume",
-    "restore": "broker.cli.restore",
-    "where": "broker.cli.where",
-    "namespace": "broker.cli.namespace",
-    "log": "broker.cli.log",
-    "ledger": "broker.cli.ledger",
-    "cold": "broker.cli.cold",
-    "pipeline": "broker.cli.pipeline",
+    "start": "tailrace.broker.cli.start",
+    "broker": "tailrace.broker.cli.broker",
+    "cluster": "tailrace.broker.cli.cluster",
+    "bookie": "tailrace.broker.cli.bookie",
+    "autorecovery": "tailrace.broker.cli.autorecovery",
+    "region": "tailrace.broker.cli.region",
+    "topic": "tailrace.broker.cli.topic",
+    "cleaner": "tailrace.broker.cli.cleaner",
+    "group": "tailrace.broker.cli.group",
+    "txn": "tailrace.broker.cli.txn",
+    "produce": "tailrace.broker.cli.produce",
+    "consume": "tailrace.broker.cli.consume",
+    "restore": "tailrace.broker.cli.restore",
+    "where": "tailrace.broker.cli.where",
+    "namespace": "tailrace.broker.cli.namespace",
+    "log": "tailrace.broker.cli.log",
+    "ledger": "tailrace.broker.cli.ledger",
+    "cold": "tailrace.broker.cli.cold",
+    "pipeline": "tailrace.broker.cli.pipeline",
 }
 """Command -> module with a Typer app named `app`: one command, or a group if it has a callback."""
 

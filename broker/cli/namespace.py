@@ -5,15 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.cluster_access import ClusterMetadata, Namespace, on_cluster, on_namespace_store
-from broker.cli.errors import CliError
-from broker.cli.options import Json
-from broker.cli.output import note, show_json
-from core.log.names import is_reserved
-from core.metadata.bindings import bind_namespace, find_binding, unbind_namespace
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.store import MetadataStore
-from core.metadata.uri import NamespaceUri, parse_uri
+from tailrace.broker.cli.cluster_access import (
+    ClusterMetadata,
+    Namespace,
+    on_cluster,
+    on_namespace_store,
+)
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import note, show_json
+from tailrace.core.log.names import is_reserved
+from tailrace.core.metadata.bindings import bind_namespace, find_binding, unbind_namespace
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.uri import NamespaceUri, parse_uri
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

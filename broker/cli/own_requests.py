@@ -8,21 +8,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Self, TypeVar
 
-from broker.cli.clients import Target, check_reachable
-from broker.cli.endpoints import parse_endpoint
-from broker.cli.errors import CliError, Exit
-from broker.listeners import Endpoint
-from core.runtime.kafka_connection import (
+from tailrace.broker.cli.clients import Target, check_reachable
+from tailrace.broker.cli.endpoints import parse_endpoint
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.listeners import Endpoint
+from tailrace.core.runtime.kafka_connection import (
     KafkaConnection,
     KafkaConnectionError,
     NoAnswer,
     NotServed,
 )
-from protocol.errors import ErrorCode
-from protocol.kafka.api import Api
-from protocol.kafka.apis import FIND_COORDINATOR, METADATA
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import FIND_COORDINATOR, METADATA
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
 Q = TypeVar("Q")
 R = TypeVar("R")

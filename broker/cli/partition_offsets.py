@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.offset_spec import (
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.offset_spec import (
     OFFSET_HELP,
     AtEnd,
     AtOffset,
@@ -14,11 +14,11 @@ from broker.cli.offset_spec import (
     FromEnd,
     OffsetSpec,
 )
-from broker.cli.own_requests import Brokers, check
-from protocol.errors import ErrorCode
-from protocol.ids import Offset, TopicPartition
-from protocol.kafka.apis import LIST_OFFSETS
-from protocol.kafka.messages.list_offsets import (
+from tailrace.broker.cli.own_requests import Brokers, check
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import Offset, TopicPartition
+from tailrace.protocol.kafka.apis import LIST_OFFSETS
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,

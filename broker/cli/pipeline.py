@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.options import TIMEOUT_S, Json, Timeout
-from broker.cli.output import Column, note, show_rows
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.options import TIMEOUT_S, Json, Timeout
+from tailrace.broker.cli.output import Column, note, show_rows
 
 if TYPE_CHECKING:
-    from pipeline.offsets import Bound
+    from tailrace.pipeline.offsets import Bound
 
 _BOOTSTRAP = typer.Option(
     "127.0.0.1:9092", "--bootstrap", "-b", envvar="TAILRACE_BOOTSTRAP", help="Broker to connect to."
@@ -65,8 +65,8 @@ def ingest(
     there, each record once over any number of runs; with --interval for ever.
     """
     _need_spark()
-    from pipeline.ingest import ingest_batch, ingest_stream
-    from pipeline.source import TopicSource
+    from tailrace.pipeline.ingest import ingest_batch, ingest_stream
+    from tailrace.pipeline.source import TopicSource
 
     if interval_s is not None and checkpoint is None:
         raise CliError("--interval needs --checkpoint", code=Exit.USAGE)
@@ -107,7 +107,7 @@ def sink(
     At least once: Spark runs a failed task again.
     """
     _need_spark()
-    from pipeline.sink import NoValueColumn, write_topic
+    from tailrace.pipeline.sink import NoValueColumn, write_topic
 
     _check_reachable(bootstrap)
     with _session("tailrace sink", master, jars, _pairs(conf, "--conf")) as spark:
@@ -136,9 +136,9 @@ def restore(
     `tailrace restore` does for the same range.
     """
     _need_spark()
-    from pipeline.restore import restore_topic
-    from pipeline.source import TopicSource
-    from pipeline.stable_range import NoTopic, stable_ranges
+    from tailrace.pipeline.restore import restore_topic
+    from tailrace.pipeline.source import TopicSource
+    from tailrace.pipeline.stable_range import NoTopic, stable_ranges
 
     if output.exists():
         raise CliError("the output is there already", place=str(output), remedy="name a new folder")
@@ -166,8 +166,8 @@ def _need_spark() -> None:
 
 @contextmanager
 def _session(name: str, master: str, jars: Path | None, conf: dict[str, str]) -> Iterator[Any]:
-    from pipeline.jars import ConnectorUnavailable
-    from pipeline.session import build_session
+    from tailrace.pipeline.jars import ConnectorUnavailable
+    from tailrace.pipeline.session import build_session
 
     try:
         spark = build_session(name, master=master, jars=jars, conf=conf)
@@ -193,13 +193,13 @@ def _words(error: Exception) -> str:
 
 def _check_reachable(bootstrap: str) -> None:
     """Fail at once when no broker accepts connections; Spark would retry. Errors: CliError."""
-    from broker.cli.clients import check_reachable, target
+    from tailrace.broker.cli.clients import check_reachable, target
 
     check_reachable(target(bootstrap, (), TIMEOUT_S))
 
 
 def _bound(text: str, option: str) -> "Bound":
-    from pipeline.offsets import BadOffsets, parse_bound
+    from tailrace.pipeline.offsets import BadOffsets, parse_bound
 
     try:
         return parse_bound(text)

@@ -3,9 +3,9 @@
 import re
 from typing import NamedTuple
 
-from broker.cli.errors import CliError, Exit
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import Offset, TopicPartition
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import Offset, TopicPartition
 
 POSITION_HELP = "TOPIC/PARTITION@OFFSET or TOPIC/PARTITION@dlsn:LSSN,ENTRY,SLOT"
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Properties, Timeout
-from broker.cli.record_format import BadFormat, unescape
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Properties, Timeout
+from tailrace.broker.cli.record_format import BadFormat, unescape
 
 app = typer.Typer(add_completion=False)
 
@@ -80,8 +80,8 @@ def produce(
         raise CliError("--whole needs files", place="--whole", code=Exit.USAGE)
     _check(compression, _COMPRESSIONS, "--compression")
     _check(acks, _ACKS, "--acks")
-    from broker.cli.clients import target
-    from broker.cli.record_writer import Framing, Stamp, send
+    from tailrace.broker.cli.clients import target
+    from tailrace.broker.cli.record_writer import Framing, Stamp, send
 
     framing = Framing(
         _bytes(delimiter, "--delimiter"),

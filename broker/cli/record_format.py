@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from broker.json_bytes import named_bytes
+from tailrace.broker.json_bytes import named_bytes
 
 Render = Callable[["Row"], bytes]
 

@@ -12,9 +12,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from broker.cli.clients import Target, consumer, failure
-from broker.cli.errors import CliError, Exit
-from broker.cli.offset_spec import (
+from tailrace.broker.cli.clients import Target, consumer, failure
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.offset_spec import (
     AtEnd,
     AtOffset,
     AtStart,
@@ -23,8 +23,8 @@ from broker.cli.offset_spec import (
     OffsetSpec,
     Stored,
 )
-from broker.cli.output import note, progress
-from broker.cli.record_format import Render, Row
+from tailrace.broker.cli.output import note, progress
+from tailrace.broker.cli.record_format import Render, Row
 
 BATCH = 1000
 """Records fetched from the library at once; also what is written between two flushes."""

@@ -7,10 +7,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from broker.cli.clients import Target, failure, producer
-from broker.cli.errors import CliError
-from broker.cli.output import Step, note, progress, show_json
-from broker.cli.record_framing import Framing, RecordTooLong, key_value, split
+from tailrace.broker.cli.clients import Target, failure, producer
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.output import Step, note, progress, show_json
+from tailrace.broker.cli.record_framing import Framing, RecordTooLong, key_value, split
 
 CHUNK_BYTES = 1024 * 1024
 FLUSH_S = 0.2

@@ -9,23 +9,23 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from broker.cli.cluster_access import Cluster, ClusterMetadata, Metadata, on_cluster
-from broker.cli.errors import CliError, Exit
-from broker.cli.options import Json
-from broker.cli.output import Column, show_rows
-from core.errors import BadVersion, NodeExists, NoNode
-from core.ledger.network_topology import NetworkTopology
-from core.ledger.read_order import Standing
-from core.metadata.cluster import find_cluster
-from core.metadata.region_rules import (
+from tailrace.broker.cli.cluster_access import Cluster, ClusterMetadata, Metadata, on_cluster
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, show_rows
+from tailrace.core.errors import BadVersion, NodeExists, NoNode
+from tailrace.core.ledger.network_topology import NetworkTopology
+from tailrace.core.ledger.read_order import Standing
+from tailrace.core.metadata.cluster import find_cluster
+from tailrace.core.metadata.region_rules import (
     NO_RULES,
     REGION_RULES_PATH,
     RegionRules,
     encode_region_rules,
     parse_region_rules,
 )
-from core.metadata.store import MetadataStore
-from protocol.ids import BookieId
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.ids import BookieId
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

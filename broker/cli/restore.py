@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Timeout
-from broker.cli.output import Column, note, show_json, show_rows
-from core.runtime.clock import SystemClock
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Timeout
+from tailrace.broker.cli.output import Column, note, show_json, show_rows
+from tailrace.core.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from compaction.restore import Report, RestoreError, Sink, Step
+    from tailrace.compaction.restore import Report, RestoreError, Sink, Step
 
 app = typer.Typer(add_completion=False)
 
@@ -52,8 +52,8 @@ def restore(
 
     Works with Tailrace and with Apache Kafka 2.1 or later, on listeners without TLS and SASL.
     """
-    from broker.cli.clients import check_reachable, target
-    from compaction import restore as library
+    from tailrace.broker.cli.clients import check_reachable, target
+    from tailrace.compaction import restore as library
 
     check_reachable(target(bootstrap, (), timeout))
     options = library.Options(timeout_s=timeout, fresh=fresh)
@@ -73,7 +73,7 @@ def restore(
 
 def _verify(report: "Report", bootstrap: str, timeout_s: float) -> None:
     """Fold the log again and compare. Errors: CliError."""
-    from compaction.restore import verify
+    from tailrace.compaction.restore import verify
 
     with _told():
         again = verify(report, bootstrap=bootstrap, timeout_s=timeout_s)
@@ -106,7 +106,7 @@ _COLUMNS = [
 
 
 def _sink(sqlite: Path | None, parquet: Path | None) -> "Sink":
-    from compaction.restore import DictSink, SqliteSink, parquet_sink
+    from tailrace.compaction.restore import DictSink, SqliteSink, parquet_sink
 
     if sqlite is not None and parquet is not None:
         raise CliError("--sqlite and --parquet are one too many", code=Exit.USAGE)
@@ -139,7 +139,7 @@ def _numbers(text: str | None) -> list[int] | None:
 @contextmanager
 def _told() -> Iterator[None]:
     """Let errors of the library and of the output leave as ours."""
-    from compaction.restore import RestoreError
+    from tailrace.compaction.restore import RestoreError
 
     try:
         yield
@@ -153,7 +153,7 @@ def _told() -> Iterator[None]:
 
 
 def _as_ours(error: "RestoreError") -> CliError:
-    from compaction.restore import Unreachable
+    from tailrace.compaction.restore import Unreachable
 
     code = Exit.UNREACHABLE if isinstance(error, Unreachable) else Exit.FAILED
     return CliError(error.cause, place=error.place, remedy=error.remedy, code=code)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.cli.errors import CliError, Exit
-from core.runtime.config import (
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.core.runtime.config import (
     Assignment,
     ConfigError,
     Loaded,
@@ -18,7 +18,7 @@ from core.runtime.config import (
 )
 
 if TYPE_CHECKING:
-    from broker.standalone_config import StandaloneConfig
+    from tailrace.broker.standalone_config import StandaloneConfig
 
 T = TypeVar("T")
 
@@ -37,7 +37,9 @@ def load_settings(
     options: Sequence[Assignment] = (),
 ) -> "Loaded[StandaloneConfig]":
     """Load the settings of `tailrace start`. Errors: CliError."""
-    from broker.standalone_config import StandaloneConfig  # a bookie's process has no broker
+    from tailrace.broker.standalone_config import (
+        StandaloneConfig,  # a bookie's process has no broker
+    )
 
     return load_settings_of(StandaloneConfig, "tailrace start", config, assignments, options)
 
@@ -68,7 +70,7 @@ def load_settings_of(
 
 def show_settings(loaded: Loaded[T], *, as_json: bool) -> None:
     """Print every setting with its value, source and meaning."""
-    from broker.cli.output import Column, show_rows
+    from tailrace.broker.cli.output import Column, show_rows
 
     rows = [
         {"setting": row.key, "value": shown(row.value), "source": row.origin, "meaning": row.doc}

@@ -4,9 +4,9 @@ import sys
 
 import typer
 
-from broker.cli.endpoints import listener_options
-from broker.cli.faults import fault_control
-from broker.cli.options import (
+from tailrace.broker.cli.endpoints import listener_options
+from tailrace.broker.cli.faults import fault_control
+from tailrace.broker.cli.options import (
     Advertise,
     Assignments,
     ConfigFile,
@@ -16,8 +16,8 @@ from broker.cli.options import (
     StandaloneData,
     TestFaults,
 )
-from broker.cli.settings import data_option, load_settings, show_settings
-from core.runtime.collector import loading_modules
+from tailrace.broker.cli.settings import data_option, load_settings, show_settings
+from tailrace.core.runtime.collector import loading_modules
 
 app = typer.Typer(add_completion=False)
 
@@ -46,6 +46,6 @@ def start(
         return
     faults = fault_control(test_faults)
     with loading_modules():
-        from broker.standalone import run
+        from tailrace.broker.standalone import run
 
     sys.exit(run(loaded.config, faults))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from broker.cli.errors import CliError
+from tailrace.broker.cli.errors import CliError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
-from broker.cli.output import Column, note, progress, show_json, show_rows
-from broker.cli.topic_contents import latest, stats
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
+from tailrace.broker.cli.output import Column, note, progress, show_json, show_rows
+from tailrace.broker.cli.topic_contents import latest, stats
 
 if TYPE_CHECKING:
-    from broker.cli.topics_admin import TopicsAdmin
+    from tailrace.broker.cli.topics_admin import TopicsAdmin
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -210,8 +210,8 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def _admin(bootstrap: str, properties: list[str] | None, timeout_s: float) -> "TopicsAdmin":
-    from broker.cli.clients import target
-    from broker.cli.topics_admin import TopicsAdmin
+    from tailrace.broker.cli.clients import target
+    from tailrace.broker.cli.topics_admin import TopicsAdmin
 
     return TopicsAdmin(target(bootstrap, properties or [], timeout_s))
 

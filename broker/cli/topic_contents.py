@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli.admin_http import ADMIN, Admin, ask
-from broker.cli.errors import CliError
-from broker.cli.options import Json
-from broker.cli.output import Column, note, progress, show_json, show_rows
+from tailrace.broker.cli.admin_http import ADMIN, Admin, ask
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.options import Json
+from tailrace.broker.cli.output import Column, note, progress, show_json, show_rows
 
 _STATS = [
     Column("partition", right=True),

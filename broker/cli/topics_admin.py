@@ -6,8 +6,8 @@ from typing import Any, Self
 import confluent_kafka.admin
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 
-from broker.cli.clients import Target, admin, failure
-from broker.cli.errors import CliError
+from tailrace.broker.cli.clients import Target, admin, failure
+from tailrace.broker.cli.errors import CliError
 
 api: Any = confluent_kafka.admin
 """Its classes come from modules that it does not export to type checkers."""

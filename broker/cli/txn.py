@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
-from broker.cli.output import Column, note, show_json, show_rows
-from core.runtime.clock import SystemClock
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
+from tailrace.broker.cli.output import Column, note, show_json, show_rows
+from tailrace.core.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from broker.cli.txns_admin import TransactionsAdmin
+    from tailrace.broker.cli.txns_admin import TransactionsAdmin
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -52,7 +52,7 @@ def list_transactions(
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """List transactional ids with their producer and state."""
-    from protocol.kafka.messages.list_transactions import ListTransactionsRequest
+    from tailrace.protocol.kafka.messages.list_transactions import ListTransactionsRequest
 
     request = ListTransactionsRequest(
         state_filters=states or [],
@@ -142,7 +142,7 @@ def abort(
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Abort a transaction that hangs in a partition. Its coordinator is not asked."""
-    from protocol.ids import TopicPartition
+    from tailrace.protocol.ids import TopicPartition
 
     if partition < 0:
         raise CliError(
@@ -158,7 +158,7 @@ def abort(
 
 
 def _admin(bootstrap: str, properties: list[str] | None, timeout_s: float) -> "TransactionsAdmin":
-    from broker.cli.clients import target
-    from broker.cli.txns_admin import TransactionsAdmin
+    from tailrace.broker.cli.clients import target
+    from tailrace.broker.cli.txns_admin import TransactionsAdmin
 
     return TransactionsAdmin(target(bootstrap, properties or [], timeout_s))

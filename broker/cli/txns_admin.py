@@ -3,25 +3,25 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
-from broker.cli.clients import Target
-from broker.cli.errors import CliError
-from broker.cli.own_requests import Brokers, check
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import (
+from tailrace.broker.cli.clients import Target
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.own_requests import Brokers, check
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
     WRITE_TXN_MARKERS,
 )
-from protocol.kafka.messages.describe_producers import (
+from tailrace.protocol.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     PartitionResponse,
     TopicRequest,
 )
-from protocol.kafka.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.kafka.messages.list_transactions import ListTransactionsRequest
-from protocol.kafka.messages.write_txn_markers import (
+from tailrace.protocol.kafka.messages.describe_transactions import DescribeTransactionsRequest
+from tailrace.protocol.kafka.messages.list_transactions import ListTransactionsRequest
+from tailrace.protocol.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli.options import Json, StandaloneConfigFile, StandaloneData
-from broker.cli.output import show_json
-from broker.cli.position_spec import POSITION_HELP, parse_position
-from broker.cli.settings import data_option, load_settings
+from tailrace.broker.cli.options import Json, StandaloneConfigFile, StandaloneData
+from tailrace.broker.cli.output import show_json
+from tailrace.broker.cli.position_spec import POSITION_HELP, parse_position
+from tailrace.broker.cli.settings import data_option, load_settings
 
 if TYPE_CHECKING:
-    from broker.cli.inspection import Found, StoredLog
+    from tailrace.broker.cli.inspection import Found, StoredLog
 
 app = typer.Typer(add_completion=False)
 
@@ -28,7 +28,7 @@ def where(
     """
     spec = parse_position(position)
     settings = load_settings(config, options=data_option(data)).config
-    from broker.cli.inspection import damage, open_log
+    from tailrace.broker.cli.inspection import damage, open_log
 
     log = open_log(settings, spec.at)
     with damage(settings):
@@ -41,7 +41,7 @@ def where(
 
 
 def _describe(log: "StoredLog", found: "Found", offset: int | None) -> dict[str, Any]:
-    from broker.cli.inspection import codec_name
+    from tailrace.broker.cli.inspection import codec_name
 
     header, entry, place = found.header, found.stored.entry, found.stored.place
     ledger = found.segment.ledger

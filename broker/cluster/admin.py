@@ -6,11 +6,11 @@ Source: org.apache.kafka.controller.ReplicationControlManager.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from broker.cluster.config import TopicsConfig
-from broker.errors import KafkaError
-from core.log.config import RECORD_BYTES_MAX, record_bytes_in
-from protocol.errors import ErrorCode
-from protocol.ids import BookieId
+from tailrace.broker.cluster.config import TopicsConfig
+from tailrace.broker.errors import KafkaError
+from tailrace.core.log.config import RECORD_BYTES_MAX, record_bytes_in
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import BookieId
 
 UNSET = -1
 """Number of partitions or replicas that the caller leaves to the broker."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from broker.cluster.config_def import InvalidConfig, text_of
+from tailrace.broker.cluster.config_def import InvalidConfig, text_of
 
 
 class ConfigOp(IntEnum):

@@ -7,7 +7,7 @@ it, and the new one claims it; until then the log's lock names who has it.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from core.runtime.decimal_text import INT32_MAX, decimal
+from tailrace.core.runtime.decimal_text import INT32_MAX, decimal
 
 _LAYOUT = "1"
 """First part of a client's name in locks, as DistributedLog's proxies write it."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType, UnionType
 from typing import Any, Final, NamedTuple
 
-from broker.cluster.config_def import INT_MAX, ConfigType
-from broker.cluster.dynamic_rules import INERT, is_dynamic
-from broker.cluster.settings import ConfigSource, Layer, SourcedValue, TopicDefaults
-from broker.cluster.topic_configs import TOPIC_CONFIGS, Synonym, TopicConfig
-from core.runtime.config import settings_of, shown, values_of
+from tailrace.broker.cluster.config_def import INT_MAX, ConfigType
+from tailrace.broker.cluster.dynamic_rules import INERT, is_dynamic
+from tailrace.broker.cluster.settings import ConfigSource, Layer, SourcedValue, TopicDefaults
+from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS, Synonym, TopicConfig
+from tailrace.core.runtime.config import settings_of, shown, values_of
 
 
 class BrokerEntry(NamedTuple):

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from core.errors import CoreError, CorruptData, NoNode
-from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.forever import Forever
-from core.runtime.tasks import Tasks
+from tailrace.core.errors import CoreError, CorruptData, NoNode
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 

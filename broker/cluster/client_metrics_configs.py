@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from broker.cluster.alterations import Changes, altered
-from broker.cluster.config_def import ConfigType, InvalidConfig, between, parse, text_of
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster.alterations import Changes, altered
+from tailrace.broker.cluster.config_def import ConfigType, InvalidConfig, between, parse, text_of
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
 
 _INTERVAL: Final = "interval.ms"
 _MATCH: Final = "match"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from broker.cluster.config_def import InvalidConfig, text_of
-from broker.cluster.topic_configs import TOPIC_CONFIGS
-from core.runtime.config import AtLeastOne, setting
+from tailrace.broker.cluster.config_def import InvalidConfig, text_of
+from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS
+from tailrace.core.runtime.config import AtLeastOne, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

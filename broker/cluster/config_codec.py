@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from core.errors import CorruptData
-from core.runtime.stored_json import NOT_JSON, Int32
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.stored_json import NOT_JSON, Int32
 
 FORMAT_VERSION = 1
 

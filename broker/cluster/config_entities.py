@@ -12,11 +12,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from broker.cluster.config_codec import decode_configs, encode_configs
-from broker.cluster.paths import ClusterPaths, entity_name, entity_node
-from core.errors import BadVersion, MetadataConflict, NodeExists, NoNode
-from core.metadata.store import MetadataStore
-from core.runtime.listeners import tell
+from tailrace.broker.cluster.config_codec import decode_configs, encode_configs
+from tailrace.broker.cluster.paths import ClusterPaths, entity_name, entity_node
+from tailrace.core.errors import BadVersion, MetadataConflict, NodeExists, NoNode
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.listeners import tell
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ import asyncio
 import logging
 from typing import Final, NamedTuple, Protocol
 
-from broker.cluster.admin import AvailableBookies
-from core.ledger.bookie_client import BookieClient, ask
-from protocol.bookkeeper.messages import BookieInfo, BookieInfoRequest, BookieInfoResponse
-from protocol.ids import BookieId
+from tailrace.broker.cluster.admin import AvailableBookies
+from tailrace.core.ledger.bookie_client import BookieClient, ask
+from tailrace.protocol.bookkeeper.messages import BookieInfo, BookieInfoRequest, BookieInfoResponse
+from tailrace.protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 

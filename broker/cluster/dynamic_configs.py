@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Generic, TypeVar
 
-from broker.cluster.alterations import Changes
-from broker.cluster.client_metrics_configs import altered_metrics
-from broker.cluster.config_def import InvalidConfig
-from broker.cluster.config_entities import ConfigEntities, EntityKind
-from broker.cluster.dynamic_rules import OWN, altered_broker, check_defaults, check_for_all
-from broker.cluster.group_configs import GroupConfigs, altered_group, group_configs
-from broker.cluster.settings import ConfigSource, Layer, TopicDefaults
-from broker.cluster.topics import TopicRegistry
-from broker.errors import KafkaError
-from core.runtime.config import Assignment, ConfigError, load, values_of
-from core.runtime.listeners import tell
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster.alterations import Changes
+from tailrace.broker.cluster.client_metrics_configs import altered_metrics
+from tailrace.broker.cluster.config_def import InvalidConfig
+from tailrace.broker.cluster.config_entities import ConfigEntities, EntityKind
+from tailrace.broker.cluster.dynamic_rules import OWN, altered_broker, check_defaults, check_for_all
+from tailrace.broker.cluster.group_configs import GroupConfigs, altered_group, group_configs
+from tailrace.broker.cluster.settings import ConfigSource, Layer, TopicDefaults
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.errors import KafkaError
+from tailrace.core.runtime.config import Assignment, ConfigError, load, values_of
+from tailrace.core.runtime.listeners import tell
+from tailrace.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from broker.cluster.alterations import Changes, altered
-from broker.cluster.config_def import (
+from tailrace.broker.cluster.alterations import Changes, altered
+from tailrace.broker.cluster.config_def import (
     Check,
     ConfigType,
     InvalidConfig,
@@ -22,10 +22,10 @@ from broker.cluster.config_def import (
     refuse,
     text_of,
 )
-from broker.cluster.settings import TopicDefaults, check_overrides
-from broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster.settings import TopicDefaults, check_overrides
+from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
 
 
 class DynamicSetting(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 UPGRADE_TYPES: Final = (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)

@@ -8,9 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from broker.cluster.alterations import Changes, altered
-from broker.cluster.config_def import ConfigType, InvalidConfig, at_least, parse, refuse, text_of
-from broker.cluster.settings import ConfigSource, SourcedValue
+from tailrace.broker.cluster.alterations import Changes, altered
+from tailrace.broker.cluster.config_def import (
+    ConfigType,
+    InvalidConfig,
+    at_least,
+    parse,
+    refuse,
+    text_of,
+)
+from tailrace.broker.cluster.settings import ConfigSource, SourcedValue
 
 
 class GroupConfigs(NamedTuple):

@@ -3,9 +3,9 @@
 import base64
 from random import Random
 
-from broker.cluster.paths import ClusterPaths
-from core.errors import NodeExists
-from core.metadata.store import MetadataStore
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.core.errors import NodeExists
+from tailrace.core.metadata.store import MetadataStore
 
 
 async def cluster_id(

@@ -6,9 +6,9 @@ Made of the registrations of all (Kafka's JSON, `registration`), replaced when o
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.cluster.registration import BrokerNode
-from broker.listeners import Endpoint, parse_listeners
-from core.errors import CorruptData
+from tailrace.broker.cluster.registration import BrokerNode
+from tailrace.broker.listeners import Endpoint, parse_listeners
+from tailrace.core.errors import CorruptData
 
 
 class LiveBroker(NamedTuple):

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from broker.cluster.alterations import Alteration, ConfigOp
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster.alterations import Alteration, ConfigOp
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
 
 ROOT: Final = "root"
 

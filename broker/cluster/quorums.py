@@ -16,9 +16,9 @@ holds, also after that was changed.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker.cluster.config_def import InvalidConfig, refuse
-from broker.cluster.settings import TopicSettings
-from core.ledger.durability import durability_problem
+from tailrace.broker.cluster.config_def import InvalidConfig, refuse
+from tailrace.broker.cluster.settings import TopicSettings
+from tailrace.core.ledger.durability import durability_problem
 
 ENSEMBLE_SIZE = "tailrace.ensemble.size"
 REGIONS_MIN = "tailrace.min.regions.for.durability"

@@ -14,14 +14,14 @@ from typing import Final
 
 import msgspec
 
-from broker.listeners import Advertised, Listener
-from core.errors import CoreError, CorruptData, NodeExists
-from core.metadata.ephemeral_node import EphemeralNode
-from core.metadata.store import MetadataStore, SessionEvent
-from core.runtime.forever import Forever
-from core.runtime.metrics import counter, gauge
-from core.runtime.stored_json import NOT_JSON, Int32
-from core.runtime.tasks import Tasks
+from tailrace.broker.listeners import Advertised, Listener
+from tailrace.core.errors import CoreError, CorruptData, NodeExists
+from tailrace.core.metadata.ephemeral_node import EphemeralNode
+from tailrace.core.metadata.store import MetadataStore, SessionEvent
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.metrics import counter, gauge
+from tailrace.core.runtime.stored_json import NOT_JSON, Int32
+from tailrace.core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 

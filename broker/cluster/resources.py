@@ -2,9 +2,9 @@
 
 from enum import IntEnum
 
-from broker.errors import KafkaError
-from core.runtime.decimal_text import INT32_MAX, decimal
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.core.runtime.decimal_text import INT32_MAX, decimal
+from tailrace.protocol.errors import ErrorCode
 
 
 class ResourceType(IntEnum):

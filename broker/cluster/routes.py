@@ -12,19 +12,19 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from broker.cluster.child_watch import ChildWatch
-from broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_broker
-from broker.cluster.paths import ClusterPaths
-from broker.cluster.registration import decode_broker
-from broker.cluster.routing import Replicas, owners_of, replicas_of
-from broker.cluster.topic import Topic, TopicListener
-from broker.listeners import Endpoint
-from core.errors import CorruptData
-from core.metadata.store import MetadataStore, SessionEvent
-from core.runtime.decimal_text import INT32_MAX, decimal
-from core.runtime.forever import Forever
-from core.runtime.listeners import tell
-from core.runtime.tasks import Tasks
+from tailrace.broker.cluster.child_watch import ChildWatch
+from tailrace.broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_broker
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.registration import decode_broker
+from tailrace.broker.cluster.routing import Replicas, owners_of, replicas_of
+from tailrace.broker.cluster.topic import Topic, TopicListener
+from tailrace.broker.listeners import Endpoint
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.store import MetadataStore, SessionEvent
+from tailrace.core.runtime.decimal_text import INT32_MAX, decimal
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.listeners import tell
+from tailrace.core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from broker.cluster.alterations import Changes, altered
-from broker.cluster.config_def import LONG_MAX, ConfigType, InvalidConfig, refuse, text_of
-from broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig, topic_config
-from protocol.compression import Codec
-from protocol.records.recompress import StoredAs
+from tailrace.broker.cluster.alterations import Changes, altered
+from tailrace.broker.cluster.config_def import LONG_MAX, ConfigType, InvalidConfig, refuse, text_of
+from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig, topic_config
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.records.recompress import StoredAs
 
 
 class ConfigSource(IntEnum):

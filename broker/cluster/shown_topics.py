@@ -7,13 +7,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from broker.cluster.config_def import InvalidConfig
-from broker.cluster.names import INTERNAL_TOPICS, collision_key
-from broker.cluster.quorums import quorums_of
-from broker.cluster.settings import TopicDefaults, TopicSettings, check_overrides
-from broker.cluster.topic import Topic, TopicListener
-from broker.cluster.topic_codec import StoredTopic, decode_assignments, id_bytes
-from core.runtime.listeners import tell
+from tailrace.broker.cluster.config_def import InvalidConfig
+from tailrace.broker.cluster.names import INTERNAL_TOPICS, collision_key
+from tailrace.broker.cluster.quorums import quorums_of
+from tailrace.broker.cluster.settings import TopicDefaults, TopicSettings, check_overrides
+from tailrace.broker.cluster.topic import Topic, TopicListener
+from tailrace.broker.cluster.topic_codec import StoredTopic, decode_assignments, id_bytes
+from tailrace.core.runtime.listeners import tell
 
 logger = logging.getLogger(__name__)
 

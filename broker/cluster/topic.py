@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from broker.cluster.quorums import Quorums
-from broker.cluster.settings import TopicSettings
+from tailrace.broker.cluster.quorums import Quorums
+from tailrace.broker.cluster.settings import TopicSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from core.errors import CorruptData
-from core.runtime.decimal_text import decimal
-from core.runtime.stored_json import NOT_JSON, Int32, Natural
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.decimal_text import decimal
+from tailrace.core.runtime.stored_json import NOT_JSON, Int32, Natural
 
 FORMAT_VERSION = 1
 

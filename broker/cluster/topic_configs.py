@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from broker.cluster.config_def import (
+from tailrace.broker.cluster.config_def import (
     LONG_MAX,
     Check,
     ConfigType,
@@ -23,8 +23,8 @@ from broker.cluster.config_def import (
     parse,
     refuse,
 )
-from core.log.config import RECORD_BYTES_LIMIT
-from core.runtime.decimal_text import INT32_MAX, decimal
+from tailrace.core.log.config import RECORD_BYTES_LIMIT
+from tailrace.core.runtime.decimal_text import INT32_MAX, decimal
 
 MAX_MESSAGE_BYTES_LIMIT = RECORD_BYTES_LIMIT
 """What the largest frame of a bookie here carries: no batch above it can ever be stored."""

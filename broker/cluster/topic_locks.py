@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from broker.cluster.names import INTERNAL_TOPICS, collision_key
+from tailrace.broker.cluster.names import INTERNAL_TOPICS, collision_key
 
 LARGE: Final = 64
 """Partitions of a change above which it counts as large: their streams take a while."""

@@ -7,12 +7,12 @@ meanwhile fails ours. Decides nothing.
 import logging
 from typing import NamedTuple
 
-from broker.cluster.names import name_fault
-from broker.cluster.paths import ClusterPaths
-from broker.cluster.topic_codec import StoredTopic, decode_topic, encode_topic
-from core.errors import BadVersion, NodeExists, NoNode
-from core.metadata.node_reads import read_nodes
-from core.metadata.store import MetadataStore, Node
+from tailrace.broker.cluster.names import name_fault
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.topic_codec import StoredTopic, decode_topic, encode_topic
+from tailrace.core.errors import BadVersion, NodeExists, NoNode
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.store import MetadataStore, Node
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
-from broker.cluster.names import stream_name
-from core.errors import LogExists, LogNotFound, OwnershipAcquireFailed
-from core.log.log import CheckMay
-from core.runtime.tasks import together
+from tailrace.broker.cluster.names import stream_name
+from tailrace.core.errors import LogExists, LogNotFound, OwnershipAcquireFailed
+from tailrace.core.log.log import CheckMay
+from tailrace.core.runtime.tasks import together
 
 logger = logging.getLogger(__name__)
 

@@ -13,30 +13,36 @@ from typing import Any
 
 import msgspec
 
-from broker.cluster.admin import check_new_partitions
-from broker.cluster.alterations import Changes
-from broker.cluster.config_def import InvalidConfig
-from broker.cluster.names import CLUSTER_METADATA_TOPIC, collision_key, name_fault
-from broker.cluster.paths import ClusterPaths
-from broker.cluster.quorums import check_quorums, check_same_quorums, quorums_of
-from broker.cluster.settings import TopicDefaults, alter, check_overrides
-from broker.cluster.shown_topics import ShownTopics
-from broker.cluster.topic import Topic
-from broker.cluster.topic_codec import (
+from tailrace.broker.cluster.admin import check_new_partitions
+from tailrace.broker.cluster.alterations import Changes
+from tailrace.broker.cluster.config_def import InvalidConfig
+from tailrace.broker.cluster.names import CLUSTER_METADATA_TOPIC, collision_key, name_fault
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.quorums import check_quorums, check_same_quorums, quorums_of
+from tailrace.broker.cluster.settings import TopicDefaults, alter, check_overrides
+from tailrace.broker.cluster.shown_topics import ShownTopics
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.cluster.topic_codec import (
     StoredTopic,
     decode_topic,
     encode_assignments,
     id_bytes,
     id_text,
 )
-from broker.cluster.topic_locks import TopicLocks
-from broker.cluster.topic_nodes import TopicNodes
-from broker.cluster.topic_streams import TopicStreams, create_streams, delete_streams
-from broker.errors import KafkaError
-from core.errors import BadVersion, LogNotFound, MetadataConflict, NodeExists, OwnershipLost
-from core.metadata.store import MetadataStore, Node
-from core.runtime.clock import Clock
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster.topic_locks import TopicLocks
+from tailrace.broker.cluster.topic_nodes import TopicNodes
+from tailrace.broker.cluster.topic_streams import TopicStreams, create_streams, delete_streams
+from tailrace.broker.errors import KafkaError
+from tailrace.core.errors import (
+    BadVersion,
+    LogNotFound,
+    MetadataConflict,
+    NodeExists,
+    OwnershipLost,
+)
+from tailrace.core.metadata.store import MetadataStore, Node
+from tailrace.core.runtime.clock import Clock
+from tailrace.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

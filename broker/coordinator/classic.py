@@ -5,20 +5,24 @@ Each finds its group, lets it act, and returns the Effects.
 
 from collections.abc import Callable, Sequence
 
-from broker.coordinator import joining, membership
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import AssignmentWritten, Caller, StaticMemberWritten
-from broker.coordinator.group import ClassicGroup, GroupState
-from broker.coordinator.groups import Groups
-from broker.coordinator.joining import Join
-from broker.coordinator.rebalance import begin_rebalance
-from broker.coordinator.records import GroupUpdate
-from broker.replicated.effects import Effects, Now, Reply, Ticket
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tailrace.broker.coordinator import joining, membership
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.effects import AssignmentWritten, Caller, StaticMemberWritten
+from tailrace.broker.coordinator.group import ClassicGroup, GroupState
+from tailrace.broker.coordinator.groups import Groups
+from tailrace.broker.coordinator.joining import Join
+from tailrace.broker.coordinator.rebalance import begin_rebalance
+from tailrace.broker.coordinator.records import GroupUpdate
+from tailrace.broker.replicated.effects import Effects, Now, Reply, Ticket
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tailrace.protocol.kafka.messages.leave_group import (
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class ClassicProtocol:

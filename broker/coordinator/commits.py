@@ -6,8 +6,8 @@ Source: Kafka OffsetMetadataManager.
 
 from collections.abc import Callable, Sequence
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import (
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.effects import (
     Caller,
     GroupDeleted,
     OffsetsThen,
@@ -15,12 +15,12 @@ from broker.coordinator.effects import (
     PendingWritten,
     TransactionWritten,
 )
-from broker.coordinator.groups import Groups
-from broker.coordinator.guards import Guards
-from broker.coordinator.kinds import Committer
-from broker.coordinator.offsets import OffsetStore, expired_offsets
-from broker.coordinator.pending import PendingOffsets
-from broker.coordinator.plans import (
+from tailrace.broker.coordinator.groups import Groups
+from tailrace.broker.coordinator.guards import Guards
+from tailrace.broker.coordinator.kinds import Committer
+from tailrace.broker.coordinator.offsets import OffsetStore, expired_offsets
+from tailrace.broker.coordinator.pending import PendingOffsets
+from tailrace.broker.coordinator.plans import (
     Commit,
     PartitionCount,
     commit_response,
@@ -31,10 +31,10 @@ from broker.coordinator.plans import (
     refuse_stored,
     transactional_response,
 )
-from broker.coordinator.reading import FoundOffsets, WantedOffsets, find_offsets
-from broker.coordinator.records import OffsetName, OffsetUpdate, offset_record
-from broker.coordinator.under_way import UnderWay
-from broker.replicated.effects import (
+from tailrace.broker.coordinator.reading import FoundOffsets, WantedOffsets, find_offsets
+from tailrace.broker.coordinator.records import OffsetName, OffsetUpdate, offset_record
+from tailrace.broker.coordinator.under_way import UnderWay
+from tailrace.broker.replicated.effects import (
     Effects,
     EndOfTransaction,
     InTransaction,
@@ -44,11 +44,11 @@ from broker.replicated.effects import (
     Ticket,
     Write,
 )
-from broker.replicated.record_log import size_of
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.broker.replicated.record_log import size_of
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from tailrace.protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )

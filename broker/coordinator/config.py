@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from broker.coordinator.consumer_config import ConsumerGroupConfig
-from core.runtime.config import AtLeastOne, setting
+from tailrace.broker.coordinator.consumer_config import ConsumerGroupConfig
+from tailrace.core.runtime.config import AtLeastOne, setting
 
 INT32_MAX = 0x7FFF_FFFF
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from broker.cluster.group_configs import GroupConfigs
-from core.runtime.config import setting
+from tailrace.broker.cluster.group_configs import GroupConfigs
+from tailrace.core.runtime.config import setting
 
 INT32_MAX = 0x7FFF_FFFF
 

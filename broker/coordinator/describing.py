@@ -5,12 +5,12 @@ Source: ClassicGroup.asListedGroup, GroupMetadataManager.describeGroups.
 
 from collections.abc import Collection
 
-from broker.coordinator.group import ClassicGroup, GroupState
-from broker.coordinator.kinds import Group
-from broker.coordinator.roster import Member
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from protocol.kafka.messages.list_groups import ListedGroup
+from tailrace.broker.coordinator.group import ClassicGroup, GroupState
+from tailrace.broker.coordinator.kinds import Group
+from tailrace.broker.coordinator.roster import Member
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from tailrace.protocol.kafka.messages.list_groups import ListedGroup
 
 GROUP_NOT_FOUND_SINCE = 6
 """DescribeGroups version that says so; earlier ones are shown a dead group."""

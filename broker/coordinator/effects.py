@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, TypeAlias
 
-from broker.coordinator.records import OffsetUpdate
+from tailrace.broker.coordinator.records import OffsetUpdate
 
 
 class Caller(NamedTuple):

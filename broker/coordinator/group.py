@@ -17,17 +17,25 @@ Source: Kafka ClassicGroup, GroupMetadataManager (classic part); KIP-62, 134, 34
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import AssignmentWritten
-from broker.coordinator.kinds import Committer, GroupType
-from broker.coordinator.records import group_record
-from broker.coordinator.roster import Member, Roster
-from broker.coordinator.subscription import subscribed_topics
-from broker.replicated.effects import NEVER, Effects, Now, Reply, StateRecord, Ticket, Write
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.coordinator_records import GroupMetadataValue, MemberMetadata
-from protocol.kafka.messages.join_group import JoinGroupResponse
-from protocol.kafka.messages.sync_group import SyncGroupResponse
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.effects import AssignmentWritten
+from tailrace.broker.coordinator.kinds import Committer, GroupType
+from tailrace.broker.coordinator.records import group_record
+from tailrace.broker.coordinator.roster import Member, Roster
+from tailrace.broker.coordinator.subscription import subscribed_topics
+from tailrace.broker.replicated.effects import (
+    NEVER,
+    Effects,
+    Now,
+    Reply,
+    StateRecord,
+    Ticket,
+    Write,
+)
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.coordinator_records import GroupMetadataValue, MemberMetadata
+from tailrace.protocol.kafka.messages.join_group import JoinGroupResponse
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupResponse
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

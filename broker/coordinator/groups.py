@@ -1,8 +1,8 @@
 """The groups of one shard, of every kind."""
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.group import ClassicGroup
-from broker.coordinator.kinds import Group
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.group import ClassicGroup
+from tailrace.broker.coordinator.kinds import Group
 
 
 class Groups(dict[str, Group]):

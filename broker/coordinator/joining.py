@@ -8,22 +8,22 @@ Source: GroupMetadataManager.classicGroupJoin*; KIP-394 (ids), KIP-345 (static),
 
 from typing import NamedTuple
 
-from broker.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
-from broker.coordinator.effects import Caller, StaticMemberWritten
-from broker.coordinator.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
-from broker.coordinator.rebalance import (
+from tailrace.broker.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from tailrace.broker.coordinator.effects import Caller, StaticMemberWritten
+from tailrace.broker.coordinator.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
+from tailrace.broker.coordinator.rebalance import (
     begin_rebalance,
     generation_response,
     members_for_leader,
     rebalance_or_complete,
     remove_member,
 )
-from broker.coordinator.records import group_record
-from broker.coordinator.roster import Member
-from broker.coordinator.subscription import subscribed_topics
-from broker.replicated.effects import Now, Ticket, Write
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tailrace.broker.coordinator.records import group_record
+from tailrace.broker.coordinator.roster import Member
+from tailrace.broker.coordinator.subscription import subscribed_topics
+from tailrace.broker.replicated.effects import Now, Ticket, Write
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from broker.replicated.effects import Effects, Now, StateRecord
-from protocol.errors import ErrorCode
+from tailrace.broker.replicated.effects import Effects, Now, StateRecord
+from tailrace.protocol.errors import ErrorCode
 
 
 class GroupType(StrEnum):

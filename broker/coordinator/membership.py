@@ -4,9 +4,9 @@ Source: GroupMetadataManager.classicGroupSync, classicGroupHeartbeat, classicGro
 expireClassicGroupMemberHeartbeat.
 """
 
-from broker.coordinator.effects import AssignmentWritten
-from broker.coordinator.group import ClassicGroup, GroupState
-from broker.coordinator.rebalance import (
+from tailrace.broker.coordinator.effects import AssignmentWritten
+from tailrace.broker.coordinator.group import ClassicGroup, GroupState
+from tailrace.broker.coordinator.rebalance import (
     begin_rebalance,
     complete_join,
     expire_join,
@@ -15,13 +15,13 @@ from broker.coordinator.rebalance import (
     release_syncs,
     remove_member,
 )
-from broker.coordinator.records import group_record
-from broker.coordinator.roster import Member
-from broker.coordinator.wakes import wake_ms
-from broker.replicated.effects import NEVER, Now, Ticket
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tailrace.broker.coordinator.records import group_record
+from tailrace.broker.coordinator.roster import Member
+from tailrace.broker.coordinator.wakes import wake_ms
+from tailrace.broker.replicated.effects import NEVER, Now, Ticket
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def on_loaded(group: ClassicGroup, now: Now) -> None:

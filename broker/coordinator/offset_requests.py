@@ -10,23 +10,23 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import Caller
-from broker.coordinator.metrics import GroupMetrics
-from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
-from broker.coordinator.plans import names_any, refuse_commit, transactional_response
-from broker.coordinator.reading import FoundOffsets, WantedOffsets
-from broker.coordinator.reading import Topics as WantedTopics
-from broker.coordinator.shard import GroupShard
-from broker.replicated.effects import Effects, EndOfTransaction, Now, Ticket
-from broker.replicated.machine import Answer
-from broker.replicated.partitions import Partitions, Topics, answer_now
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.offset_commit import OffsetCommitRequest
-from protocol.kafka.messages.offset_delete import OffsetDeleteRequest
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.coordinator.metrics import GroupMetrics
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
+from tailrace.broker.coordinator.plans import names_any, refuse_commit, transactional_response
+from tailrace.broker.coordinator.reading import FoundOffsets, WantedOffsets
+from tailrace.broker.coordinator.reading import Topics as WantedTopics
+from tailrace.broker.coordinator.shard import GroupShard
+from tailrace.broker.replicated.effects import Effects, EndOfTransaction, Now, Ticket
+from tailrace.broker.replicated.machine import Answer
+from tailrace.broker.replicated.partitions import Partitions, Topics, answer_now
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.offset_commit import OffsetCommitRequest
+from tailrace.protocol.kafka.messages.offset_delete import OffsetDeleteRequest
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )

@@ -8,9 +8,9 @@ Source: Kafka OffsetMetadataManager; KIP-211 (expiry).
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from broker.coordinator.kinds import Group
-from broker.coordinator.records import CommittedOffset, OffsetName, OffsetUpdate
-from broker.replicated.effects import Now
+from tailrace.broker.coordinator.kinds import Group
+from tailrace.broker.coordinator.records import CommittedOffset, OffsetName, OffsetUpdate
+from tailrace.broker.replicated.effects import Now
 
 _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = MappingProxyType({})
 

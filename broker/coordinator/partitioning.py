@@ -1,6 +1,6 @@
 """Which partition of `__consumer_offsets` a group lives in."""
 
-from broker.replicated.partitioning import partition_for
+from tailrace.broker.replicated.partitioning import partition_for
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from broker.coordinator.records import OffsetName, OffsetUpdate
+from tailrace.broker.coordinator.records import OffsetName, OffsetUpdate
 
 
 @dataclass(slots=True)

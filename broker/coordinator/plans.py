@@ -6,23 +6,23 @@ Source: Kafka OffsetMetadataManager, KafkaApis.
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.kinds import CommitPartition, CommitTopic, Group
-from broker.coordinator.records import CommittedOffset, OffsetName, OffsetUpdate
-from broker.replicated.effects import Now
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.offset_commit import (
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.kinds import CommitPartition, CommitTopic, Group
+from tailrace.broker.coordinator.records import CommittedOffset, OffsetName, OffsetUpdate
+from tailrace.broker.replicated.effects import Now
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.kafka.messages.offset_delete import (
+from tailrace.protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,

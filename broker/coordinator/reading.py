@@ -6,10 +6,10 @@ Source: OffsetMetadataManager.fetchOffsets, fetchAllOffsets.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from broker.coordinator.offsets import OffsetStore
-from broker.coordinator.pending import PendingOffsets
-from broker.coordinator.records import CommittedOffset
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.offsets import OffsetStore
+from tailrace.broker.coordinator.pending import PendingOffsets
+from tailrace.broker.coordinator.records import CommittedOffset
+from tailrace.protocol.errors import ErrorCode
 
 NOT_COMMITTED = CommittedOffset(-1, -1, "", -1)
 

@@ -6,13 +6,13 @@ are dropped and a new rebalance begins. So nobody waits for ever.
 Source: GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, expirePendingSync.
 """
 
-from broker.coordinator.group import ClassicGroup, GroupState
-from broker.coordinator.records import group_record
-from broker.coordinator.roster import Member
-from broker.replicated.effects import NEVER, Now, Write
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.kafka.messages.sync_group import SyncGroupResponse
+from tailrace.broker.coordinator.group import ClassicGroup, GroupState
+from tailrace.broker.coordinator.records import group_record
+from tailrace.broker.coordinator.roster import Member
+from tailrace.broker.replicated.effects import NEVER, Now, Write
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupResponse
 
 AWAY_WAIT_MS_MIN = 1_000
 """How long a barrier without anybody in it waits at least, whatever timeout its members asked."""

@@ -8,16 +8,16 @@ Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, ConsumerGroup*K
 
 from typing import NamedTuple, TypeAlias
 
-from broker.replicated.effects import StateRecord
-from protocol.errors import UnexpectedNull, UnsupportedVersion
-from protocol.ids import Buffer
-from protocol.kafka.messages.consumer_group_records import (
+from tailrace.broker.replicated.effects import StateRecord
+from tailrace.protocol.errors import UnexpectedNull, UnsupportedVersion
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.messages.consumer_group_records import (
     GroupKey,
     GroupValue,
     decode_group_key,
     decode_group_value,
 )
-from protocol.kafka.messages.coordinator_records import (
+from tailrace.protocol.kafka.messages.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from broker.replicated.effects import NEVER, Ticket
+from tailrace.broker.replicated.effects import NEVER, Ticket
 
 
 @dataclass(slots=True)

@@ -13,43 +13,43 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from broker.cluster.admin import AvailableBookies
-from broker.cluster.group_configs import GroupConfigs
-from broker.cluster.topic import Topic
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.consumer.protocol import ConsumerSettings
-from broker.coordinator.consumer.request_checks import check_request
-from broker.coordinator.consumer.topics import KnownTopics
-from broker.coordinator.describing import described, listed, matches, not_found
-from broker.coordinator.effects import Caller
-from broker.coordinator.metrics import GroupMetrics
-from broker.coordinator.offset_requests import OffsetRequests
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.coordinator.records import read_record
-from broker.coordinator.shard import GroupShard
-from broker.errors import KafkaError
-from broker.peers.routes import ALONE, Routes
-from broker.replicated.alarms import Alarms
-from broker.replicated.machine import Answer, Service
-from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
-from broker.replicated.record_log import RecordLogs
-from core.runtime.clock import Clock
-from core.runtime.forever import Forever
-from core.runtime.loop_turns import Pace
-from core.runtime.metrics import Metrics
-from core.runtime.tasks import Tasks
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.broker.cluster.admin import AvailableBookies
+from tailrace.broker.cluster.group_configs import GroupConfigs
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.consumer.protocol import ConsumerSettings
+from tailrace.broker.coordinator.consumer.request_checks import check_request
+from tailrace.broker.coordinator.consumer.topics import KnownTopics
+from tailrace.broker.coordinator.describing import described, listed, matches, not_found
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.coordinator.metrics import GroupMetrics
+from tailrace.broker.coordinator.offset_requests import OffsetRequests
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.coordinator.records import read_record
+from tailrace.broker.coordinator.shard import GroupShard
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.peers.routes import ALONE, Routes
+from tailrace.broker.replicated.alarms import Alarms
+from tailrace.broker.replicated.machine import Answer, Service
+from tailrace.broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
+from tailrace.broker.replicated.record_log import RecordLogs
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.kafka.messages.describe_groups import DescribedGroup
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.join_group import JoinGroupRequest
-from protocol.kafka.messages.leave_group import MemberIdentity
-from protocol.kafka.messages.list_groups import ListedGroup
-from protocol.kafka.messages.sync_group import SyncGroupRequest
+from tailrace.protocol.kafka.messages.describe_groups import DescribedGroup
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest
+from tailrace.protocol.kafka.messages.leave_group import MemberIdentity
+from tailrace.protocol.kafka.messages.list_groups import ListedGroup
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest
 
 
 class GroupTopics(Topics, KnownTopics, Protocol):

@@ -13,27 +13,27 @@ offsets of all groups.
 
 from collections.abc import Callable, Iterator, Sequence
 
-from broker.coordinator.classic import ClassicProtocol
-from broker.coordinator.commits import Commits
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
-from broker.coordinator.consumer.protocol import ConsumerProtocol, ConsumerSettings
-from broker.coordinator.effects import AssignmentWritten, Caller, StaticMemberWritten
-from broker.coordinator.group import ClassicGroup
-from broker.coordinator.groups import Groups
-from broker.coordinator.plans import PartitionCount
-from broker.coordinator.records import ConsumerGroupUpdate, OffsetUpdate, Update
-from broker.replicated.effects import Effects, EndOfTransaction, Now, Reply, Ticket, Write
-from broker.replicated.record_log import Pending
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.join_group import JoinGroupRequest
-from protocol.kafka.messages.leave_group import MemberIdentity
-from protocol.kafka.messages.offset_commit import OffsetCommitRequest
-from protocol.kafka.messages.offset_delete import OffsetDeleteRequest
-from protocol.kafka.messages.sync_group import SyncGroupRequest
-from protocol.kafka.messages.txn_offset_commit import TxnOffsetCommitRequest
+from tailrace.broker.coordinator.classic import ClassicProtocol
+from tailrace.broker.coordinator.commits import Commits
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
+from tailrace.broker.coordinator.consumer.protocol import ConsumerProtocol, ConsumerSettings
+from tailrace.broker.coordinator.effects import AssignmentWritten, Caller, StaticMemberWritten
+from tailrace.broker.coordinator.group import ClassicGroup
+from tailrace.broker.coordinator.groups import Groups
+from tailrace.broker.coordinator.plans import PartitionCount
+from tailrace.broker.coordinator.records import ConsumerGroupUpdate, OffsetUpdate, Update
+from tailrace.broker.replicated.effects import Effects, EndOfTransaction, Now, Reply, Ticket, Write
+from tailrace.broker.replicated.record_log import Pending
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest
+from tailrace.protocol.kafka.messages.leave_group import MemberIdentity
+from tailrace.protocol.kafka.messages.offset_commit import OffsetCommitRequest
+from tailrace.protocol.kafka.messages.offset_delete import OffsetDeleteRequest
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest
+from tailrace.protocol.kafka.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class GroupShard:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from broker.coordinator.records import OffsetName, OffsetUpdate
+from tailrace.broker.coordinator.records import OffsetName, OffsetUpdate
 
 
 class UnderWay:

@@ -1,6 +1,6 @@
 """When a group is looked at again: not for each deadline of a large group by itself."""
 
-from broker.replicated.effects import Now
+from tailrace.broker.replicated.effects import Now
 
 MEMBERS_PER_MS = 100
 """Looking at all deadlines of a group costs about 1 us a member, so a tenth of a core at most."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
-from broker.handlers import Deferred
+from tailrace.broker.handlers import Deferred
 
 Change: TypeAlias = Callable[[Any], Any]
 """Makes another response of one; may raise CloseConnection. None is no answer."""

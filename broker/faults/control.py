@@ -13,16 +13,16 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
-from broker.broker import Broker
-from broker.faults.deeds import Targets, do
-from broker.faults.interception import Interception
-from broker.faults.orders import BadOrder, Deed, FillDisk, Lasting, parse
-from broker.faults.table import FaultTable, SetFault
-from core.runtime.breakable_files import BreakableFiles
-from core.runtime.clock import SystemClock
-from core.runtime.http import Asked, HttpReply
-from core.runtime.late_http import LateHttpServer
-from core.runtime.skewed_clock import SkewedClock
+from tailrace.broker.broker import Broker
+from tailrace.broker.faults.deeds import Targets, do
+from tailrace.broker.faults.interception import Interception
+from tailrace.broker.faults.orders import BadOrder, Deed, FillDisk, Lasting, parse
+from tailrace.broker.faults.table import FaultTable, SetFault
+from tailrace.core.runtime.breakable_files import BreakableFiles
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.core.runtime.http import Asked, HttpReply
+from tailrace.core.runtime.late_http import LateHttpServer
+from tailrace.core.runtime.skewed_clock import SkewedClock
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.broker import Broker
-from broker.faults.orders import (
+from tailrace.broker.broker import Broker
+from tailrace.broker.faults.orders import (
     AbortTransaction,
     BadOrder,
     CutConnections,
@@ -16,8 +16,8 @@ from broker.faults.orders import (
     Lasting,
     LoseUnsynced,
 )
-from core.runtime.breakable_files import BreakableFiles
-from protocol.errors import ErrorCode
+from tailrace.core.runtime.breakable_files import BreakableFiles
+from tailrace.protocol.errors import ErrorCode
 
 _SETTLED_S: Final = 5.0
 _AGAIN_S: Final = 0.02

@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from broker.faults.requests import (
+from tailrace.broker.faults.requests import (
     MessageClass,
     element_of,
     names_partitions,
     names_topics,
     topic_lists,
 )
-from protocol.errors import ErrorCode
-from protocol.kafka.api import Api
-from protocol.kafka.apis import FETCH, METADATA
-from protocol.kafka.messages.metadata import MetadataResponse
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import FETCH, METADATA
+from tailrace.protocol.kafka.messages.metadata import MetadataResponse
 
 _CODES: Final = ("error_code", "partition_error_code")
 _MIRRORED: Final[Mapping[str, Sequence[str]]] = {

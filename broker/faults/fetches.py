@@ -7,10 +7,10 @@ the session, which is given up: KIP-227 lets a broker do that, the client begins
 
 import dataclasses
 
-from broker.context import RequestContext
-from broker.fetching.session_cache import NO_SESSION, is_full
-from broker.fetching.sessions import FINAL_EPOCH, PartitionKey
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tailrace.broker.context import RequestContext
+from tailrace.broker.fetching.session_cache import NO_SESSION, is_full
+from tailrace.broker.fetching.sessions import FINAL_EPOCH, PartitionKey
+from tailrace.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 
 def without_session(ctx: RequestContext, request: FetchRequest) -> FetchRequest:

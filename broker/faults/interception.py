@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from broker.context import RequestContext
-from broker.errors import CloseConnection
-from broker.faults.answers import changed, held
-from broker.faults.failures import failed, joined, spoil_metadata
-from broker.faults.fetches import give_up_session, without_session
-from broker.faults.orders import DelayAnswers, DropNext, FailNext
-from broker.faults.requests import TopicName, narrowed
-from broker.faults.table import FaultTable, SetFault
-from broker.handlers import Handler
-from protocol.kafka.apis import FETCH, METADATA, PRODUCE
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import CloseConnection
+from tailrace.broker.faults.answers import changed, held
+from tailrace.broker.faults.failures import failed, joined, spoil_metadata
+from tailrace.broker.faults.fetches import give_up_session, without_session
+from tailrace.broker.faults.orders import DelayAnswers, DropNext, FailNext
+from tailrace.broker.faults.requests import TopicName, narrowed
+from tailrace.broker.faults.table import FaultTable, SetFault
+from tailrace.broker.handlers import Handler
+from tailrace.protocol.kafka.apis import FETCH, METADATA, PRODUCE
 
 logger = logging.getLogger(__name__)
 

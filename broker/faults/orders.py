@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from broker.faults.failures import fails_by_partition, fails_by_topic
-from core.runtime.config import nearest
-from core.runtime.stored_json import NOT_JSON
-from protocol.errors import ErrorCode
-from protocol.kafka import apis
-from protocol.kafka.api import Api
+from tailrace.broker.faults.failures import fails_by_partition, fails_by_topic
+from tailrace.core.runtime.config import nearest
+from tailrace.core.runtime.stored_json import NOT_JSON
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka import apis
+from tailrace.protocol.kafka.api import Api
 
 COUNT_MAX: Final = 1_000_000
 DELAY_MS_MAX: Final = 600_000

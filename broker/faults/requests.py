@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from protocol.kafka.api import Api
+from tailrace.protocol.kafka.api import Api
 
 MessageClass: TypeAlias = Any
 """A message's class; as `type[Any]` mypy would not let it be a key of a cache."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from broker.faults.orders import (
+from tailrace.broker.faults.orders import (
     BadOrder,
     DelayAnswers,
     DropNext,

@@ -9,22 +9,22 @@ Source: ReplicaManager.fetchMessages, DelayedFetch; reference Kafka 5.1, 5.2.
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.errors import error_code
-from broker.fetching.target import Target
-from broker.partition.found import NOTHING, Found
-from broker.partition.partition_log import PartitionLog
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.waiters import FetchWaiter
-from core.errors import CoreError
-from core.runtime.budget import Budget
-from core.runtime.loop_turns import Pace
-from core.runtime.tasks import together
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import error_code
+from tailrace.broker.fetching.target import Target
+from tailrace.broker.partition.found import NOTHING, Found
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.waiters import FetchWaiter
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.fetching.sessions import FetchSession
+    from tailrace.broker.fetching.sessions import FetchSession
 
 READ_BYTES_MAX = 8 * 1024 * 1024
 """Most bytes of one partition in one answer; a client that allows more asks again."""

@@ -13,10 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.fetching.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKind, Updates
-from core.runtime.metrics import counter, gauge
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.fetch import FetchResponse
+from tailrace.broker.fetching.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchSession,
+    SessionKind,
+    Updates,
+)
+from tailrace.core.runtime.metrics import counter, gauge
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.fetch import FetchResponse
 
 NO_SESSION = 0
 SESSION_ID_MAX = 0x7FFF_FFFF

@@ -13,10 +13,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from protocol.kafka.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+from tailrace.protocol.kafka.messages.fetch import (
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 
 if TYPE_CHECKING:
-    from protocol.ids import Offset
+    from tailrace.protocol.ids import Offset
 
 PartitionKey: TypeAlias = tuple[str | bytes, int]
 """Topic name, or the 16 bytes of its id, and the number of the partition."""

@@ -2,19 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.topic import Topic
-from broker.fetching.sessions import CachedPartition, PartitionKey
-from broker.partition.found import Found
-from broker.partition.partition_log import PartitionLog
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.fetch import EpochEndOffset, FetchPartition
-from protocol.records.batch import read_header
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.fetching.sessions import CachedPartition, PartitionKey
+from tailrace.broker.partition.found import Found
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.fetch import EpochEndOffset, FetchPartition
+from tailrace.protocol.records.batch import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.partition.aborted import AbortedTransaction
-    from protocol.ids import Buffer
+    from tailrace.broker.partition.aborted import AbortedTransaction
+    from tailrace.protocol.ids import Buffer
 
 
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -15,8 +15,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from broker.context import RequestContext
-from protocol.kafka.api import Api
+from tailrace.broker.context import RequestContext
+from tailrace.protocol.kafka.api import Api
 
 R = TypeVar("R")
 

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from broker.cluster.admin import MAX_MESSAGE_BYTES, check_batch_size
-from broker.cluster.alterations import Changes
-from broker.cluster.loggers import alter_levels
-from broker.cluster.quorums import quorums_of
-from broker.cluster.resources import ResourceType, check_broker_name, resource_type
-from broker.context import RequestContext
-from broker.errors import KafkaError, admin_error_code
-from broker.handlers._names import repeated
-from core.errors import CoreError
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster.admin import MAX_MESSAGE_BYTES, check_batch_size
+from tailrace.broker.cluster.alterations import Changes
+from tailrace.broker.cluster.loggers import alter_levels
+from tailrace.broker.cluster.quorums import quorums_of
+from tailrace.broker.cluster.resources import ResourceType, check_broker_name, resource_type
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, admin_error_code
+from tailrace.broker.handlers._names import repeated
+from tailrace.core.errors import CoreError
+from tailrace.protocol.errors import ErrorCode
 
 
 class Resource(Protocol):

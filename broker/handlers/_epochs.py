@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from broker.context import RequestContext
-from broker.peers.errors import PeerError
-from core.runtime.tasks import together
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import LIST_OFFSETS
-from protocol.kafka.messages.list_offsets import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.peers.errors import PeerError
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import LIST_OFFSETS
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from broker.context import RequestContext
-from broker.coordinator.effects import Caller
-from broker.handlers import Deferred
-from broker.replicated.machine import Answer as FutureAnswer
-from protocol.errors import ErrorCode
+from tailrace.broker.context import RequestContext
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.handlers import Deferred
+from tailrace.broker.replicated.machine import Answer as FutureAnswer
+from tailrace.protocol.errors import ErrorCode
 
 R = TypeVar("R")
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from broker.cluster.assignments import Move, move_of
-from broker.context import RequestContext
-from core.errors import LogNotFound
-from core.runtime.loop_turns import Pace
-from core.runtime.tasks import together
-from protocol.ids import TopicPartition
+from tailrace.broker.cluster.assignments import Move, move_of
+from tailrace.broker.context import RequestContext
+from tailrace.core.errors import LogNotFound
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.ids import TopicPartition
 
 AT_ONCE: Final = 64
 """Locks that are read at the same time."""

@@ -5,7 +5,7 @@ from heapq import merge
 from itertools import islice
 from typing import Final, TypeVar
 
-from core.runtime.loop_turns import Pace
+from tailrace.core.runtime.loop_turns import Pace
 
 K = TypeVar("K", bound=Hashable)
 

@@ -3,8 +3,8 @@
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
-from broker.cluster.topic import Topic
-from broker.context import RequestContext
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.context import RequestContext
 
 NO_LEADER = -1
 

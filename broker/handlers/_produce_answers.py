@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from broker.context import RequestContext
-from broker.errors import CloseConnection
-from broker.handlers._epochs import leaders_elsewhere
-from broker.handlers._places import broker_place
-from broker.partition.admission import Appending, LateOutcome, settle
-from broker.partition.appends import AppendResult
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.produce import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import CloseConnection
+from tailrace.broker.handlers._epochs import leaders_elsewhere
+from tailrace.broker.handlers._places import broker_place
+from tailrace.broker.partition.admission import Appending, LateOutcome, settle
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -21,7 +21,7 @@ from protocol.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.records.validate import InvalidBatch
+from tailrace.protocol.records.validate import InvalidBatch
 
 LateState: TypeAlias = asyncio.Future[LateOutcome | PartitionProduceResponse]
 """Of a partition whose turn has not come yet."""

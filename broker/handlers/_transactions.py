@@ -1,6 +1,6 @@
 """What the handlers of transactions have in common."""
 
-from protocol.errors import ErrorCode
+from tailrace.protocol.errors import ErrorCode
 
 
 def code_for(code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:

@@ -12,16 +12,16 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from broker.context import RequestContext
-from broker.partition.admission import LateOutcome, follow, settle
-from broker.partition.in_steps import AT_ONCE
-from broker.partition.partition_log import PartitionLog
-from broker.transactions.peer_requests import Question
-from protocol.errors import BufferUnderflow, ErrorCode
-from protocol.ids import Buffer, TopicPartition
-from protocol.kafka.messages.produce import ProduceRequest
-from protocol.records.batch import TRANSACTIONAL, BatchHeader, unpack_header
-from protocol.records.validate import InvalidBatch
+from tailrace.broker.context import RequestContext
+from tailrace.broker.partition.admission import LateOutcome, follow, settle
+from tailrace.broker.partition.in_steps import AT_ONCE
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.transactions.peer_requests import Question
+from tailrace.protocol.errors import BufferUnderflow, ErrorCode
+from tailrace.protocol.ids import Buffer, TopicPartition
+from tailrace.protocol.kafka.messages.produce import ProduceRequest
+from tailrace.protocol.records.batch import TRANSACTIONAL, BatchHeader, unpack_header
+from tailrace.protocol.records.validate import InvalidBatch
 
 ABORTABLE_SINCE = 11
 """Produce versions whose clients know TRANSACTION_ABORTABLE."""

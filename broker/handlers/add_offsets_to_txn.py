@@ -1,12 +1,12 @@
 """AddOffsetsToTxn: take the offsets of a group into a transaction."""
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._transactions import code_for
-from broker.transactions.decisions import Producer
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import ADD_OFFSETS_TO_TXN
-from protocol.kafka.messages.add_offsets_to_txn import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._transactions import code_for
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import ADD_OFFSETS_TO_TXN
+from tailrace.protocol.kafka.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )

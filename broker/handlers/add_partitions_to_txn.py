@@ -3,17 +3,17 @@
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeAlias
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._transactions import code_for
-from broker.replicated.partitions import answer_now
-from broker.transactions.decisions import Producer
-from broker.transactions.metadata import VERSION_2
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
-from protocol.kafka.messages.add_partitions_to_txn import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._transactions import code_for
+from tailrace.broker.replicated.partitions import answer_now
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.metadata import VERSION_2
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
+from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -5,15 +5,15 @@ Kept: Kafka's checks of entities, keys and values; all entries that are right ch
 that comes twice is refused whole; a value has to be finite.
 """
 
-from broker.context import RequestContext
-from broker.errors import KafkaError, admin_error_code
-from broker.handlers import handles
-from broker.quotas.entity import QuotaEntity, entity_of
-from broker.quotas.table import Alteration, Change
-from core.errors import CoreError
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import ALTER_CLIENT_QUOTAS
-from protocol.kafka.messages.alter_client_quotas import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, admin_error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.quotas.entity import QuotaEntity, entity_of
+from tailrace.broker.quotas.table import Alteration, Change
+from tailrace.core.errors import CoreError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import ALTER_CLIENT_QUOTAS
+from tailrace.protocol.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,

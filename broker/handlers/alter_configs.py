@@ -5,12 +5,12 @@ subscriptions; `validate_only`; one resource's failure touches no other. Loggers
 Kafka does. What is fixed when a topic is created has to be named again as it is.
 """
 
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._configs import alter_each, check_names, check_values
-from protocol.kafka.apis import ALTER_CONFIGS
-from protocol.kafka.messages.alter_configs import (
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._configs import alter_each, check_names, check_values
+from tailrace.protocol.kafka.apis import ALTER_CONFIGS
+from tailrace.protocol.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

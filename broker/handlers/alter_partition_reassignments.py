@@ -12,18 +12,18 @@ Source: ReplicationControlManager.alterPartitionReassignments; a Kafka 4.3.1 of 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from broker.cluster.admin import check_assignment
-from broker.cluster.topic import Topic
-from broker.context import RequestContext
-from broker.errors import KafkaError, admin_error_code
-from broker.handlers import handles
-from broker.handlers._moves import moves
-from core.errors import CoreError
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import ALTER_PARTITION_REASSIGNMENTS
-from protocol.kafka.messages.alter_partition_reassignments import (
+from tailrace.broker.cluster.admin import check_assignment
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, admin_error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._moves import moves
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import ALTER_PARTITION_REASSIGNMENTS
+from tailrace.protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,

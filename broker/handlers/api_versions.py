@@ -8,12 +8,12 @@ Source: ApiVersionsRequest.isValid, KafkaApis.handleApiVersionsRequest; referenc
 import re
 from collections.abc import Mapping
 
-from broker.cluster.features import FEATURES, Feature
-from broker.context import RequestContext
-from broker.handlers import HANDLERS, handles
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import API_VERSIONS
-from protocol.kafka.messages.api_versions import (
+from tailrace.broker.cluster.features import FEATURES, Feature
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import HANDLERS, handles
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import API_VERSIONS
+from tailrace.protocol.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

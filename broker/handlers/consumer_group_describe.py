@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers.describe_groups import GROUP_OPERATIONS
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import CONSUMER_GROUP_DESCRIBE
-from protocol.kafka.messages.consumer_group_describe import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers.describe_groups import GROUP_OPERATIONS
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import CONSUMER_GROUP_DESCRIBE
+from tailrace.protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.handlers import Answer, handles
-from broker.handlers._groups import answered, caller_of
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import CONSUMER_GROUP_HEARTBEAT
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import Answer, handles
+from tailrace.broker.handlers._groups import answered, caller_of
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import CONSUMER_GROUP_HEARTBEAT
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )

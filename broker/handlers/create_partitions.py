@@ -6,16 +6,16 @@ Not kept: `timeout_ms`; the partitions are there before the answer.
 
 from collections.abc import Sequence
 
-from broker.cluster.admin import check_new_assignments
-from broker.cluster.topic import Topic
-from broker.context import RequestContext
-from broker.errors import KafkaError, admin_error_code
-from broker.handlers import handles
-from broker.handlers._names import in_order, repeated
-from core.errors import CoreError
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import CREATE_PARTITIONS
-from protocol.kafka.messages.create_partitions import (
+from tailrace.broker.cluster.admin import check_new_assignments
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, admin_error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.errors import CoreError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import CREATE_PARTITIONS
+from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

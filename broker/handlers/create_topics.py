@@ -9,7 +9,7 @@ REQUEST_TIMED_OUT for a topic that comes into being a moment later. No policy cl
 import logging
 from collections.abc import Mapping
 
-from broker.cluster.admin import (
+from tailrace.broker.cluster.admin import (
     MAX_MESSAGE_BYTES,
     Asked,
     Nodes,
@@ -19,19 +19,19 @@ from broker.cluster.admin import (
     check_total,
     shape_of,
 )
-from broker.cluster.config_def import text_of
-from broker.cluster.quorums import quorums_of
-from broker.cluster.settings import ConfigSource, TopicDefaults
-from broker.cluster.topic_configs import topic_configs_shown
-from broker.context import RequestContext
-from broker.errors import KafkaError, admin_error_code
-from broker.handlers import handles
-from broker.handlers._names import in_order, repeated
-from core.errors import CoreError
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import CREATE_TOPICS
-from protocol.kafka.messages.create_topics import (
+from tailrace.broker.cluster.config_def import text_of
+from tailrace.broker.cluster.quorums import quorums_of
+from tailrace.broker.cluster.settings import ConfigSource, TopicDefaults
+from tailrace.broker.cluster.topic_configs import topic_configs_shown
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, admin_error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import CREATE_TOPICS
+from tailrace.protocol.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,

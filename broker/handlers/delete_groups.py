@@ -3,11 +3,11 @@
 from itertools import islice
 from typing import Final
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DELETE_GROUPS
-from protocol.kafka.messages.delete_groups import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DELETE_GROUPS
+from tailrace.protocol.kafka.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,

@@ -3,15 +3,15 @@
 Source: ReplicaManager.deleteRecords; reference Kafka 5.8.
 """
 
-from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
-from broker.handlers import handles
-from broker.partition.trimming import delete_records
-from core.errors import CoreError
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import DELETE_RECORDS
-from protocol.kafka.messages.delete_records import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.partition.trimming import delete_records
+from tailrace.core.errors import CoreError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import DELETE_RECORDS
+from tailrace.protocol.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -8,14 +8,14 @@ answer, and their bytes go when the bookies next collect.
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from broker.context import RequestContext
-from broker.errors import KafkaError, admin_error_code
-from broker.handlers import handles
-from broker.handlers._names import in_order, repeated
-from core.errors import CoreError
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DELETE_TOPICS
-from protocol.kafka.messages.delete_topics import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, admin_error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.errors import CoreError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DELETE_TOPICS
+from tailrace.protocol.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,

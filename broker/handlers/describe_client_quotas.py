@@ -4,12 +4,12 @@ Kept: exact, default and any name of each entity type, `strict`, and Kafka's ref
 what this broker knows, which may be a moment behind an alteration on another one, as in Kafka.
 """
 
-from broker.context import RequestContext
-from broker.errors import KafkaError
-from broker.handlers import handles
-from broker.quotas.filters import filter_of
-from protocol.kafka.apis import DESCRIBE_CLIENT_QUOTAS
-from protocol.kafka.messages.describe_client_quotas import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.handlers import handles
+from tailrace.broker.quotas.filters import filter_of
+from tailrace.protocol.kafka.apis import DESCRIBE_CLIENT_QUOTAS
+from tailrace.protocol.kafka.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     EntityData,

@@ -4,13 +4,13 @@ Every broker can do what Kafka's controller does; the one with the lowest id is 
 Source: KafkaApis.handleDescribeCluster; reference Kafka 7.1.
 """
 
-from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._places import broker_places
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DESCRIBE_CLUSTER
-from protocol.kafka.messages.describe_cluster import (
+from tailrace.broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._places import broker_places
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DESCRIBE_CLUSTER
+from tailrace.protocol.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

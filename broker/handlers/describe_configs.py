@@ -11,25 +11,25 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from broker.cluster.broker_configs import BrokerEntry, Fact, broker_entries
-from broker.cluster.client_metrics_configs import shown_metrics
-from broker.cluster.config_def import ConfigType, text_of
-from broker.cluster.config_entities import EntityKind
-from broker.cluster.group_configs import group_entries
-from broker.cluster.loggers import logger_levels
-from broker.cluster.names import name_fault
-from broker.cluster.resources import ResourceType, check_broker_name, resource_type
-from broker.cluster.settings import ConfigSource, SourcedValue
-from broker.cluster.topic import Topic
-from broker.cluster.topic_configs import topic_configs_shown
-from broker.context import RequestContext
-from broker.errors import KafkaError
-from broker.handlers import handles
-from broker.listeners import Listener
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DESCRIBE_CONFIGS
-from protocol.kafka.messages.describe_configs import (
+from tailrace.broker.cluster.broker_configs import BrokerEntry, Fact, broker_entries
+from tailrace.broker.cluster.client_metrics_configs import shown_metrics
+from tailrace.broker.cluster.config_def import ConfigType, text_of
+from tailrace.broker.cluster.config_entities import EntityKind
+from tailrace.broker.cluster.group_configs import group_entries
+from tailrace.broker.cluster.loggers import logger_levels
+from tailrace.broker.cluster.names import name_fault
+from tailrace.broker.cluster.resources import ResourceType, check_broker_name, resource_type
+from tailrace.broker.cluster.settings import ConfigSource, SourcedValue
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.cluster.topic_configs import topic_configs_shown
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.handlers import handles
+from tailrace.broker.listeners import Listener
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DESCRIBE_CONFIGS
+from tailrace.protocol.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -1,9 +1,12 @@
 """DescribeGroups: state, members and assignments of groups."""
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from protocol.kafka.apis import DESCRIBE_GROUPS
-from protocol.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.protocol.kafka.apis import DESCRIBE_GROUPS
+from tailrace.protocol.kafka.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """All that one may do with a group: read, delete, describe, describe and alter its configs."""

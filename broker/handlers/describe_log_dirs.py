@@ -11,18 +11,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from broker.cluster.disk_room import UNKNOWN, room_of
-from broker.context import RequestContext
-from broker.errors import error_code
-from broker.handlers import handles
-from broker.partition.trimming import segments_for_retention
-from core.errors import CoreError, LogNotFound, LogTruncated
-from core.runtime.loop_turns import Pace
-from core.runtime.tasks import together
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import DESCRIBE_LOG_DIRS
-from protocol.kafka.messages.describe_log_dirs import (
+from tailrace.broker.cluster.disk_room import UNKNOWN, room_of
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.partition.trimming import segments_for_retention
+from tailrace.core.errors import CoreError, LogNotFound, LogTruncated
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import DESCRIBE_LOG_DIRS
+from tailrace.protocol.kafka.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

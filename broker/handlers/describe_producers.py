@@ -5,16 +5,16 @@ without a transaction start offset -1. The last timestamp is the broker's, of th
 Source: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers; reference Kafka 7.3.
 """
 
-from broker.cluster.names import name_fault
-from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
-from broker.handlers import handles
-from broker.partition.producer_state import ActiveProducer
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import DESCRIBE_PRODUCERS
-from protocol.kafka.messages.describe_producers import (
+from tailrace.broker.cluster.names import name_fault
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.partition.producer_state import ActiveProducer
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import DESCRIBE_PRODUCERS
+from tailrace.protocol.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

@@ -5,17 +5,17 @@ Source: DescribeTopicPartitionsRequestHandler; KIP-966.
 
 from collections.abc import Container
 
-from broker.cluster.names import name_fault
-from broker.cluster.operations import TOPIC_OPERATIONS
-from broker.cluster.topic import Topic
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._names import in_order
-from broker.handlers._places import NO_LEADER, broker_places, partition_places
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DESCRIBE_TOPIC_PARTITIONS
-from protocol.kafka.messages.describe_topic_partitions import (
+from tailrace.broker.cluster.names import name_fault
+from tailrace.broker.cluster.operations import TOPIC_OPERATIONS
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._names import in_order
+from tailrace.broker.handlers._places import NO_LEADER, broker_places, partition_places
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DESCRIBE_TOPIC_PARTITIONS
+from tailrace.protocol.kafka.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

@@ -1,9 +1,9 @@
 """DescribeTransactions: what is known of transactional ids."""
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from protocol.kafka.apis import DESCRIBE_TRANSACTIONS
-from protocol.kafka.messages.describe_transactions import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.protocol.kafka.apis import DESCRIBE_TRANSACTIONS
+from tailrace.protocol.kafka.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )

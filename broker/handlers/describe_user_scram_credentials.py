@@ -5,12 +5,12 @@ DUPLICATE_RESOURCE. kafka-configs asks this whenever it describes users, for the
 Source: org.apache.kafka.metadata.ScramImage.describe.
 """
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._names import repeated
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DESCRIBE_USER_SCRAM_CREDENTIALS
-from protocol.kafka.messages.describe_user_scram_credentials import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._names import repeated
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DESCRIBE_USER_SCRAM_CREDENTIALS
+from tailrace.protocol.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,

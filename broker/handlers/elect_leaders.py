@@ -8,12 +8,12 @@ for all partitions, and tells only those whose leader changed: none.
 Source: ReplicationControlManager.electLeaders; a Kafka 4.3.1 of one node.
 """
 
-from broker.cluster.topic import Topic
-from broker.context import RequestContext
-from broker.handlers import handles
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import ELECT_LEADERS
-from protocol.kafka.messages.elect_leaders import (
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import ELECT_LEADERS
+from tailrace.protocol.kafka.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,

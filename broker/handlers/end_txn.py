@@ -1,13 +1,13 @@
 """EndTxn: commit or abort a transaction."""
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._transactions import code_for
-from broker.transactions.decisions import Producer
-from broker.transactions.metadata import VERSION_2
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import END_TXN
-from protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._transactions import code_for
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.metadata import VERSION_2
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import END_TXN
+from tailrace.protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 FENCED_SINCE = 2
 VERSION_2_SINCE = 5

@@ -13,25 +13,25 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from broker.cluster.topic import Topic
-from broker.cluster.topics import TopicRegistry
-from broker.context import RequestContext
-from broker.fetching.collection import Collection, Limits
-from broker.fetching.session_cache import NO_SESSION, SESSION_PARTITIONS_MAX, is_full
-from broker.fetching.sessions import (
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.context import RequestContext
+from tailrace.broker.fetching.collection import Collection, Limits
+from tailrace.broker.fetching.session_cache import NO_SESSION, SESSION_PARTITIONS_MAX, is_full
+from tailrace.broker.fetching.sessions import (
     INITIAL_EPOCH,
     FetchSession,
     SessionKind,
     Updates,
 )
-from broker.fetching.target import UNKNOWN, Target
-from broker.handlers import handles
-from broker.handlers._epochs import Leader, leaders_elsewhere
-from broker.handlers._places import broker_place
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import FETCH
-from protocol.kafka.messages.fetch import (
+from tailrace.broker.fetching.target import UNKNOWN, Target
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._epochs import Leader, leaders_elsewhere
+from tailrace.broker.handlers._places import broker_place
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import FETCH
+from tailrace.protocol.kafka.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
@@ -40,7 +40,7 @@ from protocol.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from protocol.kafka.steps import Steps
+from tailrace.protocol.kafka.steps import Steps
 
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15

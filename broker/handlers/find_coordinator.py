@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._places import broker_place
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import FIND_COORDINATOR
-from protocol.kafka.messages.find_coordinator import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._places import broker_place
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import FIND_COORDINATOR
+from tailrace.protocol.kafka.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.handlers import Answer, handles
-from broker.handlers._groups import answered
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import HEARTBEAT
-from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import Answer, handles
+from tailrace.broker.handlers._groups import answered
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import HEARTBEAT
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 @handles(HEARTBEAT)

@@ -7,14 +7,14 @@ other. Not kept: an unknown operation is INVALID_REQUEST also where Kafka has no
 
 from collections.abc import Sequence
 
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.context import RequestContext
-from broker.errors import KafkaError
-from broker.handlers import handles
-from broker.handlers._configs import alter_each, check_names, check_values
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import INCREMENTAL_ALTER_CONFIGS
-from protocol.kafka.messages.incremental_alter_configs import (
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._configs import alter_each, check_names, check_values
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import INCREMENTAL_ALTER_CONFIGS
+from tailrace.protocol.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,

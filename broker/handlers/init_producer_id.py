@@ -1,13 +1,16 @@
 """InitProducerId: an id for an idempotent producer, or the next epoch of a transactional one."""
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.handlers._transactions import code_for
-from broker.transactions.decisions import Producer
-from broker.transactions.metadata import NO_EPOCH, NO_PRODUCER_ID
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import INIT_PRODUCER_ID
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._transactions import code_for
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.metadata import NO_EPOCH, NO_PRODUCER_ID
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import INIT_PRODUCER_ID
+from tailrace.protocol.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 
 FENCED_SINCE = 4
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from broker.context import RequestContext
-from broker.handlers import Answer, handles
-from broker.handlers._groups import answered, caller_of
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import JOIN_GROUP
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import Answer, handles
+from tailrace.broker.handlers._groups import answered, caller_of
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import JOIN_GROUP
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 NO_PROTOCOL_SINCE = 7
 """Versions that can say that there is none; earlier ones say an empty name."""

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from broker.context import RequestContext
-from broker.handlers import Answer, handles
-from broker.handlers._groups import answered
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import LEAVE_GROUP
-from protocol.kafka.messages.leave_group import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import Answer, handles
+from tailrace.broker.handlers._groups import answered
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import LEAVE_GROUP
+from tailrace.protocol.kafka.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,

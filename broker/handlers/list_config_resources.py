@@ -7,13 +7,13 @@ Source: KafkaApis.handleListConfigResources.
 
 from collections.abc import Iterable
 
-from broker.cluster.config_entities import EntityKind
-from broker.cluster.resources import ResourceType
-from broker.context import RequestContext
-from broker.handlers import handles
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import LIST_CONFIG_RESOURCES
-from protocol.kafka.messages.list_config_resources import (
+from tailrace.broker.cluster.config_entities import EntityKind
+from tailrace.broker.cluster.resources import ResourceType
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import LIST_CONFIG_RESOURCES
+from tailrace.protocol.kafka.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,

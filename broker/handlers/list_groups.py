@@ -1,10 +1,10 @@
 """ListGroups: every group that this broker coordinates."""
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import LIST_GROUPS
-from protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import LIST_GROUPS
+from tailrace.protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 @handles(LIST_GROUPS)

@@ -13,18 +13,18 @@ import asyncio
 from collections import Counter
 from typing import NamedTuple
 
-from broker.context import RequestContext
-from broker.errors import KafkaError, error_code
-from broker.handlers import handles
-from broker.partition.partition_log import PartitionLog
-from broker.partition.tiers import earliest_local, earliest_pending_upload, latest_tiered
-from broker.partition.timestamps import TimestampedOffset, first_at, newest
-from broker.partition.walks import Walks
-from core.errors import CoreError, OverCapacity
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import LIST_OFFSETS
-from protocol.kafka.messages.list_offsets import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError, error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.tiers import earliest_local, earliest_pending_upload, latest_tiered
+from tailrace.broker.partition.timestamps import TimestampedOffset, first_at, newest
+from tailrace.broker.partition.walks import Walks
+from tailrace.core.errors import CoreError, OverCapacity
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import LIST_OFFSETS
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -8,14 +8,14 @@ Source: ReplicationControlManager.listPartitionReassignments.
 from collections import defaultdict
 from collections.abc import Iterator
 
-from broker.context import RequestContext
-from broker.errors import admin_error_code
-from broker.handlers import handles
-from broker.handlers._moves import moves
-from core.errors import CoreError
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import LIST_PARTITION_REASSIGNMENTS
-from protocol.kafka.messages.list_partition_reassignments import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import admin_error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._moves import moves
+from tailrace.core.errors import CoreError
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import LIST_PARTITION_REASSIGNMENTS
+from tailrace.protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,

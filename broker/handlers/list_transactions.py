@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from broker.context import RequestContext
-from broker.expressions import BadExpression, expression
-from broker.handlers import handles
-from broker.transactions.describing import list_filter, unknown_states
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import LIST_TRANSACTIONS
-from protocol.kafka.messages.list_transactions import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.expressions import BadExpression, expression
+from tailrace.broker.handlers import handles
+from tailrace.broker.transactions.describing import list_filter, unknown_states
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import LIST_TRANSACTIONS
+from tailrace.protocol.kafka.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )

@@ -18,7 +18,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final, TypeAlias
 
-from broker.cluster.admin import (
+from tailrace.broker.cluster.admin import (
     NEW_PARTITIONS_MAX,
     UNSET,
     Asked,
@@ -27,22 +27,22 @@ from broker.cluster.admin import (
     check_ensemble,
     shape_of,
 )
-from broker.cluster.names import INTERNAL_TOPICS, name_fault
-from broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker.cluster.quorums import quorums_of
-from broker.cluster.topic import Topic
-from broker.context import RequestContext
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.errors import KafkaError, error_code
-from broker.handlers import handles
-from broker.handlers._epochs import Leader, Leaders, leaders_of
-from broker.handlers._places import NO_LEADER, broker_places, partition_places
-from broker.transactions.coordinator import TRANSACTIONS_TOPIC
-from core.errors import CoreError
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import METADATA
-from protocol.kafka.messages.metadata import (
+from tailrace.broker.cluster.names import INTERNAL_TOPICS, name_fault
+from tailrace.broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from tailrace.broker.cluster.quorums import quorums_of
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.context import RequestContext
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.errors import KafkaError, error_code
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._epochs import Leader, Leaders, leaders_of
+from tailrace.broker.handlers._places import NO_LEADER, broker_places, partition_places
+from tailrace.broker.transactions.coordinator import TRANSACTIONS_TOPIC
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import METADATA
+from tailrace.protocol.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -4,14 +4,14 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from broker.context import RequestContext
-from broker.coordinator.plans import commit_response, refuse_commit
-from broker.handlers import Deferred, handles
-from broker.handlers._groups import answered, caller_of, in_time
-from broker.handlers._slices import AT_ONCE, is_long, join, parts
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import OFFSET_COMMIT
-from protocol.kafka.messages.offset_commit import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.coordinator.plans import commit_response, refuse_commit
+from tailrace.broker.handlers import Deferred, handles
+from tailrace.broker.handlers._groups import answered, caller_of, in_time
+from tailrace.broker.handlers._slices import AT_ONCE, is_long, join, parts
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import OFFSET_COMMIT
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,

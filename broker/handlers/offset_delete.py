@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.context import RequestContext
-from broker.handlers import Deferred, handles
-from broker.handlers._groups import answered, in_time
-from broker.handlers._slices import AT_ONCE, join, parts
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import OFFSET_DELETE
-from protocol.kafka.messages.offset_delete import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import Deferred, handles
+from tailrace.broker.handlers._groups import answered, in_time
+from tailrace.broker.handlers._slices import AT_ONCE, join, parts
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import OFFSET_DELETE
+from tailrace.protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponseTopic,

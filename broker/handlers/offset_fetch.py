@@ -3,19 +3,19 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from broker.context import RequestContext
-from broker.coordinator.reading import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.coordinator.reading import (
     NOT_COMMITTED,
     Found,
     FoundOffset,
     FoundOffsets,
     WantedOffsets,
 )
-from broker.handlers import handles
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import OFFSET_FETCH
-from protocol.kafka.messages.offset_fetch import (
+from tailrace.broker.handlers import handles
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import OFFSET_FETCH
+from tailrace.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -3,13 +3,13 @@
 Source: KafkaApis.handleOffsetForLeaderEpochRequest; reference Kafka 5.4.
 """
 
-from broker.context import RequestContext
-from broker.errors import KafkaError
-from broker.handlers import handles
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import OFFSET_FOR_LEADER_EPOCH
-from protocol.kafka.messages.offset_for_leader_epoch import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.handlers import handles
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import OFFSET_FOR_LEADER_EPOCH
+from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

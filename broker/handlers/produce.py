@@ -17,10 +17,10 @@ from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from broker.cluster.topic import Topic
-from broker.context import RequestContext
-from broker.handlers import Deferred, handles
-from broker.handlers._produce_answers import (
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import Deferred, handles
+from tailrace.broker.handlers._produce_answers import (
     LateState,
     State,
     States,
@@ -32,26 +32,26 @@ from broker.handlers._produce_answers import (
     refused,
     refused_batch,
 )
-from broker.handlers._verified_produce import (
+from tailrace.broker.handlers._verified_produce import (
     Part,
     VerifiedProduce,
     must_wait,
 )
-from broker.partition.admission import settle
-from broker.partition.in_steps import AT_ONCE
-from broker.partition.partition_log import PartitionLog
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import PRODUCE
-from protocol.kafka.messages.produce import (
+from tailrace.broker.partition.admission import settle
+from tailrace.broker.partition.in_steps import AT_ONCE
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import PRODUCE
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import TRANSACTIONAL, BatchHeader
-from protocol.records.validate import InvalidBatch
+from tailrace.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from tailrace.protocol.records.validate import InvalidBatch
 
 Answered: TypeAlias = (
     ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | Deferred[ProduceResponse] | None

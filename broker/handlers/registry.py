@@ -1,6 +1,6 @@
 """All handlers: importing this module fills `HANDLERS`."""
 
-from broker.handlers import (
+from tailrace.broker.handlers import (
     HANDLERS,
     add_offsets_to_txn,
     add_partitions_to_txn,

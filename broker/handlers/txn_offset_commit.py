@@ -3,16 +3,16 @@
 from dataclasses import replace
 from typing import Final
 
-from broker.context import RequestContext
-from broker.coordinator.plans import refuse_commit, transactional_response
-from broker.handlers import handles
-from broker.handlers._groups import caller_of
-from broker.handlers._slices import AT_ONCE, is_long, join, parts
-from broker.transactions.peer_requests import Question
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import TXN_OFFSET_COMMIT
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.coordinator.plans import refuse_commit, transactional_response
+from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._groups import caller_of
+from tailrace.broker.handlers._slices import AT_ONCE, is_long, join, parts
+from tailrace.broker.transactions.peer_requests import Question
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import TXN_OFFSET_COMMIT
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponseTopic,

@@ -5,12 +5,12 @@ each feature. Levels are fixed (`cluster/features.py`), so only what holds can b
 Source: FeatureControlManager.updateFeatures; a Kafka 4.3.1.
 """
 
-from broker.cluster.features import SAFE_DOWNGRADE, UPGRADE, check_update
-from broker.context import RequestContext
-from broker.errors import KafkaError
-from broker.handlers import handles
-from protocol.kafka.apis import UPDATE_FEATURES
-from protocol.kafka.messages.update_features import (
+from tailrace.broker.cluster.features import SAFE_DOWNGRADE, UPGRADE, check_update
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.handlers import handles
+from tailrace.protocol.kafka.apis import UPDATE_FEATURES
+from tailrace.protocol.kafka.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,

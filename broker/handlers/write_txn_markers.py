@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.context import RequestContext
-from broker.handlers import handles
-from broker.transactions.marker_places import OwnPartitions
-from broker.transactions.values import Marker
-from core.runtime.loop_turns import Pace
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import WRITE_TXN_MARKERS
-from protocol.kafka.messages.write_txn_markers import (
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import handles
+from tailrace.broker.transactions.marker_places import OwnPartitions
+from tailrace.broker.transactions.values import Marker
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import WRITE_TXN_MARKERS
+from tailrace.protocol.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

@@ -14,9 +14,9 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple
 
-from broker.partition.columns import decode_columns, encode_columns
-from protocol.errors import BadValue, BufferUnderflow
-from protocol.ids import Buffer, Offset
+from tailrace.broker.partition.columns import decode_columns, encode_columns
+from tailrace.protocol.errors import BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, Offset
 
 _HEAD = Struct(">qI")
 

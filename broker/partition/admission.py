@@ -12,18 +12,18 @@ import asyncio
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from broker.errors import error_code
-from broker.partition.appends import Append, AppendOutcome
-from broker.partition.batch_work import UNPACKED_WORK, walk_work
-from broker.partition.in_steps import InSteps
-from broker.partition.partition_log import PartitionLog
-from core.errors import CoreError
-from core.runtime.fair_lane import FairLane
-from core.runtime.fair_queue import User
-from core.runtime.loop_work import LoopWork
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records.batch import CODEC_MASK, BatchHeader
-from protocol.records.validate import InvalidBatch, TooMuchToUnpack
+from tailrace.broker.errors import error_code
+from tailrace.broker.partition.appends import Append, AppendOutcome
+from tailrace.broker.partition.batch_work import UNPACKED_WORK, walk_work
+from tailrace.broker.partition.in_steps import InSteps
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.fair_lane import FairLane
+from tailrace.core.runtime.fair_queue import User
+from tailrace.core.runtime.loop_work import LoopWork
+from tailrace.protocol.errors import ErrorCode, ProtocolError
+from tailrace.protocol.records.batch import CODEC_MASK, BatchHeader
+from tailrace.protocol.records.validate import InvalidBatch, TooMuchToUnpack
 
 T = TypeVar("T")
 

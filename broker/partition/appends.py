@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from protocol.errors import ErrorCode
-from protocol.ids import Offset
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import Offset
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):

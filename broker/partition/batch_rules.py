@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from broker.cluster.settings import TopicSettings
-from core.runtime.clock import Clock
-from protocol.compression import DECOMPRESSED_BYTES_MAX
-from protocol.records.batch import BatchHeader
-from protocol.records.validate import ProduceRules, check_header, check_records
+from tailrace.broker.cluster.settings import TopicSettings
+from tailrace.core.runtime.clock import Clock
+from tailrace.protocol.compression import DECOMPRESSED_BYTES_MAX
+from tailrace.protocol.records.batch import BatchHeader
+from tailrace.protocol.records.validate import ProduceRules, check_header, check_records
 
 
 class BatchRules:

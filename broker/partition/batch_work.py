@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from protocol.records.batch import CODEC_MASK, BatchHeader
-from protocol.records.loops import WHY_PLAIN
+from tailrace.protocol.records.batch import CODEC_MASK, BatchHeader
+from tailrace.protocol.records.loops import WHY_PLAIN
 
 RECORD_WORK: Final = 16 if WHY_PLAIN is None else 1600
 """What a walked record counts as, of loops that are compiled or not."""

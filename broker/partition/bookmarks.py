@@ -9,8 +9,8 @@ next time read from there what they ask for, no more.
 
 from typing import Final, NamedTuple
 
-from core.log.resume import Place
-from protocol.ids import Offset
+from tailrace.core.log.resume import Place
+from tailrace.protocol.ids import Offset
 
 MARKS_MAX: Final = 8
 """Bookmarks of one partition; each is 300 bytes."""

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from typing_extensions import override
 
-from broker.partition.aborted import AbortedTransaction
-from broker.partition.notes import CleanNotes
-from broker.partition.offsets import NO_TIMESTAMP, SegmentIndex
-from broker.partition.partition_log import PartitionLog
-from broker.partition.segment_blocks import segment_blocks
-from broker.partition.segment_state import encode_index
-from compaction.cleaner.cleanable import (
+from tailrace.broker.partition.aborted import AbortedTransaction
+from tailrace.broker.partition.notes import CleanNotes
+from tailrace.broker.partition.offsets import NO_TIMESTAMP, SegmentIndex
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.segment_blocks import segment_blocks
+from tailrace.broker.partition.segment_state import encode_index
+from tailrace.compaction.cleaner.cleanable import (
     AbortedRange,
     CleanableSegment,
     CleanCheckpoint,
@@ -21,12 +21,12 @@ from compaction.cleaner.cleanable import (
     SegmentCounts,
     StoredBatches,
 )
-from core.errors import CoreError, CorruptData
-from core.log.config import RECORD_BYTES_MAX
-from core.log.rewrite import SegmentRewrite
-from protocol.errors import ProtocolError
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import CONTROL, read_header
+from tailrace.core.errors import CoreError, CorruptData
+from tailrace.core.log.config import RECORD_BYTES_MAX
+from tailrace.core.log.rewrite import SegmentRewrite
+from tailrace.protocol.errors import ProtocolError
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import CONTROL, read_header
 
 logger = logging.getLogger(__name__)
 

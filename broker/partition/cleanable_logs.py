@@ -3,14 +3,14 @@
 import logging
 from collections.abc import AsyncIterator
 
-from broker.cluster.topic import Topic
-from broker.cluster.topics import TopicRegistry
-from broker.errors import KafkaError
-from broker.partition.cleanable import CleanablePartition
-from broker.partition.partition_log import PartitionLog
-from broker.partition.partition_logs import PartitionLogs
-from core.errors import CoreError
-from protocol.ids import TopicPartition
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.partition.cleanable import CleanablePartition
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.core.errors import CoreError
+from tailrace.protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 

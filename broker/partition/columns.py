@@ -4,8 +4,8 @@ import sys
 from array import array
 from typing import TYPE_CHECKING
 
-from protocol.errors import BadLength
-from protocol.ids import Buffer
+from tailrace.protocol.errors import BadLength
+from tailrace.protocol.ids import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.runtime.config import AtLeastOne, NotNegative, setting
+from tailrace.core.runtime.config import AtLeastOne, NotNegative, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

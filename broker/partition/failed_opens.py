@@ -8,7 +8,7 @@ the log file busy, with hundreds of attempts that all fail.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
+from tailrace.protocol.errors import ErrorCode
 
 PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 """After the first failure, the second, and so on; the last one from then on."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 
 class Found(NamedTuple):

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from broker.partition.appends import Append
+from tailrace.broker.partition.appends import Append
 
 AT_ONCE: Final = 100
 """Places that have their turn in one step of the loop: 5 ms, of batches that are appended."""

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from broker.partition.bookmarks import Bookmarks
-from core.log.log import Log
-from core.log.reader import LogReader
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import EntryId, Offset
+from tailrace.broker.partition.bookmarks import Bookmarks
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader import LogReader
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import EntryId, Offset
 
 if TYPE_CHECKING:
-    from core.log.entries import EntryRecords
+    from tailrace.core.log.entries import EntryRecords
 
 NEW_SHARE: Final = 4
 

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from operator import lt
 from typing import NamedTuple, Protocol, TypeVar
 
-from core.errors import CorruptData
-from protocol.errors import DecodeError
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.record import Record, iter_records
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import BatchHeader, read_header
+from tailrace.protocol.records.record import Record, iter_records
 
 T = TypeVar("T")
 

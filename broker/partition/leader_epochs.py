@@ -13,8 +13,8 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from protocol.errors import BadLength, BadValue, BufferUnderflow
-from protocol.ids import Buffer, Offset
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, Offset
 
 EPOCHS_MAX = 1000
 """Beyond it the oldest are forgotten; a client that asks for them is told where the list begins."""

@@ -6,10 +6,10 @@ later one gets BadVersion, reads again and says so.
 
 import msgspec
 
-from core.errors import CorruptData
-from core.log.log import Log
-from core.log.stored_log import StoredLog
-from core.runtime.stored_json import NOT_JSON, Natural
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.log import Log
+from tailrace.core.log.stored_log import StoredLog
+from tailrace.core.runtime.stored_json import NOT_JSON, Natural
 
 VERSION = 2
 """1, which is read, knows of no cleaning; it still is written until a first pass."""

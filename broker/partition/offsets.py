@@ -12,10 +12,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from broker.partition.aborted import AbortedIndex
-from broker.partition.columns import decode_columns, encode_columns
-from protocol.errors import BadValue, BufferUnderflow
-from protocol.ids import Buffer, EntryId, LedgerId, Offset
+from tailrace.broker.partition.aborted import AbortedIndex
+from tailrace.broker.partition.columns import decode_columns, encode_columns
+from tailrace.protocol.errors import BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId, Offset
 
 POINT_BYTES = 256 * 1024
 """Distance of points: what a look-up may have to scan beyond one entry."""

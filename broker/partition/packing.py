@@ -6,16 +6,16 @@ In the order of the partition: a level that takes long keeps only what is behind
 from collections.abc import Callable
 from functools import partial
 
-from broker.errors import error_code
-from broker.partition.appends import Append
-from broker.partition.batch_rules import BatchRules
-from broker.partition.in_order import InOrder
-from core.errors import CoreError
-from core.runtime.fair_lane import FairLane
-from core.runtime.fair_queue import Named
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.records.batch import BatchHeader
-from protocol.records.recompress import recompress
+from tailrace.broker.errors import error_code
+from tailrace.broker.partition.appends import Append
+from tailrace.broker.partition.batch_rules import BatchRules
+from tailrace.broker.partition.in_order import InOrder
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.fair_lane import FairLane
+from tailrace.core.runtime.fair_queue import Named
+from tailrace.protocol.errors import ErrorCode, ProtocolError
+from tailrace.protocol.records.batch import BatchHeader
+from tailrace.protocol.records.recompress import recompress
 
 
 class Packer:

@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from broker.cluster.settings import TopicSettings
-from broker.errors import error_code
-from broker.partition.appends import Append, AppendResult
-from broker.partition.batch_rules import BatchRules
-from broker.partition.in_order import InOrder
-from broker.partition.leader_epochs import LeaderEpochs
-from broker.partition.notes import LogNotes, read_notes
-from broker.partition.packing import Packer
-from broker.partition.producer_state import ActiveProducer, SeenBatch
-from broker.partition.readable import ReadablePartition, SharedParts
-from broker.partition.unstable import UnstableOffsets
-from broker.partition.verifications import Verifications
-from core.errors import BadVersion, CoreError
-from core.log.log import Log
-from core.log.rolling import RollingPolicy
-from core.log.writer import LogWriter
-from protocol.errors import ErrorCode
-from protocol.ids import Offset, TopicPartition, TxId
-from protocol.records.batch import (
+from tailrace.broker.cluster.settings import TopicSettings
+from tailrace.broker.errors import error_code
+from tailrace.broker.partition.appends import Append, AppendResult
+from tailrace.broker.partition.batch_rules import BatchRules
+from tailrace.broker.partition.in_order import InOrder
+from tailrace.broker.partition.leader_epochs import LeaderEpochs
+from tailrace.broker.partition.notes import LogNotes, read_notes
+from tailrace.broker.partition.packing import Packer
+from tailrace.broker.partition.producer_state import ActiveProducer, SeenBatch
+from tailrace.broker.partition.readable import ReadablePartition, SharedParts
+from tailrace.broker.partition.unstable import UnstableOffsets
+from tailrace.broker.partition.verifications import Verifications
+from tailrace.core.errors import BadVersion, CoreError
+from tailrace.core.log.log import Log
+from tailrace.core.log.rolling import RollingPolicy
+from tailrace.core.log.writer import LogWriter
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import Offset, TopicPartition, TxId
+from tailrace.protocol.records.batch import (
     CONTROL,
     TRANSACTIONAL,
     BatchHeader,
@@ -43,7 +43,7 @@ from protocol.records.batch import (
     stamp_log_append_time,
     with_header,
 )
-from protocol.records.control import EndTransaction, build_marker
+from tailrace.protocol.records.control import EndTransaction, build_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,30 +11,30 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final, TypeAlias
 
-from broker.cluster.names import stream_name
-from broker.cluster.topic import Topic
-from broker.cluster.topics import TopicRegistry
-from broker.errors import KafkaError, error_code
-from broker.partition.admission import Admission
-from broker.partition.config import PartitionConfig
-from broker.partition.failed_opens import FailedOpens
-from broker.partition.notes import read_notes
-from broker.partition.partition_log import PartitionLog
-from broker.partition.readable import SharedParts
-from broker.partition.reads import OpenReaders
-from broker.partition.stored import StoredPartitions
-from broker.partition.tail_cache import TailCache, bytes_of
-from broker.partition.turns import Turns
-from broker.peers.routes import ALONE, Ownership
-from core.errors import CoreError, OwnershipLost
-from core.log.namespace import LogNamespace
-from core.runtime.clock import Clock
-from core.runtime.fair_lane import FairLane
-from core.runtime.loop_work import LoopWork
-from core.runtime.memory import memory_bytes
-from core.runtime.tasks import Tasks, together
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.broker.cluster.names import stream_name
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.errors import KafkaError, error_code
+from tailrace.broker.partition.admission import Admission
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.partition.failed_opens import FailedOpens
+from tailrace.broker.partition.notes import read_notes
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.readable import SharedParts
+from tailrace.broker.partition.reads import OpenReaders
+from tailrace.broker.partition.stored import StoredPartitions
+from tailrace.broker.partition.tail_cache import TailCache, bytes_of
+from tailrace.broker.partition.turns import Turns
+from tailrace.broker.peers.routes import ALONE, Ownership
+from tailrace.core.errors import CoreError, OwnershipLost
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.fair_lane import FairLane
+from tailrace.core.runtime.loop_work import LoopWork
+from tailrace.core.runtime.memory import memory_bytes
+from tailrace.core.runtime.tasks import Tasks, together
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 

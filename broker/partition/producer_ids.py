@@ -8,10 +8,10 @@ import asyncio
 
 import msgspec
 
-from broker.cluster.paths import ClusterPaths
-from core.errors import BadVersion, CorruptData, NodeExists
-from core.metadata.store import MetadataStore
-from core.runtime.stored_json import NOT_JSON, Natural
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.core.errors import BadVersion, CorruptData, NodeExists
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.stored_json import NOT_JSON, Natural
 
 BLOCK = 1000
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from protocol.ids import Offset
+from tailrace.protocol.ids import Offset
 
 NO_TRANSACTION = -1
 SEQUENCE_MODULUS = 1 << 31

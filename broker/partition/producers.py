@@ -12,7 +12,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import cast
 
-from broker.partition.producer_state import (
+from tailrace.broker.partition.producer_state import (
     BATCH_SIZE,
     BATCHES_AT,
     FIRST_OFFSET,
@@ -31,10 +31,10 @@ from broker.partition.producer_state import (
     last_offset_and_epoch,
     sequence_after,
 )
-from protocol.errors import BadLength, BadValue, BufferUnderflow, ErrorCode
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import TRANSACTIONAL, BatchHeader
-from protocol.records.control import EndTransaction
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow, ErrorCode
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from tailrace.protocol.records.control import EndTransaction
 
 BATCHES_KEPT = 5
 """As many as a producer may have in flight."""

@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from broker.partition.aborted import AbortedTransaction
-from broker.partition.bookmarks import Bookmarks
-from broker.partition.found import NOTHING, Found
-from broker.partition.leader_epochs import LeaderEpochs
-from broker.partition.reads import OpenReaders, ReadRange, Source
-from broker.partition.segment_state import PartitionState
-from broker.partition.segments import SegmentCatalog
-from broker.partition.tail_cache import TailCache
-from broker.partition.unstable import UnstableOffsets
-from broker.partition.waiters import Waiters
-from core.errors import CorruptData, LogTruncated
-from core.log.log import Log
-from core.log.reader_settings import ReadRules
-from core.log.resume import Place
-from core.runtime.clock import Clock
-from core.runtime.fair_lane import FairLane
-from core.runtime.fair_queue import Named
-from protocol.compression import Codec
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.ids import Buffer, Offset, TopicPartition
-from protocol.records.batch import read_header
-from protocol.records.recompress import StoredAs, recompress
+from tailrace.broker.partition.aborted import AbortedTransaction
+from tailrace.broker.partition.bookmarks import Bookmarks
+from tailrace.broker.partition.found import NOTHING, Found
+from tailrace.broker.partition.leader_epochs import LeaderEpochs
+from tailrace.broker.partition.reads import OpenReaders, ReadRange, Source
+from tailrace.broker.partition.segment_state import PartitionState
+from tailrace.broker.partition.segments import SegmentCatalog
+from tailrace.broker.partition.tail_cache import TailCache
+from tailrace.broker.partition.unstable import UnstableOffsets
+from tailrace.broker.partition.waiters import Waiters
+from tailrace.core.errors import CorruptData, LogTruncated
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader_settings import ReadRules
+from tailrace.core.log.resume import Place
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.fair_lane import FairLane
+from tailrace.core.runtime.fair_queue import Named
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.errors import ErrorCode, ProtocolError
+from tailrace.protocol.ids import Buffer, Offset, TopicPartition
+from tailrace.protocol.records.batch import read_header
+from tailrace.protocol.records.recompress import StoredAs, recompress
 
 
 class SharedParts(NamedTuple):

@@ -16,15 +16,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
-from broker.partition.bookmarks import Bookmark, Bookmarks
-from broker.partition.found import NOTHING, NOTHING_FITS, Found, fitting
-from broker.partition.kept_readers import READS_ON_BYTES, Cursor, KeptReaders
-from core.errors import CoreError
-from core.log.log import Log
-from core.log.reader_settings import ReadRules
-from core.log.resume import Place
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import read_header
+from tailrace.broker.partition.bookmarks import Bookmark, Bookmarks
+from tailrace.broker.partition.found import NOTHING, NOTHING_FITS, Found, fitting
+from tailrace.broker.partition.kept_readers import READS_ON_BYTES, Cursor, KeptReaders
+from tailrace.core.errors import CoreError
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader_settings import ReadRules
+from tailrace.core.log.resume import Place
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import read_header
 
 
 class ReadRange(NamedTuple):

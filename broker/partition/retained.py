@@ -4,24 +4,24 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from broker.cluster.settings import AS_WHOLE, TopicSettings
-from broker.cluster.topic import Topic
-from broker.cluster.topics import TopicRegistry
-from broker.errors import KafkaError
-from broker.partition.config import PartitionConfig
-from broker.partition.offsets import Totals
-from broker.partition.partition_log import PartitionLog
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.segments import LOST
-from broker.partition.stored import StoredPartition
-from broker.partition.trimming import (
+from tailrace.broker.cluster.settings import AS_WHOLE, TopicSettings
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.partition.offsets import Totals
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.segments import LOST
+from tailrace.broker.partition.stored import StoredPartition
+from tailrace.broker.partition.trimming import (
     delete_segments_before,
     release_segments_before,
     segments_for_retention,
 )
-from compaction.retention import Limits, RetainedSegment, has_work, judge
-from core.errors import CoreError
-from protocol.ids import Offset, TopicPartition
+from tailrace.compaction.retention import Limits, RetainedSegment, has_work, judge
+from tailrace.core.errors import CoreError
+from tailrace.protocol.ids import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -10,18 +10,18 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from broker.partition.offsets import SegmentIndex
-from broker.partition.partition_log import PartitionLog
-from compaction.cleaner.cleanable import StoredBatches
-from core.errors import LogTruncated
-from core.log.reader_settings import ReadRules
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import read_header
+from tailrace.broker.partition.offsets import SegmentIndex
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.compaction.cleaner.cleanable import StoredBatches
+from tailrace.core.errors import LogTruncated
+from tailrace.core.log.reader_settings import ReadRules
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import read_header
 
 if TYPE_CHECKING:
-    from protocol.ids import EntryId
+    from tailrace.protocol.ids import EntryId
 
 
 async def segment_blocks(

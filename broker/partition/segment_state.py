@@ -18,17 +18,17 @@ from collections.abc import Sequence
 from struct import Struct
 from struct import error as struct_error
 
-from broker.partition.aborted import AbortedHolders, AbortedIndex, AbortedTransaction
-from broker.partition.leader_epochs import LeaderEpochs
-from broker.partition.offsets import SegmentIndex
-from broker.partition.producers import Producers
-from core.errors import CorruptData
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord, RecordParts
-from protocol.errors import BadValue, BufferUnderflow, ProtocolError
-from protocol.ids import Buffer, EntryId, LedgerId, Offset
-from protocol.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header
-from protocol.records.control import read_marker
+from tailrace.broker.partition.aborted import AbortedHolders, AbortedIndex, AbortedTransaction
+from tailrace.broker.partition.leader_epochs import LeaderEpochs
+from tailrace.broker.partition.offsets import SegmentIndex
+from tailrace.broker.partition.producers import Producers
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord, RecordParts
+from tailrace.protocol.errors import BadValue, BufferUnderflow, ProtocolError
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId, Offset
+from tailrace.protocol.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header
+from tailrace.protocol.records.control import read_marker
 
 VERSION = 3
 """Of snapshots."""

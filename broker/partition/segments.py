@@ -18,19 +18,19 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from math import inf
 
-from broker.partition.aborted import AbortedTransaction
-from broker.partition.offsets import NO_TIMESTAMP, SegmentIndex, Totals
-from broker.partition.segment_state import PartitionState, decode_index
-from core.errors import ColdObjectNotFound, CorruptData, LedgerNotFound, LogTruncated
-from core.log.entries import EntryRecords
-from core.log.log import Log
-from core.log.reader_settings import READ_ALL, ReadRules
-from core.log.resume import Place
-from core.log.search import DAMAGED
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord
-from protocol.ids import LedgerId, Offset
+from tailrace.broker.partition.aborted import AbortedTransaction
+from tailrace.broker.partition.offsets import NO_TIMESTAMP, SegmentIndex, Totals
+from tailrace.broker.partition.segment_state import PartitionState, decode_index
+from tailrace.core.errors import ColdObjectNotFound, CorruptData, LedgerNotFound, LogTruncated
+from tailrace.core.log.entries import EntryRecords
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader_settings import READ_ALL, ReadRules
+from tailrace.core.log.resume import Place
+from tailrace.core.log.search import DAMAGED
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord
+from tailrace.protocol.ids import LedgerId, Offset
 
 logger = logging.getLogger(__name__)
 

@@ -7,16 +7,16 @@ the record at their end, and kept (100 bytes a segment).
 
 from typing import NamedTuple, Protocol
 
-from broker.cluster.assignments import broker_in_lock
-from broker.cluster.names import stream_name
-from broker.cluster.topic import Topic
-from broker.partition.notes import read_notes
-from broker.partition.offsets import Totals
-from broker.partition.segment_state import decode_index
-from core.log.namespace import LogNamespace
-from core.log.stored_log import StoredLog
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.ids import LedgerId, Offset
+from tailrace.broker.cluster.assignments import broker_in_lock
+from tailrace.broker.cluster.names import stream_name
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.partition.notes import read_notes
+from tailrace.broker.partition.offsets import Totals
+from tailrace.broker.partition.segment_state import decode_index
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.stored_log import StoredLog
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.ids import LedgerId, Offset
 
 
 class StoredSegment(NamedTuple):

@@ -14,8 +14,8 @@ from bisect import bisect_left
 from collections import deque
 from typing import Final
 
-from broker.partition.found import Found
-from protocol.ids import Buffer, Offset
+from tailrace.broker.partition.found import Found
+from tailrace.protocol.ids import Buffer, Offset
 
 BATCH_OVERHEAD_BYTES = 400
 """What Python's objects around a batch cost; counted, so that tiny batches stay bounded too."""

@@ -7,10 +7,10 @@ stay and are read until retention takes them. (Kafka deletes them then, or refus
 Source: UnifiedLog.fetchOffsetByTimestamp (KIP-405, KIP-1005, KIP-1023).
 """
 
-from broker.partition.partition_log import PartitionLog
-from broker.partition.timestamps import TimestampedOffset
-from core.log.trimmer import SegmentTier
-from protocol.ids import Offset
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.timestamps import TimestampedOffset
+from tailrace.core.log.trimmer import SegmentTier
+from tailrace.protocol.ids import Offset
 
 NOTHING_TIERED: Offset = -1
 

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from broker.partition.offsets import Totals
-from broker.partition.partition_log import PartitionLog
-from core.log.search import DAMAGED
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.times import first_since, newest_from
+from tailrace.broker.partition.offsets import Totals
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.core.log.search import DAMAGED
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import BatchHeader, read_header
+from tailrace.protocol.records.times import first_since, newest_from
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ import logging
 from itertools import pairwise
 from typing import NamedTuple
 
-from broker.errors import KafkaError
-from broker.partition.offsets import NO_TIMESTAMP, Totals
-from broker.partition.partition_log import PartitionLog
-from core.errors import BadVersion, Unavailable
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.errors import ErrorCode
-from protocol.ids import Offset
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.partition.offsets import NO_TIMESTAMP, Totals
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.core.errors import BadVersion, Unavailable
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
-from core.runtime.tasks import Tasks
+from tailrace.core.runtime.tasks import Tasks
 
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 

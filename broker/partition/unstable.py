@@ -9,7 +9,7 @@ Source: reference Kafka 4.5; ProducerStateManager.firstUnstableOffset.
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from protocol.ids import Offset
+from tailrace.protocol.ids import Offset
 
 
 class UnstableOffsets:

@@ -7,7 +7,7 @@ is appended: when it was refused for the moment, no later batch may overtake it.
 Source: reference Kafka 4.6; VerificationStateEntry, VerificationGuard (Kafka 4.3.1).
 """
 
-from protocol.records.batch import BatchHeader
+from tailrace.protocol.records.batch import BatchHeader
 
 VERIFICATIONS_MAX = 10_000
 """Of one partition; beyond it the oldest is forgotten, and its batch refused: INVALID_TXN_STATE."""

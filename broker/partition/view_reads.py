@@ -4,11 +4,11 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from broker.partition.partition_log import PartitionLog
-from compaction.cleaner.cleanable import AbortedRange
-from compaction.views.log_view import Span
-from protocol.ids import Buffer, LedgerId, Offset
-from protocol.records.batch import read_header
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.compaction.cleaner.cleanable import AbortedRange
+from tailrace.compaction.views.log_view import Span
+from tailrace.protocol.ids import Buffer, LedgerId, Offset
+from tailrace.protocol.records.batch import read_header
 
 READ_BYTES: Final = 1024 * 1024
 """Read at once."""

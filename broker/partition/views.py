@@ -22,17 +22,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from broker.partition.latest import InThread, LatestRecord, pick_records
-from broker.partition.partition_log import PartitionLog
-from broker.partition.view_reads import Allowance, SegmentReads, spans_of
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.key_summary import Offsets
-from compaction.views.latest_offsets import SMALLEST_BYTES, LatestOffsets
-from compaction.views.log_view import LogView, Span
-from compaction.views.walk import Wanted
-from core.errors import CorruptData
-from core.runtime.clock import Clock
-from protocol.ids import Offset, TopicPartition
+from tailrace.broker.partition.latest import InThread, LatestRecord, pick_records
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.view_reads import Allowance, SegmentReads, spans_of
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.key_summary import Offsets
+from tailrace.compaction.views.latest_offsets import SMALLEST_BYTES, LatestOffsets
+from tailrace.compaction.views.log_view import LogView, Span
+from tailrace.compaction.views.walk import Wanted
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.clock import Clock
+from tailrace.protocol.ids import Offset, TopicPartition
 
 RECORDS_BYTES_MAX: Final = 16 * 1024 * 1024
 """Keys and values of one answer, if a single one is not larger."""

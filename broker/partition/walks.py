@@ -6,14 +6,14 @@ Stored batches may be older than the checks of what they claim: nothing is spent
 from collections.abc import Callable
 from typing import TypeVar
 
-from broker.partition.admission import Admission
-from broker.partition.batch_work import UNPACKED_WORK, walk_work
-from core.errors import CorruptData
-from core.runtime.fair_queue import User
-from protocol.errors import BadLength, DecodeError
-from protocol.ids import Buffer
-from protocol.records.batch import CODEC_MASK, BatchHeader, read_header
-from protocol.records.record import payload_of
+from tailrace.broker.partition.admission import Admission
+from tailrace.broker.partition.batch_work import UNPACKED_WORK, walk_work
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.fair_queue import User
+from tailrace.protocol.errors import BadLength, DecodeError
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import CODEC_MASK, BatchHeader, read_header
+from tailrace.protocol.records.record import payload_of
 
 T = TypeVar("T")
 

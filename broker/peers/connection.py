@@ -8,17 +8,17 @@ Whatever ends a request without its answer ends the connection: nothing may be l
 import asyncio
 from typing import Any, Final, TypeVar
 
-from broker.peers.errors import PeerLost, PeerUnavailable, PeerUnsupported
-from broker.peers.routes import Place
-from core.runtime.budget import Budget
-from core.runtime.net import FrameChannel, FrameLimits
-from core.runtime.receive_buffer import ReceiveBuffer
-from protocol.errors import ProtocolError
-from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS
-from protocol.kafka.codec import decode_response, encode_request
-from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.broker.peers.errors import PeerLost, PeerUnavailable, PeerUnsupported
+from tailrace.broker.peers.routes import Place
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.protocol.errors import ProtocolError
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import API_VERSIONS
+from tailrace.protocol.kafka.codec import decode_response, encode_request
+from tailrace.protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
 
 Q = TypeVar("Q")
 R = TypeVar("R")

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from broker.peers.errors import PeerBusy, PeerError, PeerLost
-from broker.peers.routes import Sender
-from core.runtime.tasks import Tasks
-from protocol.kafka.api import Api
+from tailrace.broker.peers.errors import PeerBusy, PeerError, PeerLost
+from tailrace.broker.peers.routes import Sender
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.kafka.api import Api
 
 A = TypeVar("A")
 Q = TypeVar("Q")

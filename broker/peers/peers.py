@@ -11,12 +11,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from broker.peers.connection import PeerConnection
-from broker.peers.errors import PeerBusy, PeerError, PeerTimeout, PeerUnavailable
-from broker.peers.metrics import PeerMetrics
-from broker.peers.routes import Places
-from core.runtime.receive_buffer import ReceiveBuffer
-from protocol.kafka.api import Api
+from tailrace.broker.peers.connection import PeerConnection
+from tailrace.broker.peers.errors import PeerBusy, PeerError, PeerTimeout, PeerUnavailable
+from tailrace.broker.peers.metrics import PeerMetrics
+from tailrace.broker.peers.routes import Places
+from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.protocol.kafka.api import Api
 
 logger = logging.getLogger(__name__)
 

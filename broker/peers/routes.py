@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from broker.peers.errors import PeerUnavailable
-from protocol.kafka.api import Api
+from tailrace.broker.peers.errors import PeerUnavailable
+from tailrace.protocol.kafka.api import Api
 
 Q = TypeVar("Q")
 R = TypeVar("R")

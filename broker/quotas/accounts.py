@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.quotas.config import QuotaConfig
-from broker.quotas.entity import (
+from tailrace.broker.quotas.config import QuotaConfig
+from tailrace.broker.quotas.entity import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from broker.quotas.rate import SampledRate, TokenBucket, Windows
-from broker.quotas.table import Limit, Quotas, limit_of
+from tailrace.broker.quotas.rate import SampledRate, TokenBucket, Windows
+from tailrace.broker.quotas.table import Limit, Quotas, limit_of
 
 ACCOUNTS_MAX: Final = 10_000
 """Accounts that are kept, about a kilobyte each, and clients whose accounts are known."""

@@ -4,15 +4,15 @@ Flow: QuotaRegistry -> `apply`; a connection asks `enforced` once per request, a
 `of_request`, which mostly says that the client has no quota.
 """
 
-from broker.quotas.accounts import Accounts
-from broker.quotas.config import QuotaConfig
-from broker.quotas.connection_rates import ConnectionRates
-from broker.quotas.entity import ANONYMOUS, CONNECTION_CREATION_RATE
-from broker.quotas.metrics import QuotaMetrics
-from broker.quotas.rate import Windows
-from broker.quotas.request_quota import RequestQuota
-from broker.quotas.table import Quotas, connection_rates
-from core.runtime.clock import Clock
+from tailrace.broker.quotas.accounts import Accounts
+from tailrace.broker.quotas.config import QuotaConfig
+from tailrace.broker.quotas.connection_rates import ConnectionRates
+from tailrace.broker.quotas.entity import ANONYMOUS, CONNECTION_CREATION_RATE
+from tailrace.broker.quotas.metrics import QuotaMetrics
+from tailrace.broker.quotas.rate import Windows
+from tailrace.broker.quotas.request_quota import RequestQuota
+from tailrace.broker.quotas.table import Quotas, connection_rates
+from tailrace.core.runtime.clock import Clock
 
 
 class ClientQuotas:

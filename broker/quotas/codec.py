@@ -8,11 +8,11 @@ One node, so that what one request alters changes together, and one watch sees i
 
 import msgspec
 
-from broker.errors import KafkaError
-from broker.quotas.entity import check_entity, check_value, entity_of
-from broker.quotas.table import Quotas
-from core.errors import CorruptData
-from core.runtime.stored_json import NOT_JSON, Int32
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.quotas.entity import check_entity, check_value, entity_of
+from tailrace.broker.quotas.table import Quotas
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.stored_json import NOT_JSON, Int32
 
 FORMAT_VERSION = 1
 

@@ -6,9 +6,9 @@ Source: Kafka's max.connections, max.connections.per.ip and its overrides.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from broker.quotas.entity import normal_address
-from core.runtime.config import ConfigError
-from core.runtime.decimal_text import INT32_MAX, decimal
+from tailrace.broker.quotas.entity import normal_address
+from tailrace.core.runtime.config import ConfigError
+from tailrace.core.runtime.decimal_text import INT32_MAX, decimal
 
 
 def numbers_of(overrides: Iterable[str]) -> dict[str, int]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from broker.quotas.entity import normal_address
-from broker.quotas.rate import SampledRate, Windows
+from tailrace.broker.quotas.entity import normal_address
+from tailrace.broker.quotas.rate import SampledRate, Windows
 
 ADDRESSES_MAX: Final = 10_000
 """Addresses whose connections are counted; of more, those that were silent longest go."""

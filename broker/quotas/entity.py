@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.errors import KafkaError
-from broker.quotas.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, QuotaEntity
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.quotas.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, QuotaEntity
+from tailrace.protocol.errors import ErrorCode
 
 
 class Match(IntEnum):

@@ -9,18 +9,18 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from broker.errors import KafkaError
-from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.codec import decode_quotas, encode_quotas
-from broker.quotas.entity import QuotaEntity
-from broker.quotas.table import Alteration, Quotas, altered, check_alteration
-from core.errors import BadVersion, CorruptData, NodeExists, NoNode
-from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.forever import Forever
-from core.runtime.loop_turns import LoopTurns, Pace
-from core.runtime.metrics import Metrics
-from core.runtime.tasks import Tasks
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.quotas.client_quotas import ClientQuotas
+from tailrace.broker.quotas.codec import decode_quotas, encode_quotas
+from tailrace.broker.quotas.entity import QuotaEntity
+from tailrace.broker.quotas.table import Alteration, Quotas, altered, check_alteration
+from tailrace.core.errors import BadVersion, CorruptData, NodeExists, NoNode
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.loop_turns import LoopTurns, Pace
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from collections.abc import Coroutine, Generator
 from types import TracebackType, coroutine
 from typing import Any, Final, Self, TypeVar
 
-from broker.errors import KafkaError
-from broker.quotas.accounts import ClientAccounts
-from broker.quotas.metrics import QuotaMetrics
-from core.runtime.clock import Clock
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.quotas.accounts import ClientAccounts
+from tailrace.broker.quotas.metrics import QuotaMetrics
+from tailrace.core.runtime.clock import Clock
+from tailrace.protocol.errors import ErrorCode
 
 R = TypeVar("R")
 

@@ -8,8 +8,8 @@ Source: kafka.server.ClientQuotaManager, class DefaultQuotaCallback.
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import NamedTuple, TypeAlias
 
-from broker.errors import KafkaError
-from broker.quotas.entity import (
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.quotas.entity import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     IP,
@@ -19,7 +19,7 @@ from broker.quotas.entity import (
     check_value,
     normal_address,
 )
-from protocol.errors import ErrorCode
+from tailrace.protocol.errors import ErrorCode
 
 Quotas: TypeAlias = Mapping[QuotaEntity, Mapping[str, float]]
 """Values by entity and key; no entity without a value."""

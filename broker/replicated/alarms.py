@@ -5,10 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from broker.replicated.deadlines import Deadlines
-from broker.replicated.effects import NEVER
-from core.runtime.clock import Clock
-from core.runtime.forever import Forever
+from tailrace.broker.replicated.deadlines import Deadlines
+from tailrace.broker.replicated.effects import NEVER
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.forever import Forever
 
 RETRY_MS: Final = 10_000
 """A key whose deadline could not be acted on is woken again after so long."""

@@ -6,7 +6,7 @@ woken early once and says so again), so a group's heartbeats cost nothing.
 
 from heapq import heappop, heappush
 
-from broker.replicated.effects import NEVER
+from tailrace.broker.replicated.effects import NEVER
 
 
 class Deadlines:

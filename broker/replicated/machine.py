@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from broker.replicated.effects import Effects, Now, Ticket, Write
-from broker.replicated.record_log import ReadRecord, RecordLogs
-from core.runtime.clock import Clock
+from tailrace.broker.replicated.effects import Effects, Now, Ticket, Write
+from tailrace.broker.replicated.record_log import ReadRecord, RecordLogs
+from tailrace.core.runtime.clock import Clock
 
 Answer: TypeAlias = asyncio.Future[Any]
 """The response of an event, or the ErrorCode for a response that says only that."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple
 
-from protocol.records.batch import NO_PRODUCER_ID
+from tailrace.protocol.records.batch import NO_PRODUCER_ID
 
 Key = bytes | None
 

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias
 
-from broker.cluster.admin import AvailableBookies
-from broker.cluster.topic import Topic, TopicListener
-from broker.errors import KafkaError
-from broker.replicated.machine import Answer, Event, M, Quiet, Service
-from broker.replicated.partitioning import partition_for
-from broker.replicated.runner import Runner
-from core.errors import CoreError
-from core.runtime.loop_turns import LoopTurns, Pace
-from core.runtime.tasks import Tasks
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.broker.cluster.admin import AvailableBookies
+from tailrace.broker.cluster.topic import Topic, TopicListener
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.replicated.machine import Answer, Event, M, Quiet, Service
+from tailrace.broker.replicated.partitioning import partition_for
+from tailrace.broker.replicated.runner import Runner
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.loop_turns import LoopTurns, Pace
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 

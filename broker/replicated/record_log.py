@@ -5,14 +5,19 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from broker.replicated.effects import InTransaction, StateRecord
-from broker.replicated.newest import NewestValues
-from core.errors import Unavailable
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.ids import Buffer, Offset, TopicPartition
-from protocol.records.batch import NO_PRODUCER_ID, TRANSACTIONAL, read_header, split_batches
-from protocol.records.control import read_marker
-from protocol.records.record import Producer, build_batch, iter_records, key_value_records
+from tailrace.broker.replicated.effects import InTransaction, StateRecord
+from tailrace.broker.replicated.newest import NewestValues
+from tailrace.core.errors import Unavailable
+from tailrace.protocol.errors import ErrorCode, ProtocolError
+from tailrace.protocol.ids import Buffer, Offset, TopicPartition
+from tailrace.protocol.records.batch import (
+    NO_PRODUCER_ID,
+    TRANSACTIONAL,
+    read_header,
+    split_batches,
+)
+from tailrace.protocol.records.control import read_marker
+from tailrace.protocol.records.record import Producer, build_batch, iter_records, key_value_records
 
 logger = logging.getLogger(__name__)
 

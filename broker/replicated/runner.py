@@ -12,8 +12,8 @@ from collections import deque
 from itertools import count
 from typing import Generic
 
-from broker.errors import KafkaError, error_code
-from broker.replicated.effects import (
+from tailrace.broker.errors import KafkaError, error_code
+from tailrace.broker.replicated.effects import (
     NEVER,
     Effects,
     EndOfTransaction,
@@ -24,19 +24,19 @@ from broker.replicated.effects import (
     Ticket,
     Write,
 )
-from broker.replicated.machine import Answer, Event, M, Quiet, Service
-from broker.replicated.record_log import (
+from tailrace.broker.replicated.machine import Answer, Event, M, Quiet, Service
+from tailrace.broker.replicated.record_log import (
     Appended,
     RecordLog,
     read_updates,
     size_of,
     to_batch,
 )
-from core.errors import CoreError
-from core.runtime.forever import Forever
-from core.runtime.tasks import Tasks
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 

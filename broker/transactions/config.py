@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.runtime.config import AtLeastOne, setting
+from tailrace.core.runtime.config import AtLeastOne, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

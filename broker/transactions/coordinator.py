@@ -10,35 +10,35 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from broker.cluster.admin import AvailableBookies
-from broker.cluster.topic import Topic
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.producer_ids import ProducerIds
-from broker.peers.routes import ALONE, Routes, Sender
-from broker.replicated.alarms import Alarms
-from broker.replicated.effects import Effects, Now, Ticket
-from broker.replicated.machine import Answer, Service
-from broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
-from broker.transactions.config import TransactionConfig
-from broker.transactions.decisions import Producer
-from broker.transactions.describing import ListFilter, described, listed, not_described
-from broker.transactions.marker_places import OffsetGroups, OthersPartitions, OwnPartitions
-from broker.transactions.markers import MarkerUser, MarkerWriter
-from broker.transactions.metrics import TransactionMetrics
-from broker.transactions.records import read_record
-from broker.transactions.shard import TransactionShard
-from broker.transactions.values import Add, Markers
-from broker.transactions.verification import Verification, per_partition
-from core.errors import CoreError
-from core.runtime.clock import Clock
-from core.runtime.forever import Forever
-from core.runtime.loop_turns import Pace
-from core.runtime.metrics import Metrics
-from core.runtime.tasks import Tasks
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.describe_transactions import TransactionState as Described
-from protocol.kafka.messages.list_transactions import TransactionState as Listed
+from tailrace.broker.cluster.admin import AvailableBookies
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.producer_ids import ProducerIds
+from tailrace.broker.peers.routes import ALONE, Routes, Sender
+from tailrace.broker.replicated.alarms import Alarms
+from tailrace.broker.replicated.effects import Effects, Now, Ticket
+from tailrace.broker.replicated.machine import Answer, Service
+from tailrace.broker.replicated.partitions import InternalTopic, Partitions, Topics, answer_now
+from tailrace.broker.transactions.config import TransactionConfig
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.describing import ListFilter, described, listed, not_described
+from tailrace.broker.transactions.marker_places import OffsetGroups, OthersPartitions, OwnPartitions
+from tailrace.broker.transactions.markers import MarkerUser, MarkerWriter
+from tailrace.broker.transactions.metrics import TransactionMetrics
+from tailrace.broker.transactions.records import read_record
+from tailrace.broker.transactions.shard import TransactionShard
+from tailrace.broker.transactions.values import Add, Markers
+from tailrace.broker.transactions.verification import Verification, per_partition
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.loop_turns import Pace
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.describe_transactions import TransactionState as Described
+from tailrace.protocol.kafka.messages.list_transactions import TransactionState as Listed
 
 logger = logging.getLogger(__name__)
 

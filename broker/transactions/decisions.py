@@ -8,7 +8,7 @@ Source: TransactionCoordinator (4.3.1), method by method; reference/kafka.md 4.3
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
-from broker.transactions.metadata import (
+from tailrace.broker.transactions.metadata import (
     EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -18,8 +18,8 @@ from broker.transactions.metadata import (
     TransactionState,
     is_exhausted,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 _S = TransactionState
 

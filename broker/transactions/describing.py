@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
-from broker.transactions.metadata import TransactionMetadata, TransactionState
-from broker.transactions.records import by_topic
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.describe_transactions import TopicData
-from protocol.kafka.messages.describe_transactions import TransactionState as Described
-from protocol.kafka.messages.list_transactions import ListTransactionsRequest
-from protocol.kafka.messages.list_transactions import TransactionState as Listed
+from tailrace.broker.transactions.metadata import TransactionMetadata, TransactionState
+from tailrace.broker.transactions.records import by_topic
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.describe_transactions import TopicData
+from tailrace.protocol.kafka.messages.describe_transactions import TransactionState as Described
+from tailrace.protocol.kafka.messages.list_transactions import ListTransactionsRequest
+from tailrace.protocol.kafka.messages.list_transactions import TransactionState as Listed
 
 _BY_TITLE = {state.title: state for state in TransactionState}
 

@@ -3,23 +3,23 @@
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.partition.partition_log import PartitionLog
-from broker.peers.errors import PeerError
-from broker.peers.gathering import Gathered, one_request
-from broker.peers.routes import Sender
-from broker.replicated.machine import Answer
-from broker.replicated.record_log import Appended
-from broker.transactions.peer_requests import (
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.peers.errors import PeerError
+from tailrace.broker.peers.gathering import Gathered, one_request
+from tailrace.broker.peers.routes import Sender
+from tailrace.broker.replicated.machine import Answer
+from tailrace.broker.replicated.record_log import Appended
+from tailrace.broker.transactions.peer_requests import (
     MARKERS_SINCE,
     MarkerAt,
     marker_codes,
     markers_request,
 )
-from broker.transactions.values import Marker
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import WRITE_TXN_MARKERS
+from tailrace.broker.transactions.values import Marker
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import WRITE_TXN_MARKERS
 
 AT_ONCE: Final = 1_000
 """Markers in one request to another broker."""

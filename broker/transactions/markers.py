@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from broker.peers.routes import Routes
-from broker.transactions.marker_places import OthersPartitions, OwnPartitions
-from broker.transactions.metrics import TransactionMetrics
-from broker.transactions.peer_requests import MarkerAt
-from broker.transactions.values import Marker, Markers
-from core.errors import CoreError
-from core.runtime.forever import Forever
-from core.runtime.tasks import Tasks
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.broker.peers.routes import Routes
+from tailrace.broker.transactions.marker_places import OthersPartitions, OwnPartitions
+from tailrace.broker.transactions.metrics import TransactionMetrics
+from tailrace.broker.transactions.peer_requests import MarkerAt
+from tailrace.broker.transactions.values import Marker, Markers
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1

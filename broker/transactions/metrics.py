@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.runtime.metrics import counter, gauge
+from tailrace.core.runtime.metrics import counter, gauge
 
 
 @dataclass(slots=True)

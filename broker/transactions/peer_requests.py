@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from broker.transactions.values import Marker
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.add_partitions_to_txn import (
+from tailrace.broker.transactions.values import Marker
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.kafka.messages.write_txn_markers import (
+from tailrace.protocol.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

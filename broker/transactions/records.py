@@ -6,11 +6,16 @@ Source: TransactionLog, TransactionLogKey/Value.json.
 
 from typing import NamedTuple
 
-from broker.replicated.effects import StateRecord
-from broker.transactions.metadata import AT_REST, PREPARED, TransactionMetadata, TransactionState
-from protocol.errors import BadValue, UnexpectedNull, UnsupportedVersion
-from protocol.ids import Buffer, TopicPartition
-from protocol.kafka.messages.transaction_records import (
+from tailrace.broker.replicated.effects import StateRecord
+from tailrace.broker.transactions.metadata import (
+    AT_REST,
+    PREPARED,
+    TransactionMetadata,
+    TransactionState,
+)
+from tailrace.protocol.errors import BadValue, UnexpectedNull, UnsupportedVersion
+from tailrace.protocol.ids import Buffer, TopicPartition
+from tailrace.protocol.kafka.messages.transaction_records import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,

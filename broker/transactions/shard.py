@@ -11,9 +11,9 @@ Every event returns Effects. Their commands are `Markers`: what must reach parti
 
 from collections.abc import Iterator
 
-from broker.replicated.effects import NEVER, Effects, Now, Reply, Ticket, Write
-from broker.transactions.config import TransactionConfig
-from broker.transactions.decisions import (
+from tailrace.broker.replicated.effects import NEVER, Effects, Now, Reply, Ticket, Write
+from tailrace.broker.transactions.config import TransactionConfig
+from tailrace.broker.transactions.decisions import (
     Decision,
     NewProducerId,
     Producer,
@@ -23,17 +23,17 @@ from broker.transactions.decisions import (
     decide_init,
     verify,
 )
-from broker.transactions.metadata import (
+from tailrace.broker.transactions.metadata import (
     AT_REST,
     PREPARED,
     VERSION_2,
     TransactionMetadata,
     TransactionState,
 )
-from broker.transactions.records import TransactionUpdate, tombstone, transaction_record
-from broker.transactions.values import Add, Expired, Markers, Stored, Then, Transaction
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.broker.transactions.records import TransactionUpdate, tombstone, transaction_record
+from tailrace.broker.transactions.values import Add, Expired, Markers, Stored, Then, Transaction
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 TOMBSTONES_AT_ONCE = 500
 """Expired ids in one write."""

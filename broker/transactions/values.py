@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from broker.replicated.effects import Ticket
-from broker.transactions.decisions import Producer
-from broker.transactions.metadata import PREPARED, TransactionMetadata
-from protocol.ids import TopicPartition
+from tailrace.broker.replicated.effects import Ticket
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.metadata import PREPARED, TransactionMetadata
+from tailrace.protocol.ids import TopicPartition
 
 
 class Markers(NamedTuple):

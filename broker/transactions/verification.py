@@ -9,22 +9,22 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from broker.peers.errors import PeerError
-from broker.peers.gathering import Gathered, one_request
-from broker.peers.routes import Routes, Sender
-from broker.replicated.machine import Answer
-from broker.replicated.partitions import answer_now
-from broker.transactions.decisions import Producer
-from broker.transactions.metadata import VERSION_2
-from broker.transactions.peer_requests import (
+from tailrace.broker.peers.errors import PeerError
+from tailrace.broker.peers.gathering import Gathered, one_request
+from tailrace.broker.peers.routes import Routes, Sender
+from tailrace.broker.replicated.machine import Answer
+from tailrace.broker.replicated.partitions import answer_now
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.metadata import VERSION_2
+from tailrace.broker.transactions.peer_requests import (
     QUESTIONS_SINCE,
     Question,
     question_codes,
     questions_request,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
 
 AT_ONCE: Final = 500
 """Questions in one request to another broker."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core.runtime.child_process import Joined
-from protocol.ids import Buffer
+from tailrace.core.runtime.child_process import Joined
+from tailrace.protocol.ids import Buffer
 
 
 class Block(NamedTuple):

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compaction.cleaner.block import Block
-from compaction.cleaner.cleanable import AbortedRange
-from compaction.cleaner.columns import Columns, read_columns
-from compaction.cleaner.digests import digest_places
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.headers import Choice, Headers, read_headers
-from compaction.cleaner.key_summary import KeySummary, Places, Words
-from compaction.cleaner.transactions import CleanedTransactions
-from protocol.errors import DecodeError
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import BatchHeader
+from tailrace.compaction.cleaner.block import Block
+from tailrace.compaction.cleaner.cleanable import AbortedRange
+from tailrace.compaction.cleaner.columns import Columns, read_columns
+from tailrace.compaction.cleaner.digests import digest_places
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.headers import Choice, Headers, read_headers
+from tailrace.compaction.cleaner.key_summary import KeySummary, Places, Words
+from tailrace.compaction.cleaner.transactions import CleanedTransactions
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import BatchHeader
 
 
 class SummaryBuilder:

@@ -6,8 +6,8 @@ Source: LogCleanerManager.cleanableOffsets, grabFilthiestCompactedLog (reference
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from compaction.cleaner.cleanable import CleanableSegment, CleanSettings
-from protocol.ids import Offset
+from tailrace.compaction.cleaner.cleanable import CleanableSegment, CleanSettings
+from tailrace.protocol.ids import Offset
 
 
 class Look(NamedTuple):

@@ -10,7 +10,7 @@ Source: reference Kafka 9.3 - 9.6.
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from protocol.ids import Buffer, LedgerId, Offset
+from tailrace.protocol.ids import Buffer, LedgerId, Offset
 
 
 class CleanSettings(NamedTuple):

@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from librt.strings import BytesWriter
 
-from compaction.cleaner.block import Block
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.headers import Choice, Headers, Ints
-from compaction.cleaner.unpacking import unpack
-from protocol.ids import Buffer
-from protocol.records.batch import HEADER_SIZE
-from protocol.records.loops import fill, unreadable
-from protocol.records.record import RECORD_BYTES_MIN
-from protocol.records.record_loops import COLUMNS
+from tailrace.compaction.cleaner.block import Block
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.headers import Choice, Headers, Ints
+from tailrace.compaction.cleaner.unpacking import unpack
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import HEADER_SIZE
+from tailrace.protocol.records.loops import fill, unreadable
+from tailrace.protocol.records.record import RECORD_BYTES_MIN
+from tailrace.protocol.records.record_loops import COLUMNS
 
 _ROW_BYTES = 8 * COLUMNS
 

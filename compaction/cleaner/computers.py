@@ -11,13 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
-from compaction.cleaner.config import CleanerConfig
-from compaction.cleaner.run import Compute
-from compaction.cleaner.walks import Walks
-from core.errors import Unavailable
-from core.runtime.child_process import ChildProcess
-from core.runtime.clock import Clock
-from core.runtime.threads import JobThread
+from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.compaction.cleaner.run import Compute
+from tailrace.compaction.cleaner.walks import Walks
+from tailrace.core.errors import Unavailable
+from tailrace.core.runtime.child_process import ChildProcess
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.threads import JobThread
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.runtime.config import ConfigError, setting
+from tailrace.core.runtime.config import ConfigError, setting
 
 THREADS_MAX = 64
 SLOT_BYTES = 24  # of a key summary, which loads when somebody cleans

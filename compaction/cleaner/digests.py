@@ -18,10 +18,10 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from compaction.cleaner.block import rows_of
-from compaction.cleaner.key_summary import Places, Words
-from core.runtime.process_secret import PROCESS_SECRET
-from protocol.ids import Buffer
+from tailrace.compaction.cleaner.block import rows_of
+from tailrace.compaction.cleaner.key_summary import Places, Words
+from tailrace.core.runtime.process_secret import PROCESS_SECRET
+from tailrace.protocol.ids import Buffer
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

@@ -2,7 +2,7 @@
 
 from typing_extensions import override
 
-from protocol.ids import Offset
+from tailrace.protocol.ids import Offset
 
 
 class CorruptBatch(Exception):

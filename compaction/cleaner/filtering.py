@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compaction.cleaner.block import Block
-from compaction.cleaner.building import columns_of, keys_of, note_marker
-from compaction.cleaner.cleanable import AbortedRange, LastSequence
-from compaction.cleaner.columns import Columns
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.headers import Choice, Headers, Ints, read_headers
-from compaction.cleaner.key_summary import KeySummary, Places
-from compaction.cleaner.outcome import SegmentOutcome, Stays
-from compaction.cleaner.rebuilding import TIGHTEST, Kept, choose, cut_out, empty, rebuild
-from compaction.cleaner.transactions import CleanedTransactions
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import DELETE_HORIZON, BatchHeader
+from tailrace.compaction.cleaner.block import Block
+from tailrace.compaction.cleaner.building import columns_of, keys_of, note_marker
+from tailrace.compaction.cleaner.cleanable import AbortedRange, LastSequence
+from tailrace.compaction.cleaner.columns import Columns
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.headers import Choice, Headers, Ints, read_headers
+from tailrace.compaction.cleaner.key_summary import KeySummary, Places
+from tailrace.compaction.cleaner.outcome import SegmentOutcome, Stays
+from tailrace.compaction.cleaner.rebuilding import TIGHTEST, Kept, choose, cut_out, empty, rebuild
+from tailrace.compaction.cleaner.transactions import CleanedTransactions
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import DELETE_HORIZON, BatchHeader
 
 TIMESTAMP_MAX = 2**63 - 1
 """Largest that a batch can say; delete.retention.ms alone may be as large."""

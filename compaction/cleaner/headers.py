@@ -10,12 +10,12 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from compaction.cleaner.block import Block, rows_of
-from compaction.cleaner.errors import CorruptBatch
-from protocol.crc32c import crc32c
-from protocol.errors import DecodeError
-from protocol.ids import Buffer
-from protocol.records.batch import (
+from tailrace.compaction.cleaner.block import Block, rows_of
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_FROM,

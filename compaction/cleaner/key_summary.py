@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from protocol.ids import Offset
+    from tailrace.protocol.ids import Offset
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Offsets: TypeAlias = npt.NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Looking at a log: what of it can be cleaned now."""
 
-from compaction.cleaner.choosing import Look, judge
-from compaction.cleaner.cleanable import CleanableLog
+from tailrace.compaction.cleaner.choosing import Look, judge
+from tailrace.compaction.cleaner.cleanable import CleanableLog
 
 
 async def look_at(log: CleanableLog, now_ms: int) -> Look:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final
 
-from compaction.cleaner.cleanable import CleanableLog, CleanableSegment
-from compaction.cleaner.errors import CleanAborted
-from compaction.cleaner.means import PassMeans
-from core.errors import CannotRewrite, CorruptData
-from protocol.ids import Offset
+from tailrace.compaction.cleaner.cleanable import CleanableLog, CleanableSegment
+from tailrace.compaction.cleaner.errors import CleanAborted
+from tailrace.compaction.cleaner.means import PassMeans
+from tailrace.core.errors import CannotRewrite, CorruptData
+from tailrace.protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 

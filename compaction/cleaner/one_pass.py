@@ -18,21 +18,21 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from compaction.cleaner.cleanable import (
+from tailrace.compaction.cleaner.cleanable import (
     CleanableLog,
     CleanableSegment,
     StoredBatches,
 )
-from compaction.cleaner.errors import CleanAborted, CorruptBatch
-from compaction.cleaner.means import PassMeans
-from compaction.cleaner.outcome import PassOutcome, PassProgress, SegmentOutcome
-from compaction.cleaner.run import Compute
-from compaction.cleaner.segment_writer import SegmentWriter
-from compaction.cleaner.walks import Walks
-from core.errors import CoreError, CorruptData
-from core.runtime.child_process import Pieces
-from core.runtime.one_ahead import one_ahead
-from protocol.ids import Buffer, Offset
+from tailrace.compaction.cleaner.errors import CleanAborted, CorruptBatch
+from tailrace.compaction.cleaner.means import PassMeans
+from tailrace.compaction.cleaner.outcome import PassOutcome, PassProgress, SegmentOutcome
+from tailrace.compaction.cleaner.run import Compute
+from tailrace.compaction.cleaner.segment_writer import SegmentWriter
+from tailrace.compaction.cleaner.walks import Walks
+from tailrace.core.errors import CoreError, CorruptData
+from tailrace.core.runtime.child_process import Pieces
+from tailrace.core.runtime.one_ahead import one_ahead
+from tailrace.protocol.ids import Buffer, Offset
 
 if TYPE_CHECKING:
     from asyncio import Future

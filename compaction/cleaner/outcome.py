@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.ids import Buffer, Offset
+from tailrace.protocol.ids import Buffer, Offset
 
 Stays: TypeAlias = Buffer | int
 """A new batch, or the place of one that stays as it is among those that were given."""

@@ -3,14 +3,14 @@
 import logging
 from typing import Any
 
-from compaction.cleaner.cleanable import CleanableLog, CleanCheckpoint
-from compaction.cleaner.looking import look_at
-from compaction.cleaner.means import PassMeans
-from compaction.cleaner.merging import merge_oldest
-from compaction.cleaner.one_pass import Dirty, one_pass
-from compaction.cleaner.outcome import PassProgress
-from compaction.cleaner.run import Compute
-from core.runtime.clock import Clock
+from tailrace.compaction.cleaner.cleanable import CleanableLog, CleanCheckpoint
+from tailrace.compaction.cleaner.looking import look_at
+from tailrace.compaction.cleaner.means import PassMeans
+from tailrace.compaction.cleaner.merging import merge_oldest
+from tailrace.compaction.cleaner.one_pass import Dirty, one_pass
+from tailrace.compaction.cleaner.outcome import PassProgress
+from tailrace.compaction.cleaner.run import Compute
+from tailrace.core.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -13,23 +13,28 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-from compaction.cleaner.choosing import Look
-from compaction.cleaner.cleanable import CleanableLog
-from compaction.cleaner.computers import Computer, Computers, ProcessComputer, StartComputer
-from compaction.cleaner.config import CleanerConfig
-from compaction.cleaner.courtesy import PATIENT_BYTES, UNLIMITED, Courtesy
-from compaction.cleaner.errors import CleanAborted
-from compaction.cleaner.looking import look_at
-from compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES, PassMeans
-from compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
-from compaction.cleaner.passes import Pass
-from compaction.cleaner.patience import Patience
-from compaction.cleaner.states import ALL, LogStates, Uncleanable
-from compaction.cleaner.throttle import SHORT_WINDOW_S, Throttle
-from core.errors import CoreError, LogTruncated, OwnershipLost
-from core.runtime.clock import Clock
-from core.runtime.forever import Forever
-from core.runtime.tasks import Tasks
+from tailrace.compaction.cleaner.choosing import Look
+from tailrace.compaction.cleaner.cleanable import CleanableLog
+from tailrace.compaction.cleaner.computers import (
+    Computer,
+    Computers,
+    ProcessComputer,
+    StartComputer,
+)
+from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.compaction.cleaner.courtesy import PATIENT_BYTES, UNLIMITED, Courtesy
+from tailrace.compaction.cleaner.errors import CleanAborted
+from tailrace.compaction.cleaner.looking import look_at
+from tailrace.compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES, PassMeans
+from tailrace.compaction.cleaner.metrics import CleanerMetrics, ManagerMetrics
+from tailrace.compaction.cleaner.passes import Pass
+from tailrace.compaction.cleaner.patience import Patience
+from tailrace.compaction.cleaner.states import ALL, LogStates, Uncleanable
+from tailrace.compaction.cleaner.throttle import SHORT_WINDOW_S, Throttle
+from tailrace.core.errors import CoreError, LogTruncated, OwnershipLost
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from compaction.cleaner.columns import Columns
-from compaction.cleaner.headers import Choice, Headers, Ints
-from compaction.cleaner.key_summary import Places
-from protocol.compression import Codec, compress
-from protocol.crc32c import crc32c
-from protocol.records.batch import (
+from tailrace.compaction.cleaner.columns import Columns
+from tailrace.compaction.cleaner.headers import Choice, Headers, Ints
+from tailrace.compaction.cleaner.key_summary import Places
+from tailrace.protocol.compression import Codec, compress
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.records.batch import (
     CODEC_MASK,
     CRC_AT,
     CRC_FROM,
@@ -30,10 +30,10 @@ from protocol.records.batch import (
     BatchHeader,
     pack_header,
 )
-from protocol.varint import write_varint
+from tailrace.protocol.varint import write_varint
 
 if TYPE_CHECKING:
-    from protocol.ids import Buffer
+    from tailrace.protocol.ids import Buffer
 
 TIGHTEST: Mapping[int, int] = {Codec.GZIP: 9, Codec.LZ4: 12, Codec.ZSTD: 22}
 """Levels that pack best; snappy has none."""

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable
 
-    from compaction.cleaner.walks import Walks
+    from tailrace.compaction.cleaner.walks import Walks
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -6,17 +6,17 @@ A segment in which nothing changes is not written: what came before its first ch
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
-from compaction.cleaner.cleanable import (
+from tailrace.compaction.cleaner.cleanable import (
     CleanableLog,
     CleanableSegment,
     SegmentCounts,
     SegmentRewrite,
 )
-from compaction.cleaner.means import PassMeans
-from compaction.cleaner.outcome import Left, PassProgress, SegmentOutcome
-from core.errors import CorruptData, LogTruncated
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import read_header
+from tailrace.compaction.cleaner.means import PassMeans
+from tailrace.compaction.cleaner.outcome import Left, PassProgress, SegmentOutcome
+from tailrace.core.errors import CorruptData, LogTruncated
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import read_header
 
 STEPS = 8
 """As many parts of a block are written, between two looks at how fast that may be."""

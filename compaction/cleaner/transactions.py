@@ -8,10 +8,10 @@ Source: CleanedTransactionMetadata (reference Kafka 9.5).
 
 from collections.abc import Sequence
 
-from compaction.cleaner.cleanable import AbortedRange
-from protocol.ids import Buffer
-from protocol.records.batch import BatchHeader
-from protocol.records.control import read_marker
+from tailrace.compaction.cleaner.cleanable import AbortedRange
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import BatchHeader
+from tailrace.protocol.records.control import read_marker
 
 
 class CleanedTransactions:

@@ -4,12 +4,12 @@ from typing import Final
 
 import numpy as np
 
-from compaction.cleaner.block import Block
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.headers import Headers
-from protocol.compression import decompress, decompress_into
-from protocol.errors import BadLength, BadValue, DecodeError
-from protocol.ids import Buffer
+from tailrace.compaction.cleaner.block import Block
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.headers import Headers
+from tailrace.protocol.compression import decompress, decompress_into
+from tailrace.protocol.errors import BadLength, BadValue, DecodeError
+from tailrace.protocol.ids import Buffer
 
 _GUESS: Final = 4
 """Times what is packed; what stays unused of it costs no memory."""

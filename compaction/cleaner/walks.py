@@ -8,15 +8,15 @@ numpy, so it is loaded there, by the first pass, and not where a pass is only dr
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, TypeVarTuple
 
-from compaction.cleaner.cleanable import AbortedRange, LastSequence
-from compaction.cleaner.outcome import NEW, Left, SegmentOutcome
-from core.runtime.child_process import Pieces
-from core.runtime.idle_thread import IdleThread
-from protocol.ids import Buffer, Offset
+from tailrace.compaction.cleaner.cleanable import AbortedRange, LastSequence
+from tailrace.compaction.cleaner.outcome import NEW, Left, SegmentOutcome
+from tailrace.core.runtime.child_process import Pieces
+from tailrace.core.runtime.idle_thread import IdleThread
+from tailrace.protocol.ids import Buffer, Offset
 
 if TYPE_CHECKING:
-    from compaction.cleaner.building import SummaryBuilder
-    from compaction.cleaner.filtering import SegmentFilter
+    from tailrace.compaction.cleaner.building import SummaryBuilder
+    from tailrace.compaction.cleaner.filtering import SegmentFilter
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -37,7 +37,7 @@ class Walks:
 
     def __init__(self, size_bytes: int, load_factor: float) -> None:
         """Take a key summary of that size. Errors: ValueError."""
-        from compaction.cleaner.key_summary import KeySummary
+        from tailrace.compaction.cleaner.key_summary import KeySummary
 
         self._summary = KeySummary(size_bytes, load_factor)
         self._idle = IdleThread()
@@ -51,7 +51,7 @@ class Walks:
 
     def begin(self, first_dirty: Offset, aborted: Sequence[AbortedRange], keys_max: int) -> None:
         """Begin a pass: forget the one before. Shape: as SummaryBuilder."""
-        from compaction.cleaner.building import SummaryBuilder
+        from tailrace.compaction.cleaner.building import SummaryBuilder
 
         self._builder = SummaryBuilder(self._summary, first_dirty, aborted, keys_max)
         self._is_full = False
@@ -86,7 +86,7 @@ class Walks:
         aborted: Sequence[AbortedRange],
     ) -> None:
         """Begin the second walk. Shape: as FilterRules, SegmentFilter."""
-        from compaction.cleaner.filtering import FilterRules, SegmentFilter
+        from tailrace.compaction.cleaner.filtering import FilterRules, SegmentFilter
 
         rules = FilterRules(
             summary=self._summary,

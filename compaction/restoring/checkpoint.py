@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from compaction.restoring.errors import WrongCheckpoint
-from compaction.restoring.fold import Progress
-from core.runtime.stored_json import NOT_JSON, Int32, Natural
+from tailrace.compaction.restoring.errors import WrongCheckpoint
+from tailrace.compaction.restoring.fold import Progress
+from tailrace.core.runtime.stored_json import NOT_JSON, Int32, Natural
 
 VERSION = 1
 

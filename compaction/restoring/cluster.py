@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from compaction.restoring.connection import Connection
-from compaction.restoring.errors import Refused, TopicGone, Transient, check, is_gone
-from core.runtime.decimal_text import decimal
-from protocol.ids import Offset
-from protocol.kafka.apis import LIST_OFFSETS, METADATA
-from protocol.kafka.messages.list_offsets import (
+from tailrace.compaction.restoring.connection import Connection
+from tailrace.compaction.restoring.errors import Refused, TopicGone, Transient, check, is_gone
+from tailrace.core.runtime.decimal_text import decimal
+from tailrace.protocol.ids import Offset
+from tailrace.protocol.kafka.apis import LIST_OFFSETS, METADATA
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.kafka.messages.metadata import (
+from tailrace.protocol.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponseTopic,

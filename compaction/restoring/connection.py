@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from compaction.restoring.errors import Refused, Transient
-from core.runtime.kafka_connection import KafkaConnection, NoAnswer, NotKafka, NotServed
-from protocol.kafka.api import Api
+from tailrace.compaction.restoring.errors import Refused, Transient
+from tailrace.core.runtime.kafka_connection import KafkaConnection, NoAnswer, NotKafka, NotServed
+from tailrace.protocol.kafka.api import Api
 
 Q = TypeVar("Q")
 R = TypeVar("R")

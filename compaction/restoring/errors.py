@@ -1,6 +1,6 @@
 """Why a restore ends early: cause, place, remedy. What was saved before stays as it was."""
 
-from protocol.errors import ErrorCode
+from tailrace.protocol.errors import ErrorCode
 
 
 class RestoreError(Exception):

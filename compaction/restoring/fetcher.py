@@ -7,14 +7,19 @@ from typing import NamedTuple, TypeAlias
 
 from typing_extensions import override
 
-from compaction.restoring.cluster import READ_COMMITTED, Address, Topic
-from compaction.restoring.connection import Connection
-from compaction.restoring.errors import RestoreError, Transient, check
-from compaction.restoring.fold import Aborted, next_offset
-from protocol.errors import ErrorCode
-from protocol.ids import Buffer, Offset
-from protocol.kafka.apis import FETCH
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from tailrace.compaction.restoring.cluster import READ_COMMITTED, Address, Topic
+from tailrace.compaction.restoring.connection import Connection
+from tailrace.compaction.restoring.errors import RestoreError, Transient, check
+from tailrace.compaction.restoring.fold import Aborted, next_offset
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.kafka.apis import FETCH
+from tailrace.protocol.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
 
 MAX_WAIT_MS = 500
 ANSWERS_AHEAD = 2

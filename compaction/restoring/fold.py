@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
-from compaction.restoring.errors import CorruptBatch
-from compaction.restoring.records import Changes, Taken, take_batch, take_range
-from core.runtime.stored_json import Natural
-from protocol.errors import DecodeError
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import BatchHeader, check_crc, split_batches, unpack_header
-from protocol.records.control import read_marker
-from protocol.records.record import iter_records
+from tailrace.compaction.restoring.errors import CorruptBatch
+from tailrace.compaction.restoring.records import Changes, Taken, take_batch, take_range
+from tailrace.core.runtime.stored_json import Natural
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import BatchHeader, check_crc, split_batches, unpack_header
+from tailrace.protocol.records.control import read_marker
+from tailrace.protocol.records.record import iter_records
 
 
 class Aborted(NamedTuple):

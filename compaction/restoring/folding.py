@@ -3,22 +3,22 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from compaction.restoring.checkpoint import Checkpoint, summary
-from compaction.restoring.cluster import Address, Topic, bounds, by_leader, find_topic
-from compaction.restoring.errors import (
+from tailrace.compaction.restoring.checkpoint import Checkpoint, summary
+from tailrace.compaction.restoring.cluster import Address, Topic, bounds, by_leader, find_topic
+from tailrace.compaction.restoring.errors import (
     CorruptBatch,
     LogTruncated,
     RestoreError,
     TopicGone,
     Transient,
 )
-from compaction.restoring.fetcher import Event, Fetched, Fetchers, OutOfRange, Sizes, Span
-from compaction.restoring.fold import fold
-from compaction.restoring.patience import Patience
-from compaction.restoring.sinks.sink import Sink
+from tailrace.compaction.restoring.fetcher import Event, Fetched, Fetchers, OutOfRange, Sizes, Span
+from tailrace.compaction.restoring.fold import fold
+from tailrace.compaction.restoring.patience import Patience
+from tailrace.compaction.restoring.sinks.sink import Sink
 
 if TYPE_CHECKING:
-    from compaction.restoring.records import Changes
+    from tailrace.compaction.restoring.records import Changes
 
 RECORD_OVERHEAD_BYTES = 200
 """What Python keeps for a key and a value in a dict, beside their bytes."""

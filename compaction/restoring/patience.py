@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from compaction.restoring.errors import Transient, Unreachable
-from core.runtime.clock import Clock
+from tailrace.compaction.restoring.errors import Transient, Unreachable
+from tailrace.core.runtime.clock import Clock
 
 T = TypeVar("T")
 

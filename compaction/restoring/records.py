@@ -8,11 +8,11 @@ Python read the bytes.
 
 from typing import NamedTuple
 
-from protocol.errors import BadLength
-from protocol.ids import Buffer
-from protocol.records.batch import BatchHeader
-from protocol.records.loops import fold, unreadable
-from protocol.records.record import iter_records, read_payload
+from tailrace.protocol.errors import BadLength
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import BatchHeader
+from tailrace.protocol.records.loops import fold, unreadable
+from tailrace.protocol.records.record import iter_records, read_payload
 
 Changes = dict[bytes, bytes | None]
 """What became of keys: the latest value of each, None where it was deleted."""

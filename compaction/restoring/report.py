@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from compaction.restoring.checkpoint import Checkpoint
-from compaction.restoring.digest import Live, shown
-from protocol.ids import Offset
+from tailrace.compaction.restoring.checkpoint import Checkpoint
+from tailrace.compaction.restoring.digest import Live, shown
+from tailrace.protocol.ids import Offset
 
 
 class PartitionReport(NamedTuple):

@@ -13,13 +13,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from compaction.restoring.checkpoint import Checkpoint
-from compaction.restoring.errors import LogTruncated, Refused, RestoreError, Unreachable
-from compaction.restoring.fold import Progress
-from compaction.restoring.records import Changes
-from compaction.restoring.report import Report, report_of
-from compaction.restoring.sinks.sqlite import DigestSink
-from core.runtime.clock import SystemClock
+from tailrace.compaction.restoring.checkpoint import Checkpoint
+from tailrace.compaction.restoring.errors import LogTruncated, Refused, RestoreError, Unreachable
+from tailrace.compaction.restoring.fold import Progress
+from tailrace.compaction.restoring.records import Changes
+from tailrace.compaction.restoring.report import Report, report_of
+from tailrace.compaction.restoring.sinks.sqlite import DigestSink
+from tailrace.core.runtime.clock import SystemClock
 
 RECORDS = 10_000
 """Records that are fetched from the library, folded and saved together."""

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from compaction.cleaner.digests import digest_keys
-from compaction.cleaner.headers import Choice
-from compaction.cleaner.key_summary import ABSENT, SLOT_BYTES, KeySummary, Offsets, Words
-from protocol.ids import Offset
+from tailrace.compaction.cleaner.digests import digest_keys
+from tailrace.compaction.cleaner.headers import Choice
+from tailrace.compaction.cleaner.key_summary import ABSENT, SLOT_BYTES, KeySummary, Offsets, Words
+from tailrace.protocol.ids import Offset
 
 SMALLEST_BYTES: Final = 4096 * SLOT_BYTES
 """What the first keys take."""

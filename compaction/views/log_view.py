@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from compaction.cleaner.cleanable import AbortedRange
-from compaction.views.latest_offsets import LatestOffsets
-from compaction.views.walk import Walked, Wanted, walk
-from protocol.ids import Buffer, LedgerId, Offset
+from tailrace.compaction.cleaner.cleanable import AbortedRange
+from tailrace.compaction.views.latest_offsets import LatestOffsets
+from tailrace.compaction.views.walk import Walked, Wanted, walk
+from tailrace.protocol.ids import Buffer, LedgerId, Offset
 
 
 class Span(NamedTuple):

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compaction.cleaner.block import Block
-from compaction.cleaner.building import columns_of, keys_of
-from compaction.cleaner.cleanable import AbortedRange
-from compaction.cleaner.columns import Columns
-from compaction.cleaner.headers import Choice, read_headers
-from compaction.cleaner.key_summary import Offsets, Words
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import BatchHeader
+from tailrace.compaction.cleaner.block import Block
+from tailrace.compaction.cleaner.building import columns_of, keys_of
+from tailrace.compaction.cleaner.cleanable import AbortedRange
+from tailrace.compaction.cleaner.columns import Columns
+from tailrace.compaction.cleaner.headers import Choice, read_headers
+from tailrace.compaction.cleaner.key_summary import Offsets, Words
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import BatchHeader
 
 
 class Wanted(NamedTuple):

@@ -9,13 +9,13 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Protocol
 
-from core.autorecovery.audit import Audit
-from core.autorecovery.metrics import AuditorMetrics
-from core.errors import CoreError, LedgerNotFound, Unavailable
-from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.store import MetadataStore
-from core.runtime.tasks import together
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.autorecovery.audit import Audit
+from tailrace.core.autorecovery.metrics import AuditorMetrics
+from tailrace.core.errors import CoreError, LedgerNotFound, Unavailable
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -7,17 +7,17 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from core.autorecovery.audit_rules import Registrations, lost_members
-from core.autorecovery.metrics import AuditorMetrics
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.errors import CorruptData, MetadataConflict
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_metadata import decode_ledger
-from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.node_reads import READS_AT_ONCE
-from core.metadata.store import MetadataStore
-from core.runtime.tasks import together
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.autorecovery.audit_rules import Registrations, lost_members
+from tailrace.core.autorecovery.metrics import AuditorMetrics
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.errors import CorruptData, MetadataConflict
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_metadata import decode_ledger
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.metadata.node_reads import READS_AT_ONCE
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
 

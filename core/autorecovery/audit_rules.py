@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.ids import BookieId
+from tailrace.protocol.ids import BookieId
 
 SECOND_LOOK_S: Final = 30.0
 """Three session timeouts: who lost only his session with a ZooKeeper that was away is back then."""

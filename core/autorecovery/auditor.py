@@ -4,14 +4,14 @@
 Source: BookKeeper AuditorElector, Auditor.
 """
 
-from core.autorecovery.all_ledgers_check import ReplicaCheck
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.election import Election
-from core.autorecovery.metrics import AuditorMetrics
-from core.autorecovery.term import AuditorTerm
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.metadata.store import MetadataStore
-from core.runtime.clock import Clock
+from tailrace.core.autorecovery.all_ledgers_check import ReplicaCheck
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.election import Election
+from tailrace.core.autorecovery.metrics import AuditorMetrics
+from tailrace.core.autorecovery.term import AuditorTerm
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.clock import Clock
 
 
 class Auditor:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from core.metadata.layout import LEDGERS_ROOT
-from core.runtime.config import AtLeastOne, NotNegative, setting
+from tailrace.core.metadata.layout import LEDGERS_ROOT
+from tailrace.core.runtime.config import AtLeastOne, NotNegative, setting
 
 Percentage = Annotated[int, msgspec.Meta(ge=0, le=100)]
 

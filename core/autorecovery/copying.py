@@ -22,12 +22,12 @@ from functools import reduce
 from itertools import islice
 from typing import Final, NamedTuple
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.copy_pace import CopyPace
-from core.autorecovery.fragments import FragmentSpan, Replacement
-from core.autorecovery.ledger_check import CheckedFragment
-from core.autorecovery.replication_metrics import ReplicationMetrics
-from core.errors import (
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.copy_pace import CopyPace
+from tailrace.core.autorecovery.fragments import FragmentSpan, Replacement
+from tailrace.core.autorecovery.ledger_check import CheckedFragment
+from tailrace.core.autorecovery.replication_metrics import ReplicationMetrics
+from tailrace.core.errors import (
     CoreError,
     CorruptData,
     EntryNotFound,
@@ -35,24 +35,24 @@ from core.errors import (
     MetadataConflict,
     NotEnoughBookies,
 )
-from core.ledger.bookie_client import ask
-from core.ledger.context import LedgerContext
-from core.ledger.durability import promise_of
-from core.ledger.entry_limit import entry_limit_of, has_large_entries
-from core.ledger.metadata_update import StoredLedger
-from core.ledger.outcomes import add_error_of, error_of, worse
-from core.ledger.placement_policy import Quorums
-from protocol.bookkeeper.digest import Digest, ledger_master_key
-from protocol.bookkeeper.entry import read_entry
-from protocol.bookkeeper.messages import (
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.durability import promise_of
+from tailrace.core.ledger.entry_limit import entry_limit_of, has_large_entries
+from tailrace.core.ledger.metadata_update import StoredLedger
+from tailrace.core.ledger.outcomes import add_error_of, error_of, worse
+from tailrace.core.ledger.placement_policy import Quorums
+from tailrace.protocol.bookkeeper.digest import Digest, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import read_entry
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     ReadRequest,
     ReadResponse,
     Response,
     StatusCode,
 )
-from protocol.errors import DecodeError
-from protocol.ids import BookieId, Buffer, EntryId
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import BookieId, Buffer, EntryId
 
 logger = logging.getLogger(__name__)
 

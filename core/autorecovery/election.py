@@ -13,13 +13,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from core.autorecovery.metrics import AuditorMetrics
-from core.errors import CoreError, CorruptData, NoNode
-from core.metadata.layout import UnderreplicationPaths
-from core.metadata.store import MetadataStore, WatchEvent
-from core.metadata.underreplication import decode_vote, encode_vote
-from core.runtime.forever import Forever
-from core.runtime.tasks import together
+from tailrace.core.autorecovery.metrics import AuditorMetrics
+from tailrace.core.errors import CoreError, CorruptData, NoNode
+from tailrace.core.metadata.layout import UnderreplicationPaths
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.metadata.underreplication import decode_vote, encode_vote
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import together
 
 logger = logging.getLogger(__name__)
 

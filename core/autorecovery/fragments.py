@@ -20,8 +20,8 @@ from typing import NamedTuple, overload
 
 from typing_extensions import override
 
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata
-from protocol.ids import BookieId, EntryId
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata
+from tailrace.protocol.ids import BookieId, EntryId
 
 
 class StoredEntries(Sequence[EntryId]):

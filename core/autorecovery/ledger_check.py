@@ -23,24 +23,24 @@ from itertools import islice
 from random import Random
 from typing import Final, NamedTuple
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.fragments import FragmentSpan, StoredEntries, fragments_of
-from core.ledger.bookie_client import ask
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.entry_limit import has_large_entries
-from core.ledger.metadata_update import LedgerNodes, StoredLedger
-from core.ledger.outcomes import ABSENT
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import Entry, read_entry
-from protocol.bookkeeper.messages import (
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.fragments import FragmentSpan, StoredEntries, fragments_of
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.ledger.bookie_registry import BookieRegistry
+from tailrace.core.ledger.entry_limit import has_large_entries
+from tailrace.core.ledger.metadata_update import LedgerNodes, StoredLedger
+from tailrace.core.ledger.outcomes import ABSENT
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import Entry, read_entry
+from tailrace.protocol.bookkeeper.messages import (
     LAST_ENTRY,
     ReadRequest,
     ReadResponse,
     Response,
     StatusCode,
 )
-from protocol.errors import DecodeError
-from protocol.ids import BookieId, EntryId, LedgerId
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import BookieId, EntryId, LedgerId
 
 PROBES_MAX: Final = 16
 """Entries that one check asks for at once."""

@@ -17,22 +17,22 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from core.autorecovery.copying import FragmentCopier, LockLost
-from core.autorecovery.fragments import FragmentSpan, Replacement, with_replacements
-from core.autorecovery.ledger_check import CheckedFragment, LedgerCheck
-from core.autorecovery.replication_metrics import ReplicationMetrics
-from core.autorecovery.underreplicated import TakenLedger, UnderreplicatedLedgers
-from core.errors import (
+from tailrace.core.autorecovery.copying import FragmentCopier, LockLost
+from tailrace.core.autorecovery.fragments import FragmentSpan, Replacement, with_replacements
+from tailrace.core.autorecovery.ledger_check import CheckedFragment, LedgerCheck
+from tailrace.core.autorecovery.replication_metrics import ReplicationMetrics
+from tailrace.core.autorecovery.underreplicated import TakenLedger, UnderreplicatedLedgers
+from tailrace.core.errors import (
     BookieUnavailable,
     CoreError,
     EntryNotFound,
     MetadataConflict,
     NotEnoughBookies,
 )
-from core.ledger.context import LedgerContext
-from core.ledger.metadata_update import Decide, StoredLedger
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from protocol.ids import BookieId
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.metadata_update import Decide, StoredLedger
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from tailrace.protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 

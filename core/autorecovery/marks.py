@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final, NamedTuple
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CorruptData,
     MetadataConflict,
@@ -19,12 +19,12 @@ from core.errors import (
     NoNode,
     NotEmpty,
 )
-from core.metadata.layout import LEDGER_ID_MAX, UnderreplicationPaths
-from core.metadata.node_reads import READS_AT_ONCE, read_nodes
-from core.metadata.store import MetadataStore, Watch
-from core.metadata.underreplication import Mark, decode_mark, encode_mark
-from core.runtime.clock import Clock
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.metadata.layout import LEDGER_ID_MAX, UnderreplicationPaths
+from tailrace.core.metadata.node_reads import READS_AT_ONCE, read_nodes
+from tailrace.core.metadata.store import MetadataStore, Watch
+from tailrace.core.metadata.underreplication import Mark, decode_mark, encode_mark
+from tailrace.core.runtime.clock import Clock
+from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
 

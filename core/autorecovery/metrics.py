@@ -5,7 +5,7 @@ What BookKeeper counts under the same prefix has its name in lower case and with
 
 from dataclasses import dataclass
 
-from core.runtime.metrics import Histogram, counter, gauge, histogram
+from tailrace.core.runtime.metrics import Histogram, counter, gauge, histogram
 
 _SECONDS = (0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0, 3_600.0, 36_000.0)
 _NUMBERS = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)

@@ -7,14 +7,14 @@ and again as soon as a watch says that they changed. A failed read says nothing 
 import asyncio
 from collections.abc import Callable
 
-from core.autorecovery.audit_rules import Registrations
-from core.errors import NoNode
-from core.metadata.bookie_lists import read_bookie_lists
-from core.metadata.layout import LedgerPaths
-from core.metadata.node_reads import read_current
-from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.tasks import together
-from protocol.ids import BookieId
+from tailrace.core.autorecovery.audit_rules import Registrations
+from tailrace.core.errors import NoNode
+from tailrace.core.metadata.bookie_lists import read_bookie_lists
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.node_reads import read_current
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.ids import BookieId
 
 
 class RegistrationWatch:

@@ -13,8 +13,8 @@ there are too many: it begins anew. Source: BookKeeper ReplicationWorker
 from dataclasses import dataclass
 from typing import Final
 
-from core.metadata.ledger_metadata import Fragment
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.metadata.ledger_metadata import Fragment
+from tailrace.protocol.ids import BookieId, LedgerId
 
 DOUBLINGS_MAX: Final = 5
 LEDGERS_MAX: Final = 100_000

@@ -8,17 +8,17 @@ Source: BookKeeper ZkLedgerUnderreplicationManager.
 import asyncio
 from typing import Final, NamedTuple
 
-from core.errors import CorruptData, MetadataConflict, NodeExists, NoNode
-from core.metadata.cluster import check_cluster
-from core.metadata.layout import CHECK_ALL_LEDGERS_NAME, UnderreplicationPaths
-from core.metadata.store import MetadataStore, Watch, WatchEvent
-from core.metadata.underreplication import (
+from tailrace.core.errors import CorruptData, MetadataConflict, NodeExists, NoNode
+from tailrace.core.metadata.cluster import check_cluster
+from tailrace.core.metadata.layout import CHECK_ALL_LEDGERS_NAME, UnderreplicationPaths
+from tailrace.core.metadata.store import MetadataStore, Watch, WatchEvent
+from tailrace.core.metadata.underreplication import (
     CHECK_ALL_LEDGERS,
     LAYOUT_BYTES,
     CheckTime,
     check_underreplication_layout,
 )
-from core.runtime.decimal_text import decimal
+from tailrace.core.runtime.decimal_text import decimal
 
 _ATTEMPTS: Final = 8
 """Lost races after which a change is given up."""

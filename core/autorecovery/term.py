@@ -12,20 +12,20 @@ from collections.abc import Collection
 from functools import partial
 from typing import Final
 
-from core.autorecovery.all_ledgers_check import AllLedgersCheck, ReplicaCheck
-from core.autorecovery.audit import Audit
-from core.autorecovery.audit_rules import AuditRules, Registrations
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.metrics import AuditorMetrics
-from core.autorecovery.registrations import RegistrationWatch
-from core.autorecovery.shared_state import ALL_LEDGERS
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.errors import CoreError, CorruptData
-from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.clock import Clock
-from core.runtime.forever import Forever
-from core.runtime.tasks import together
-from protocol.ids import BookieId
+from tailrace.core.autorecovery.all_ledgers_check import AllLedgersCheck, ReplicaCheck
+from tailrace.core.autorecovery.audit import Audit
+from tailrace.core.autorecovery.audit_rules import AuditRules, Registrations
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.metrics import AuditorMetrics
+from tailrace.core.autorecovery.registrations import RegistrationWatch
+from tailrace.core.autorecovery.shared_state import ALL_LEDGERS
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.errors import CoreError, CorruptData
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 

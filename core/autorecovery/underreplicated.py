@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from core.autorecovery.marks import MarkedLedger, Marks, MarkWalk, read_mark
-from core.autorecovery.shared_state import SharedState
-from core.errors import BadVersion, NoNode
-from core.metadata.ledger_locks import LedgerLocks
-from core.metadata.store import Delete, MetadataStore, SetData, WatchEvent
-from core.metadata.underreplication import Mark
-from core.runtime.clock import Clock
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.autorecovery.marks import MarkedLedger, Marks, MarkWalk, read_mark
+from tailrace.core.autorecovery.shared_state import SharedState
+from tailrace.core.errors import BadVersion, NoNode
+from tailrace.core.metadata.ledger_locks import LedgerLocks
+from tailrace.core.metadata.store import Delete, MetadataStore, SetData, WatchEvent
+from tailrace.core.metadata.underreplication import Mark
+from tailrace.core.runtime.clock import Clock
+from tailrace.protocol.ids import BookieId, LedgerId
 
 _ASIDE_MAX: Final = 100_000
 """Ledgers that are set aside; with one more, all wait for a while."""

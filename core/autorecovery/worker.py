@@ -21,21 +21,21 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.copying import FragmentCopier, LockLost
-from core.autorecovery.ledger_check import LedgerCheck
-from core.autorecovery.ledger_repair import LedgerRepair, OpenEnd, RepairOutcome
-from core.autorecovery.replication_metrics import ReplicationMetrics
-from core.autorecovery.set_aside import SetAside
-from core.autorecovery.underreplicated import TakenLedger, UnderreplicatedLedgers
-from core.errors import BookieUnavailable, CoreError, LedgerNotFound, MetadataConflict
-from core.ledger.context import LedgerContext
-from core.ledger.recover import recover_ledger
-from core.ledger.schedule import Schedule
-from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
-from core.runtime.clock import Clock
-from core.runtime.forever import Forever
-from core.runtime.tasks import together
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.copying import FragmentCopier, LockLost
+from tailrace.core.autorecovery.ledger_check import LedgerCheck
+from tailrace.core.autorecovery.ledger_repair import LedgerRepair, OpenEnd, RepairOutcome
+from tailrace.core.autorecovery.replication_metrics import ReplicationMetrics
+from tailrace.core.autorecovery.set_aside import SetAside
+from tailrace.core.autorecovery.underreplicated import TakenLedger, UnderreplicatedLedgers
+from tailrace.core.errors import BookieUnavailable, CoreError, LedgerNotFound, MetadataConflict
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.recover import recover_ledger
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, LedgerState
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import together
 
 logger = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple, Protocol
 
-from core.errors import CoreError
-from core.ledger.quorum import AckRule
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId, EntryId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.quorum import AckRule
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId, EntryId
 
 
 class AddOptions(NamedTuple):

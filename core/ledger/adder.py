@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from core.errors import BookieUnavailable, CoreError, LogRecordTooLong
-from core.ledger.add_options import AddFailure, AddOptions, FailureListener
-from core.ledger.bookie_client import ask_all
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.entry_limit import entry_limit_of
-from core.ledger.metadata_update import StoredLedger
-from core.ledger.metrics import LedgerMetrics
-from core.ledger.outcomes import UNRECOVERABLE_ADD, add_error_of, error_of
-from core.ledger.quorum import WriteQuorumTracker
-from core.ledger.schedule import Schedule
-from protocol.bookkeeper.digest import Digest, ledger_master_key
-from protocol.bookkeeper.entry import HEADER_SIZE, pack_entry, pack_lac
-from protocol.bookkeeper.messages import (
+from tailrace.core.errors import BookieUnavailable, CoreError, LogRecordTooLong
+from tailrace.core.ledger.add_options import AddFailure, AddOptions, FailureListener
+from tailrace.core.ledger.bookie_client import ask_all
+from tailrace.core.ledger.bookie_registry import BookieRegistry
+from tailrace.core.ledger.entry_limit import entry_limit_of
+from tailrace.core.ledger.metadata_update import StoredLedger
+from tailrace.core.ledger.metrics import LedgerMetrics
+from tailrace.core.ledger.outcomes import UNRECOVERABLE_ADD, add_error_of, error_of
+from tailrace.core.ledger.quorum import WriteQuorumTracker
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.bookkeeper.digest import Digest, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import HEADER_SIZE, pack_entry, pack_lac
+from tailrace.protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
     ForceLedgerRequest,
@@ -34,7 +34,7 @@ from protocol.bookkeeper.messages import (
     WriteFlag,
     WriteLacRequest,
 )
-from protocol.ids import NO_ENTRY, BookieId, Buffer, EntryId, LedgerId
+from tailrace.protocol.ids import NO_ENTRY, BookieId, Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

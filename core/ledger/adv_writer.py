@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from core.errors import DuplicateEntryId, LogRecordTooLong
-from core.ledger.adder import LedgerListener
-from core.ledger.config import LedgerConfig
-from core.ledger.context import LedgerContext
-from core.ledger.metadata_update import StoredLedger
-from core.ledger.writer import OpenLedger
-from protocol.ids import Buffer, EntryId
+from tailrace.core.errors import DuplicateEntryId, LogRecordTooLong
+from tailrace.core.ledger.adder import LedgerListener
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.metadata_update import StoredLedger
+from tailrace.core.ledger.writer import OpenLedger
+from tailrace.protocol.ids import Buffer, EntryId
 
 logger = logging.getLogger(__name__)
 

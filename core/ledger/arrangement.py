@@ -12,8 +12,8 @@ before are none of its business. No clock, no chance: the order of the candidate
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from core.metadata.network_location import NetworkLocation
-from protocol.ids import BookieId
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.protocol.ids import BookieId
 
 STEPS_MAX: Final = 1000
 """Places tried before the search gives up; few ensembles need more than one try per place."""

@@ -9,14 +9,14 @@ import logging
 from collections import deque
 from typing import Final, NamedTuple
 
-from core.ledger.bookie_client import ask
-from core.ledger.range_read import ReadContext
-from core.ledger.schedule import Schedules
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES, Entry, read_entry
-from protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Response
-from protocol.errors import DecodeError
-from protocol.ids import EntryId, LedgerId
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.ledger.range_read import ReadContext
+from tailrace.core.ledger.schedule import Schedules
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import MAX_FRAME_BYTES, Entry, read_entry
+from tailrace.protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Response
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

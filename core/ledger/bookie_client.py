@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.messages import (
     ErrorResponse,
     Request,
     Response,
     StatusCode,
     operation_of,
 )
-from protocol.ids import BookieId
+from tailrace.protocol.ids import BookieId
 
 Reply: TypeAlias = Callable[[Response], None]
 

@@ -8,16 +8,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from core.errors import CoreError
-from core.ledger.bookie_client import Reply
-from core.ledger.config import BookieClientConfig
-from core.ledger.metrics import BookieClientMetrics
-from core.runtime.budget import Budget
-from core.runtime.net import FrameChannel, FrameLimits
-from core.runtime.receive_buffer import ReceiveBuffer
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.bookkeeper.messages import (
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_client import Reply
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.metrics import BookieClientMetrics
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.bookkeeper.messages import (
     ErrorResponse,
     ReadRequest,
     Request,
@@ -25,7 +25,7 @@ from protocol.bookkeeper.messages import (
     StatusCode,
     operation_of,
 )
-from protocol.ids import BookieId, Buffer
+from tailrace.protocol.ids import BookieId, Buffer
 
 logger = logging.getLogger(__name__)
 

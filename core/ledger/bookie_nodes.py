@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Final, NamedTuple
 
-from core.errors import BookieUnavailable, CoreError, CorruptData, NoNode, Unavailable
-from core.metadata.bookie_service_info import decode_service_info
-from core.metadata.layout import LedgerPaths
-from core.metadata.network_location import NetworkLocation
-from core.metadata.store import MetadataStore, Node, WatchEvent
-from core.runtime.tasks import together
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.ids import BookieId
+from tailrace.core.errors import BookieUnavailable, CoreError, CorruptData, NoNode, Unavailable
+from tailrace.core.metadata.bookie_service_info import decode_service_info
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.core.metadata.store import MetadataStore, Node, WatchEvent
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 

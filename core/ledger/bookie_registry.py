@@ -9,20 +9,20 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from core.errors import CoreError, Unavailable
-from core.ledger.bookie_client import BookieClient, UnreachableBookie
-from core.ledger.bookie_nodes import BookieNodes
-from core.ledger.config import BookieClientConfig
-from core.ledger.metrics import BookieClientMetrics
-from core.ledger.read_order import Standing
-from core.ledger.tcp_bookie import TcpBookieClient
-from core.metadata.bookie_lists import read_bookie_lists
-from core.metadata.layout import LEDGERS_ROOT, LedgerPaths
-from core.metadata.network_location import NetworkLocation
-from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.ids import BookieId
+from tailrace.core.errors import CoreError, Unavailable
+from tailrace.core.ledger.bookie_client import BookieClient, UnreachableBookie
+from tailrace.core.ledger.bookie_nodes import BookieNodes
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.metrics import BookieClientMetrics
+from tailrace.core.ledger.read_order import Standing
+from tailrace.core.ledger.tcp_bookie import TcpBookieClient
+from tailrace.core.metadata.bookie_lists import read_bookie_lists
+from tailrace.core.metadata.layout import LEDGERS_ROOT, LedgerPaths
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 

@@ -7,29 +7,29 @@ bookie hears of a ledger before its first entry.
 import logging
 from random import Random
 
-from core.errors import DigestMismatch, NoNode, NotEmpty, UnauthorizedAccess
-from core.ledger.adder import LedgerListener
-from core.ledger.adv_writer import AdvLedgerWriter
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.config import LedgerClientConfig, LedgerConfig
-from core.ledger.context import LedgerContext
-from core.ledger.durability import with_promise
-from core.ledger.ensembles import Ensembles
-from core.ledger.entry_limit import with_entry_limit
-from core.ledger.ledger_creation import LedgerCreator
-from core.ledger.metadata_update import LedgerNodes, StoredLedger
-from core.ledger.metrics import LedgerMetrics
-from core.ledger.placement_policy import Quorums
-from core.ledger.reader import LedgerReader
-from core.ledger.recover import Recovered, fence_ledger, recover_ledger
-from core.ledger.replicas import Replicas
-from core.ledger.writer import LedgerWriter
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata
-from core.metadata.store import MetadataStore
-from protocol.bookkeeper.digest import DigestType
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.errors import DigestMismatch, NoNode, NotEmpty, UnauthorizedAccess
+from tailrace.core.ledger.adder import LedgerListener
+from tailrace.core.ledger.adv_writer import AdvLedgerWriter
+from tailrace.core.ledger.bookie_registry import BookieRegistry
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.durability import with_promise
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.entry_limit import with_entry_limit
+from tailrace.core.ledger.ledger_creation import LedgerCreator
+from tailrace.core.ledger.metadata_update import LedgerNodes, StoredLedger
+from tailrace.core.ledger.metrics import LedgerMetrics
+from tailrace.core.ledger.placement_policy import Quorums
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.ledger.recover import Recovered, fence_ledger, recover_ledger
+from tailrace.core.ledger.replicas import Replicas
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
 

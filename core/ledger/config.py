@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from core.ledger.durability import durability_problem
-from core.ledger.placement_config import PlacementConfig, QuarantineConfig
-from core.runtime.config import setting
-from protocol.bookkeeper.digest import DigestType
-from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
+from tailrace.core.ledger.durability import durability_problem
+from tailrace.core.ledger.placement_config import PlacementConfig, QuarantineConfig
+from tailrace.core.runtime.config import setting
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

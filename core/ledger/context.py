@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.ensembles import Ensembles
-from core.ledger.metadata_update import LedgerNodes
+from tailrace.core.ledger.bookie_registry import BookieRegistry
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.metadata_update import LedgerNodes
 
 
 class LedgerContext(NamedTuple):

@@ -8,7 +8,7 @@ order: keys u ** (1 / w), largest first, are draws by weight without putting bac
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from protocol.ids import BookieId
+from tailrace.protocol.ids import BookieId
 
 
 def capped_weights(

@@ -11,8 +11,8 @@ Placement Policy"; BookKeeper RegionAwareEnsemblePlacementPolicy.newEnsemble.
 from collections.abc import Mapping
 from typing import Final
 
-from core.errors import CorruptData
-from core.runtime.decimal_text import decimal
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.decimal_text import decimal
 
 PROMISE_KEY: Final = "reppMinimumRegionsForDurability"
 """Key of a ledger's custom metadata; the value is a decimal number."""

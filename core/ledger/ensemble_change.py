@@ -9,8 +9,8 @@ Source: BookKeeper LedgerHandle.handleBookieFailure, EnsembleUtils, LedgerRecove
 
 from collections.abc import Sequence
 
-from core.metadata.ledger_metadata import Fragment
-from protocol.ids import BookieId, EntryId
+from tailrace.core.metadata.ledger_metadata import Fragment
+from tailrace.protocol.ids import BookieId, EntryId
 
 
 class FailedBookies:

@@ -15,18 +15,18 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from core.errors import CoreError, NotEnoughBookies, OverCapacity, Unavailable
-from core.ledger.add_options import AddFailure
-from core.ledger.adder import EntryAdder
-from core.ledger.ensemble_change import FailedBookies
-from core.ledger.ensembles import Ensembles
-from core.ledger.metadata_update import UNAVAILABLE_PAUSES_S
-from core.ledger.metrics import LedgerMetrics
-from core.ledger.placement_policy import Quorums
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId, EntryId
+from tailrace.core.errors import CoreError, NotEnoughBookies, OverCapacity, Unavailable
+from tailrace.core.ledger.add_options import AddFailure
+from tailrace.core.ledger.adder import EntryAdder
+from tailrace.core.ledger.ensemble_change import FailedBookies
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.metadata_update import UNAVAILABLE_PAUSES_S
+from tailrace.core.ledger.metrics import LedgerMetrics
+from tailrace.core.ledger.placement_policy import Quorums
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId, EntryId
 
 logger = logging.getLogger(__name__)
 

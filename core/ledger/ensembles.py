@@ -12,29 +12,29 @@ from functools import partial
 from random import Random
 from typing import TypeAlias
 
-from core.errors import InvalidQuorums, NotEnoughBookies
-from core.ledger.arrangement import Candidate, Member
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.disk_weights import capped_weights, weighted_order
-from core.ledger.network_topology import NetworkTopology
-from core.ledger.outcomes import BLAMELESS, UNREACHED
-from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
-from core.ledger.placement_policy import PlacementPolicy, Quorums, choose, replace
-from core.ledger.quarantine import AVOIDED, QUARANTINED, Quarantine, doubted_regions
-from core.ledger.region_aware import RegionAware
-from core.ledger.watched_node import WatchedNode
-from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
-from core.metadata.region_rules import NO_RULES, parse_region_rules
-from core.metadata.store import MetadataStore
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.bookkeeper.messages import (
+from tailrace.core.errors import InvalidQuorums, NotEnoughBookies
+from tailrace.core.ledger.arrangement import Candidate, Member
+from tailrace.core.ledger.bookie_registry import BookieRegistry
+from tailrace.core.ledger.disk_weights import capped_weights, weighted_order
+from tailrace.core.ledger.network_topology import NetworkTopology
+from tailrace.core.ledger.outcomes import BLAMELESS, UNREACHED
+from tailrace.core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
+from tailrace.core.ledger.placement_policy import PlacementPolicy, Quorums, choose, replace
+from tailrace.core.ledger.quarantine import AVOIDED, QUARANTINED, Quarantine, doubted_regions
+from tailrace.core.ledger.region_aware import RegionAware
+from tailrace.core.ledger.watched_node import WatchedNode
+from tailrace.core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
+from tailrace.core.metadata.region_rules import NO_RULES, parse_region_rules
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.bookkeeper.messages import (
     BookieInfo,
     BookieInfoRequest,
     BookieInfoResponse,
     Response,
     StatusCode,
 )
-from protocol.ids import BookieId
+from tailrace.protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 

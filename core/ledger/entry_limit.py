@@ -10,9 +10,9 @@ what they take, so none of them is chosen for large entries. Pure.
 from collections.abc import Mapping
 from typing import Final
 
-from core.errors import CorruptData
-from core.runtime.decimal_text import decimal
-from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.decimal_text import decimal
+from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
 
 LIMIT_KEY: Final = "tailraceEntryBytesMax"
 """Key of a ledger's custom metadata; the value is a decimal number of bytes of an entry's body."""

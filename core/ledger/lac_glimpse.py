@@ -4,7 +4,7 @@ Weaker than `recovery.LacSearch`: the answer is true, but a higher LAC may have 
 Source: BookKeeper TryReadLastConfirmedOp.
 """
 
-from protocol.ids import EntryId
+from tailrace.protocol.ids import EntryId
 
 
 class LacGlimpse:

@@ -3,17 +3,22 @@
 import logging
 from typing import NamedTuple
 
-from core.errors import BookieUnavailable
-from core.ledger.bookie_client import BookieClient, ask_all
-from core.ledger.lac_glimpse import LacGlimpse
-from core.ledger.outcomes import ABSENT
-from core.ledger.range_read import ReadContext
-from core.ledger.recovery import LacSearch
-from core.ledger.schedule import Schedule
-from protocol.bookkeeper.entry import read_entry, read_lac
-from protocol.bookkeeper.messages import ReadLacRequest, ReadLacResponse, Response, StatusCode
-from protocol.errors import DecodeError
-from protocol.ids import NO_ENTRY, BookieId, EntryId
+from tailrace.core.errors import BookieUnavailable
+from tailrace.core.ledger.bookie_client import BookieClient, ask_all
+from tailrace.core.ledger.lac_glimpse import LacGlimpse
+from tailrace.core.ledger.outcomes import ABSENT
+from tailrace.core.ledger.range_read import ReadContext
+from tailrace.core.ledger.recovery import LacSearch
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.bookkeeper.entry import read_entry, read_lac
+from tailrace.protocol.bookkeeper.messages import (
+    ReadLacRequest,
+    ReadLacResponse,
+    Response,
+    StatusCode,
+)
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId
 
 logger = logging.getLogger(__name__)
 

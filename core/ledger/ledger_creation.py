@@ -11,12 +11,19 @@ import contextlib
 import logging
 from typing import Final
 
-from core.errors import CorruptData, LedgerExists, MetadataConflict, NodeExists, NoNode, Unavailable
-from core.ledger.metadata_update import UNAVAILABLE_PAUSES_S, StoredLedger
-from core.metadata.layout import SHORT_LEDGER_ID_MAX, LedgerPaths
-from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
-from core.metadata.store import Create, Delete, MetadataStore, Op
-from protocol.ids import LedgerId
+from tailrace.core.errors import (
+    CorruptData,
+    LedgerExists,
+    MetadataConflict,
+    NodeExists,
+    NoNode,
+    Unavailable,
+)
+from tailrace.core.ledger.metadata_update import UNAVAILABLE_PAUSES_S, StoredLedger
+from tailrace.core.metadata.layout import SHORT_LEDGER_ID_MAX, LedgerPaths
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
+from tailrace.core.metadata.store import Create, Delete, MetadataStore, Op
+from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ Source: BookKeeper ReadLastConfirmedAndEntryOp.
 
 from enum import Enum
 
-from core.errors import CoreError
-from core.ledger.outcomes import worse
-from core.ledger.schedule import Schedule
-from protocol.ids import BookieId, EntryId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.outcomes import worse
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.ids import BookieId, EntryId
 
 
 class Outcome(Enum):

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     LedgerNotFound,
     MetadataConflict,
@@ -19,11 +19,11 @@ from core.errors import (
     OverCapacity,
     Unavailable,
 )
-from core.ledger.metrics import LedgerMetrics
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
-from core.metadata.store import MetadataStore, Op, SetData, Watch
-from protocol.ids import LedgerId
+from tailrace.core.ledger.metrics import LedgerMetrics
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
+from tailrace.core.metadata.store import MetadataStore, Op, SetData, Watch
+from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

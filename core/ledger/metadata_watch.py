@@ -7,9 +7,9 @@ is lost the watch fires too: what happened meanwhile is read like any other chan
 import asyncio
 from collections.abc import Callable
 
-from core.ledger.metadata_update import LedgerNodes, StoredLedger
-from core.metadata.store import WatchEvent
-from protocol.ids import LedgerId
+from tailrace.core.ledger.metadata_update import LedgerNodes, StoredLedger
+from tailrace.core.metadata.store import WatchEvent
+from tailrace.protocol.ids import LedgerId
 
 
 class MetadataWatch:

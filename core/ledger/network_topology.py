@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
-from core.ledger.watched_node import WatchedNode
-from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation, parse_rack_mapping
-from core.metadata.store import MetadataStore
-from protocol.ids import BookieId
+from tailrace.core.ledger.watched_node import WatchedNode
+from tailrace.core.metadata.network_location import (
+    DEFAULT_LOCATION,
+    NetworkLocation,
+    parse_rack_mapping,
+)
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.ids import BookieId
 
 
 class NetworkTopology:

@@ -7,7 +7,7 @@ found" may only be said when all say it. Source: BookKeeper BKException mapping,
 
 from typing import Final
 
-from core.errors import (
+from tailrace.core.errors import (
     BookieUnavailable,
     CoreError,
     CorruptData,
@@ -18,7 +18,7 @@ from core.errors import (
     OverCapacity,
     UnauthorizedAccess,
 )
-from protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.bookkeeper.messages import StatusCode
 
 ABSENT: Final = frozenset({StatusCode.ENOENTRY, StatusCode.ENOLEDGER})
 """The only answers that prove that a bookie does not hold an entry."""

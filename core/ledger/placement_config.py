@@ -3,21 +3,21 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.ledger.placement_policy import (
+from tailrace.core.ledger.placement_policy import (
     Default,
     PlacementPolicy,
     RackAware,
     ZoneAware,
 )
-from core.ledger.region_aware import RegionAware
-from core.metadata.network_location import (
+from tailrace.core.ledger.region_aware import RegionAware
+from tailrace.core.metadata.network_location import (
     NetworkLocation,
     parse_location,
     parse_table,
 )
-from core.metadata.region_rules import NO_RULES, REGION_RULES_PATH, RegionRules
-from core.runtime.config import setting
-from protocol.ids import BookieId
+from tailrace.core.metadata.region_rules import NO_RULES, REGION_RULES_PATH, RegionRules
+from tailrace.core.runtime.config import setting
+from tailrace.protocol.ids import BookieId
 
 
 class PolicyName(StrEnum):

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Final, NamedTuple, Protocol
 
-from core.ledger.arrangement import Candidate, Member, Places, Prefer, Rule, arrange
-from core.ledger.placement_rules import (
+from tailrace.core.ledger.arrangement import Candidate, Member, Places, Prefer, Rule, arrange
+from tailrace.core.ledger.placement_rules import (
     Anywhere,
     RacksPerWriteQuorum,
     ZonesPerWriteQuorum,
 )
-from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
-from protocol.ids import BookieId
+from tailrace.core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
+from tailrace.protocol.ids import BookieId
 
 _SUBSETS_MAX: Final = 32
 """Which of several failed places are given when not all can be: so many ways are tried."""

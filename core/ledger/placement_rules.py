@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
+from tailrace.core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
 
 
 @dataclass(frozen=True, slots=True)

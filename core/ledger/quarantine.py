@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.ids import BookieId
+from tailrace.protocol.ids import BookieId
 
 BOOKIES_MAX: Final = 10_000
 """Bookies that are remembered; beyond it the oldest are forgotten."""

@@ -9,8 +9,8 @@ Source: BookKeeper protocol.md "Writing to ledgers", PendingAddOp, LedgerHandle.
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
-from core.ledger.schedule import Schedule
-from protocol.ids import NO_ENTRY, BookieId, EntryId
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId
 
 _NOTHING = range(0)
 

@@ -13,17 +13,17 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from core.errors import CoreError, CorruptData
-from core.ledger.metrics import LedgerMetrics
-from core.ledger.outcomes import error_of
-from core.ledger.read_decisions import EntryRead
-from core.ledger.replicas import Replicas
-from core.ledger.schedule import Schedules
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import Entry, read_entry
-from protocol.bookkeeper.messages import ReadRequest, ReadResponse, Response, StatusCode
-from protocol.errors import DecodeError
-from protocol.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from tailrace.core.errors import CoreError, CorruptData
+from tailrace.core.ledger.metrics import LedgerMetrics
+from tailrace.core.ledger.outcomes import error_of
+from tailrace.core.ledger.read_decisions import EntryRead
+from tailrace.core.ledger.replicas import Replicas
+from tailrace.core.ledger.schedule import Schedules
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import Entry, read_entry
+from tailrace.protocol.bookkeeper.messages import ReadRequest, ReadResponse, Response, StatusCode
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ DefaultSpeculativeRequestExecutionPolicy.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from core.errors import CoreError
-from core.ledger.outcomes import worse
-from protocol.ids import BookieId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.outcomes import worse
+from tailrace.protocol.ids import BookieId
 
 
 @dataclass(frozen=True, slots=True)

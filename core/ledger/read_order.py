@@ -17,8 +17,8 @@ from enum import IntEnum
 from math import frexp
 from typing import Final, NamedTuple
 
-from core.metadata.network_location import NetworkLocation
-from protocol.ids import BookieId
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.protocol.ids import BookieId
 
 BOOKIES_MAX: Final = 10_000
 """Bookies that are remembered; beyond it the oldest mark is forgotten."""

@@ -9,24 +9,30 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from core.errors import CoreError, EntryNotFound, LedgerNotFound, MetadataConflict, Unavailable
-from core.ledger.batch_read import BatchRead, is_on_each_bookie
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.entry_limit import has_large_entries
-from core.ledger.lac_reads import glimpse_lac, search_lac
-from core.ledger.long_poll import Outcome
-from core.ledger.metadata_update import LedgerNodes, StoredLedger
-from core.ledger.metadata_watch import MetadataWatch
-from core.ledger.outcomes import ABSENT
-from core.ledger.range_read import RangeRead, ReadContext
-from core.ledger.replicas import Replicas
-from core.ledger.schedule import Schedules
-from core.ledger.tail_read import TailRead
-from core.metadata.ledger_metadata import LedgerMetadata
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import Entry
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import NO_ENTRY, BookieId, EntryId
+from tailrace.core.errors import (
+    CoreError,
+    EntryNotFound,
+    LedgerNotFound,
+    MetadataConflict,
+    Unavailable,
+)
+from tailrace.core.ledger.batch_read import BatchRead, is_on_each_bookie
+from tailrace.core.ledger.bookie_registry import BookieRegistry
+from tailrace.core.ledger.entry_limit import has_large_entries
+from tailrace.core.ledger.lac_reads import glimpse_lac, search_lac
+from tailrace.core.ledger.long_poll import Outcome
+from tailrace.core.ledger.metadata_update import LedgerNodes, StoredLedger
+from tailrace.core.ledger.metadata_watch import MetadataWatch
+from tailrace.core.ledger.outcomes import ABSENT
+from tailrace.core.ledger.range_read import RangeRead, ReadContext
+from tailrace.core.ledger.replicas import Replicas
+from tailrace.core.ledger.schedule import Schedules
+from tailrace.core.ledger.tail_read import TailRead
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId
 
 logger = logging.getLogger(__name__)
 

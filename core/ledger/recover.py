@@ -19,21 +19,21 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from core.errors import CoreError, MetadataConflict, NotEnoughBookies, Unavailable
-from core.ledger.add_options import AddOptions
-from core.ledger.adder import EntryAdder
-from core.ledger.context import LedgerContext
-from core.ledger.durability import promise_of
-from core.ledger.ensemble_change import with_ensemble, with_recovered, without_unwritten
-from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
-from core.ledger.entry_limit import entry_limit_of, has_large_entries
-from core.ledger.metadata_update import StoredLedger
-from core.ledger.reader import LedgerReader
-from core.ledger.recovery_reads import RecoveryReads
-from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
-from core.runtime.tasks import both
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import NO_ENTRY, BookieId, EntryId
+from tailrace.core.errors import CoreError, MetadataConflict, NotEnoughBookies, Unavailable
+from tailrace.core.ledger.add_options import AddOptions
+from tailrace.core.ledger.adder import EntryAdder
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.durability import promise_of
+from tailrace.core.ledger.ensemble_change import with_ensemble, with_recovered, without_unwritten
+from tailrace.core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
+from tailrace.core.ledger.entry_limit import entry_limit_of, has_large_entries
+from tailrace.core.ledger.metadata_update import StoredLedger
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.ledger.recovery_reads import RecoveryReads
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, LedgerState
+from tailrace.core.runtime.tasks import both
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId
 
 T = TypeVar("T")
 

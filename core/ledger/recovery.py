@@ -10,8 +10,8 @@ Source: BookKeeper ReadLastConfirmedOp, LedgerRecoveryOp, ReadOpBase; QuorumCove
 
 from enum import Enum
 
-from core.ledger.schedule import Schedule
-from protocol.ids import NO_ENTRY, BookieId, EntryId
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId
 
 
 class LacSearch:

@@ -10,16 +10,16 @@ import logging
 from collections.abc import Collection
 from typing import NamedTuple
 
-from core.errors import BookieUnavailable, CoreError, CorruptData
-from core.ledger.bookie_client import ask_all
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.metadata_update import StoredLedger
-from core.ledger.outcomes import ABSENT, error_of, worse
-from core.ledger.recovery import EntrySearch, LacSearch, Verdict
-from core.ledger.schedule import Schedules
-from protocol.bookkeeper.digest import Digest, ledger_master_key
-from protocol.bookkeeper.entry import Entry, read_entry
-from protocol.bookkeeper.messages import (
+from tailrace.core.errors import BookieUnavailable, CoreError, CorruptData
+from tailrace.core.ledger.bookie_client import ask_all
+from tailrace.core.ledger.bookie_registry import BookieRegistry
+from tailrace.core.ledger.metadata_update import StoredLedger
+from tailrace.core.ledger.outcomes import ABSENT, error_of, worse
+from tailrace.core.ledger.recovery import EntrySearch, LacSearch, Verdict
+from tailrace.core.ledger.schedule import Schedules
+from tailrace.protocol.bookkeeper.digest import Digest, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import Entry, read_entry
+from tailrace.protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     LAST_ENTRY,
     ReadRequest,
@@ -27,8 +27,8 @@ from protocol.bookkeeper.messages import (
     Response,
     StatusCode,
 )
-from protocol.errors import DecodeError
-from protocol.ids import NO_ENTRY, BookieId, EntryId
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId
 
 logger = logging.getLogger(__name__)
 

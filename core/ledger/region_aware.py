@@ -6,11 +6,11 @@ Source: BookKeeper RegionAwareEnsemblePlacementPolicy; the differences are in DE
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.ledger.arrangement import Places, Rule
-from core.ledger.durability import durability_problem
-from core.ledger.placement_policy import Quorums
-from core.ledger.placement_rules import Anywhere, RegionsForDurability
-from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
+from tailrace.core.ledger.arrangement import Places, Rule
+from tailrace.core.ledger.durability import durability_problem
+from tailrace.core.ledger.placement_policy import Quorums
+from tailrace.core.ledger.placement_rules import Anywhere, RegionsForDurability
+from tailrace.core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """Reading single entries from whichever replica is well, to store them again elsewhere."""
 
-from core.errors import LedgerNotFound
-from core.ledger.client import LedgerClient
-from core.metadata.ledger_metadata import LedgerMetadata
-from protocol.bookkeeper.digest import Digest, ledger_master_key
-from protocol.bookkeeper.entry import pack_entry
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.core.errors import LedgerNotFound
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata
+from tailrace.protocol.bookkeeper.digest import Digest, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 
 class ReplicaReader:

@@ -8,15 +8,15 @@ import logging
 from random import Random
 from typing import Final
 
-from core.errors import CoreError
-from core.ledger.bookie_registry import BookieRegistry
-from core.ledger.config import ReadConfig
-from core.ledger.ensembles import Ensembles
-from core.ledger.read_decisions import Speculation
-from core.ledger.read_order import ReadHistory, Surroundings, reorder
-from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import BookieRegistry
+from tailrace.core.ledger.config import ReadConfig
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.read_decisions import Speculation
+from tailrace.core.ledger.read_order import ReadHistory, Surroundings, reorder
+from tailrace.core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 

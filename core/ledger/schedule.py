@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from protocol.ids import BookieId, EntryId
+from tailrace.protocol.ids import BookieId, EntryId
 
 
 @dataclass(frozen=True, slots=True)

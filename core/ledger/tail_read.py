@@ -7,20 +7,20 @@ silent for long, at once when it fails -> the entry, a LAC, or nothing new
 import asyncio
 from functools import partial
 
-from core.errors import CoreError
-from core.ledger.long_poll import LongPoll, Outcome
-from core.ledger.outcomes import ABSENT
-from core.ledger.range_read import ReadContext
-from core.ledger.schedule import Schedule
-from protocol.bookkeeper.entry import Entry
-from protocol.bookkeeper.messages import (
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.long_poll import LongPoll, Outcome
+from tailrace.core.ledger.outcomes import ABSENT
+from tailrace.core.ledger.range_read import ReadContext
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.bookkeeper.messages import (
     LAST_ENTRY,
     ReadRequest,
     ReadResponse,
     Response,
     StatusCode,
 )
-from protocol.ids import NO_ENTRY, BookieId, EntryId
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId
 
 
 class TailRead:

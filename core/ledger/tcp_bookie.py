@@ -10,13 +10,13 @@ from typing import Final
 
 from typing_extensions import override
 
-from core.ledger.bookie_client import Reply
-from core.ledger.bookie_connection import BookieConnection, Resolve, Wire
-from core.ledger.config import BookieClientConfig
-from core.ledger.metrics import BookieClientMetrics
-from protocol.bookkeeper import codec, v2_answers, v2_requests
-from protocol.bookkeeper.messages import BatchReadRequest, Request, Response
-from protocol.ids import BookieId, Buffer
+from tailrace.core.ledger.bookie_client import Reply
+from tailrace.core.ledger.bookie_connection import BookieConnection, Resolve, Wire
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.metrics import BookieClientMetrics
+from tailrace.protocol.bookkeeper import codec, v2_answers, v2_requests
+from tailrace.protocol.bookkeeper.messages import BatchReadRequest, Request, Response
+from tailrace.protocol.ids import BookieId, Buffer
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from core.errors import CorruptData, NoNode
-from core.metadata.store import MetadataStore, Node, WatchEvent
+from tailrace.core.errors import CorruptData, NoNode
+from tailrace.core.metadata.store import MetadataStore, Node, WatchEvent
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ Invariant: nothing here costs an add anything; each timer looks now and then at 
 import asyncio
 from collections.abc import Callable
 
-from core.errors import AddEntryQuorumTimeout
-from core.ledger.adder import EntryAdder
-from protocol.ids import NO_ENTRY, EntryId
+from tailrace.core.errors import AddEntryQuorumTimeout
+from tailrace.core.ledger.adder import EntryAdder
+from tailrace.protocol.ids import NO_ENTRY, EntryId
 
 
 class Ticker:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from core.errors import (
+from tailrace.core.errors import (
     CoreError,
     LedgerClosed,
     LedgerFenced,
@@ -19,18 +19,18 @@ from core.errors import (
     OverCapacity,
     Unavailable,
 )
-from core.ledger.add_options import AddOptions
-from core.ledger.adder import EntryAdder, LedgerListener
-from core.ledger.config import LedgerConfig
-from core.ledger.context import LedgerContext
-from core.ledger.durability import promise_of
-from core.ledger.ensemble_change import with_ensemble, without_unwritten
-from core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
-from core.ledger.entry_limit import entry_limit_of
-from core.ledger.metadata_update import StoredLedger
-from core.ledger.write_timers import AddTimeout, ExplicitLac, Ticker
-from core.metadata.ledger_metadata import LedgerMetadata, LedgerState
-from protocol.ids import NO_ENTRY, BookieId, Buffer, EntryId
+from tailrace.core.ledger.add_options import AddOptions
+from tailrace.core.ledger.adder import EntryAdder, LedgerListener
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.durability import promise_of
+from tailrace.core.ledger.ensemble_change import with_ensemble, without_unwritten
+from tailrace.core.ledger.ensemble_changer import ChangePolicy, EnsembleChange, EnsembleChanger
+from tailrace.core.ledger.entry_limit import entry_limit_of
+from tailrace.core.ledger.metadata_update import StoredLedger
+from tailrace.core.ledger.write_timers import AddTimeout, ExplicitLac, Ticker
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, LedgerState
+from tailrace.protocol.ids import NO_ENTRY, BookieId, Buffer, EntryId
 
 logger = logging.getLogger(__name__)
 

@@ -15,15 +15,15 @@ import logging
 from dataclasses import replace
 from typing import Protocol
 
-from core.errors import CoreError, MetadataConflict, OwnershipLost
-from core.ledger.adder import LedgerListener
-from core.ledger.client import LedgerClient
-from core.ledger.writer import LedgerWriter
-from core.log.allocation_node import AllocationNode
-from core.log.config import LogConfig
-from core.metadata.store import MetadataStore, SetData
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.ids import LedgerId
+from tailrace.core.errors import CoreError, MetadataConflict, OwnershipLost
+from tailrace.core.ledger.adder import LedgerListener
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.log.allocation_node import AllocationNode
+from tailrace.core.log.config import LogConfig
+from tailrace.core.metadata.store import MetadataStore, SetData
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

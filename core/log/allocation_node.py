@@ -6,10 +6,10 @@ answer was lost is looked for before the next one.
 Source: reference DistributedLog 5.7.
 """
 
-from core.errors import BadVersion, CorruptData, MetadataConflict
-from core.metadata.store import MetadataStore, Node, SetData
-from core.runtime.decimal_text import decimal
-from protocol.ids import LedgerId
+from tailrace.core.errors import BadVersion, CorruptData, MetadataConflict
+from tailrace.core.metadata.store import MetadataStore, Node, SetData
+from tailrace.core.runtime.decimal_text import decimal
+from tailrace.protocol.ids import LedgerId
 
 
 class AllocationNode:

@@ -16,18 +16,25 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from core.errors import CorruptData, NodeExists, NoNode, OverCapacity, OwnershipLost, Unavailable
-from core.ledger.adder import LedgerListener
-from core.ledger.client import LedgerClient
-from core.ledger.writer import LedgerWriter
-from core.log.allocation import LedgerAllocator
-from core.log.allocation_node import AllocationNode
-from core.log.config import LogConfig
-from core.metadata.store import MetadataStore, SetData
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.core.errors import (
+    CorruptData,
+    NodeExists,
+    NoNode,
+    OverCapacity,
+    OwnershipLost,
+    Unavailable,
+)
+from tailrace.core.ledger.adder import LedgerListener
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.log.allocation import LedgerAllocator
+from tailrace.core.log.allocation_node import AllocationNode
+from tailrace.core.log.config import LogConfig
+from tailrace.core.metadata.store import MetadataStore, SetData
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
 
 if TYPE_CHECKING:
-    from protocol.ids import LedgerId
+    from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

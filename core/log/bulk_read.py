@@ -6,12 +6,12 @@ Source: reference DistributedLog 7.7; AsyncLogReader.readBulk.
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from core.errors import CoreError
-from core.log.entries import LogRecordWithDLSN
-from core.log.reader import LogReader
+from tailrace.core.errors import CoreError
+from tailrace.core.log.entries import LogRecordWithDLSN
+from tailrace.core.log.reader import LogReader
 
 if TYPE_CHECKING:
-    from core.log.entries import EntryRecords
+    from tailrace.core.log.entries import EntryRecords
 
 _BYTES_AT_ONCE: Final = 64 * 1024
 

@@ -10,7 +10,7 @@ the old ledger's copy away (`rewrite.py`).
 import logging
 from typing import TYPE_CHECKING, Final
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     ColdStorageDisabled,
     ColdStorageUnavailable,
@@ -21,18 +21,18 @@ from core.errors import (
     NodeExists,
     NoNode,
 )
-from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
-from core.log.cold.store import ColdStore
-from core.log.context import LogContext
-from core.log.purged import PurgedNodes
-from core.log.trimmer import SegmentHome
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata, decode_segment, segment_name
-from core.metadata.store import Create, Delete, Node, Op
-from protocol.ids import TxId
+from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.purged import PurgedNodes
+from tailrace.core.log.trimmer import SegmentHome
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, decode_segment, segment_name
+from tailrace.core.metadata.store import Create, Delete, Node, Op
+from tailrace.protocol.ids import TxId
 
 if TYPE_CHECKING:
-    from protocol.ids import LedgerId
+    from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

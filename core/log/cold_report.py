@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from core.errors import ColdObjectCorrupt, ColdObjectNotFound
-from core.log.cold.nodes import ColdSegment, read_cold
-from core.log.cold.store import ColdStore
-from core.log.purged import PurgedNodes
-from core.log.segment_nodes import read_segments
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata, is_segment_name, segment_name
-from core.metadata.store import MetadataStore
+from tailrace.core.errors import ColdObjectCorrupt, ColdObjectNotFound
+from tailrace.core.log.cold.nodes import ColdSegment, read_cold
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.log.purged import PurgedNodes
+from tailrace.core.log.segment_nodes import read_segments
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, is_segment_name, segment_name
+from tailrace.core.metadata.store import MetadataStore
 
 
 class TieredSegment(NamedTuple):

@@ -10,17 +10,17 @@ import logging
 from dataclasses import replace
 from random import Random
 
-from core.errors import ColdStorageDisabled, MetadataConflict
-from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
-from core.log.cold.store import ColdStore
-from core.log.cold.verify import Verified, entry_bytes_in, read_entries, read_frame
-from core.log.context import LogContext
-from core.log.noted_ledger import NotedLedger, create_noted
-from core.log.purged import PurgedNodes, Purpose
-from core.log.segment_nodes import first_on_bookies
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import completed_name, encode_segment
-from core.metadata.store import Create, Op, SetData
+from tailrace.core.errors import ColdStorageDisabled, MetadataConflict
+from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.log.cold.verify import Verified, entry_bytes_in, read_entries, read_frame
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.noted_ledger import NotedLedger, create_noted
+from tailrace.core.log.purged import PurgedNodes, Purpose
+from tailrace.core.log.segment_nodes import first_on_bookies
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import completed_name, encode_segment
+from tailrace.core.metadata.store import Create, Op, SetData
 
 logger = logging.getLogger(__name__)
 

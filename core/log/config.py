@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from core.ledger.config import LedgerConfig
-from core.ledger.durability import durability_problem
-from core.runtime.config import setting
-from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
-from protocol.distributedlog.envelope import ENVELOPE_SIZE, EnvelopeCodec
-from protocol.distributedlog.record import HEADER_SIZE, MAX_LOGRECORDSET_SIZE
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.durability import durability_problem
+from tailrace.core.runtime.config import setting
+from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
+from tailrace.protocol.distributedlog.envelope import ENVELOPE_SIZE, EnvelopeCodec
+from tailrace.protocol.distributedlog.record import HEADER_SIZE, MAX_LOGRECORDSET_SIZE
 
 _BOOKKEEPER_HEADER_MAX: Final = 100
 """Above BookKeeper's entry header (32 bytes) and its largest digest (20)."""

@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from core.ledger.client import LedgerClient
-from core.log.allocation import Allocator, LedgerAllocator
-from core.log.allocation_node import AllocationNode
-from core.log.allocator_pool import AllocatorPool
-from core.log.cold.store import ColdStore
-from core.log.config import LogConfig
-from core.log.entry_cache import EntryCache
-from core.log.rolling import RollPermits
-from core.log.write_limits import OutstandingWrites
-from core.metadata.store import MetadataStore
-from core.runtime.clock import Clock
-from core.runtime.metrics import counter, gauge
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.log.allocation import Allocator, LedgerAllocator
+from tailrace.core.log.allocation_node import AllocationNode
+from tailrace.core.log.allocator_pool import AllocatorPool
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.entry_cache import EntryCache
+from tailrace.core.log.rolling import RollPermits
+from tailrace.core.log.write_limits import OutstandingWrites
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.metrics import counter, gauge
 
 
 @dataclass(slots=True)

@@ -8,11 +8,11 @@ flow their entries carry the news, and nothing is written here.
 import asyncio
 from typing import Protocol
 
-from core.errors import CoreError
-from core.log.segment_chain import SegmentChain
-from core.log.transmit import ControlPolicy
-from protocol.distributedlog.record import CONTROL_PAYLOAD, KEEP_ALIVE_PAYLOAD
-from protocol.ids import Buffer, EntryId
+from tailrace.core.errors import CoreError
+from tailrace.core.log.segment_chain import SegmentChain
+from tailrace.core.log.transmit import ControlPolicy
+from tailrace.protocol.distributedlog.record import CONTROL_PAYLOAD, KEEP_ALIVE_PAYLOAD
+from tailrace.protocol.ids import Buffer, EntryId
 
 _EARLY_S = 0.001
 """A timer may fire so much before its time."""

@@ -4,12 +4,12 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from core.errors import CorruptData, InvalidEnvelopedEntry
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.bookkeeper.entry import Entry
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import Slots, open_envelope, unpack_envelope
-from protocol.distributedlog.record import (
+from tailrace.core.errors import CorruptData, InvalidEnvelopedEntry
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.envelope import Slots, open_envelope, unpack_envelope
+from tailrace.protocol.distributedlog.record import (
     HEADER_SIZE,
     POSITION_MAX,
     RECORD_SET,
@@ -17,9 +17,9 @@ from protocol.distributedlog.record import (
     RecordColumns,
     read_columns,
 )
-from protocol.distributedlog.record_set import count_records, expand
-from protocol.errors import DecodeError
-from protocol.ids import Buffer, EntryId
+from tailrace.protocol.distributedlog.record_set import count_records, expand
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Buffer, EntryId
 
 _ENVELOPED_SINCE = 4
 

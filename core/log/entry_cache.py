@@ -12,11 +12,11 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol
 
-from protocol.ids import EntryId, LedgerId
+from tailrace.protocol.ids import EntryId, LedgerId
 
 if TYPE_CHECKING:
-    from core.errors import CoreError
-    from protocol.bookkeeper.entry import Entry
+    from tailrace.core.errors import CoreError
+    from tailrace.protocol.bookkeeper.entry import Entry
 
 KEPT_FOR_S: Final = 1.0
 """At the limit, chunks that nobody touched for so long make room."""

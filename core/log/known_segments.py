@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from core.log.segment_nodes import read_segments
-from core.log.segments import SegmentList
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
-from core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.log.segment_nodes import read_segments
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
 
 logger = logging.getLogger(__name__)
 

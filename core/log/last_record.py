@@ -5,17 +5,17 @@ Source: reference DistributedLog 5.8 (the backward scan), 7.9; ReadUtils.
 
 from typing import Final, NamedTuple
 
-from core.errors import CorruptData
-from core.log.entries import read_slots, visible_records
-from core.log.log import Log
-from core.log.segment_ledger import SegmentLedger
-from core.log.segment_view import SegmentView
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.bookkeeper.entry import Entry
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record_set import count_records
-from protocol.errors import DecodeError
-from protocol.ids import EntryId, TxId
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.entries import read_slots, visible_records
+from tailrace.core.log.log import Log
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.segment_view import SegmentView
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record_set import count_records
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import EntryId, TxId
 
 _FIRST_SCAN: Final = 2
 _SCAN_MAX: Final = 16

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncGenerator
 
-from core.log.context import LogContext
-from core.log.read_ahead import ReadAhead
-from core.log.segment_ledger import SegmentLedger
-from core.log.shared_entries import SharedEntries
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import EntryId
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.read_ahead import ReadAhead
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.shared_entries import SharedEntries
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import EntryId
 
 
 async def scan_ledger(

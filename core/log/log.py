@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CoreError,
     LedgerNotFound,
@@ -16,38 +16,38 @@ from core.errors import (
     OwnershipLost,
     Unavailable,
 )
-from core.log.allocation import delete_leftover
-from core.log.context import LogContext
-from core.log.known_segments import KnownSegments
-from core.log.log_reading import LogReading
-from core.log.log_writing import LogWriting
-from core.log.owner import LogListener, SegmentState
-from core.log.owner_records import SegmentIndex
-from core.log.ownership import Ownership
-from core.log.read_lock import LockedReader, open_locked_reader, read_lock_path
-from core.log.reader import LogReader
-from core.log.reader_settings import READ_ALL, ReadRules
-from core.log.recovery import (
+from tailrace.core.log.allocation import delete_leftover
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.known_segments import KnownSegments
+from tailrace.core.log.log_reading import LogReading
+from tailrace.core.log.log_writing import LogWriting
+from tailrace.core.log.owner import LogListener, SegmentState
+from tailrace.core.log.owner_records import SegmentIndex
+from tailrace.core.log.ownership import Ownership
+from tailrace.core.log.read_lock import LockedReader, open_locked_reader, read_lock_path
+from tailrace.core.log.reader import LogReader
+from tailrace.core.log.reader_settings import READ_ALL, ReadRules
+from tailrace.core.log.recovery import (
     read_index,
     read_snapshot,
 )
-from core.log.resume import Place
-from core.log.rewrite import RewritePlace, SegmentRewrite
-from core.log.segment_ledger import SegmentLedger
-from core.log.segment_nodes import (
+from tailrace.core.log.resume import Place
+from tailrace.core.log.rewrite import RewritePlace, SegmentRewrite
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.segment_nodes import (
     delete_segment_node,
     read_segments,
 )
-from core.log.segment_view import SegmentView
-from core.log.segment_writer import SegmentWriter
-from core.log.segments import SegmentList, min_active
-from core.log.tiered import open_segment
-from core.log.upkeep import LogUpkeep
-from core.log.writer import LogWriter
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import LedgerId, TxId
+from tailrace.core.log.segment_view import SegmentView
+from tailrace.core.log.segment_writer import SegmentWriter
+from tailrace.core.log.segments import SegmentList, min_active
+from tailrace.core.log.tiered import open_segment
+from tailrace.core.log.upkeep import LogUpkeep
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import LedgerId, TxId
 
 logger = logging.getLogger(__name__)
 

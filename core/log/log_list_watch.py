@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from core.errors import NoNode
-from core.log.names import is_reserved
-from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.forever import Forever
-from core.runtime.tasks import Tasks
+from tailrace.core.errors import NoNode
+from tailrace.core.log.names import is_reserved
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import Tasks
 
 LogListListener = Callable[[list[str]], None]
 """Called on the loop with all names, sorted: once at first, then after each change."""

@@ -6,21 +6,21 @@ Nothing is held for a log that nobody reads but the segments that were opened la
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
-from core.errors import LedgerNotFound, LogTruncated
-from core.log.context import LogContext
-from core.log.log_tail import LogTail
-from core.log.positioning import first_readable
-from core.log.reader import LogReader
-from core.log.reader_settings import READ_ALL, ReaderSettings, ReadRules
-from core.log.resume import Place
-from core.log.search import find_forward, find_in_segment
-from core.log.segment_view import SegmentView, WriterLookup
-from core.log.segment_views import OpenLedger, SegmentViews
-from core.log.segments import SegmentList
-from core.log.shared_entries import SharedEntries
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.ids import LedgerId, TxId
+from tailrace.core.errors import LedgerNotFound, LogTruncated
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.log_tail import LogTail
+from tailrace.core.log.positioning import first_readable
+from tailrace.core.log.reader import LogReader
+from tailrace.core.log.reader_settings import READ_ALL, ReaderSettings, ReadRules
+from tailrace.core.log.resume import Place
+from tailrace.core.log.search import find_forward, find_in_segment
+from tailrace.core.log.segment_view import SegmentView, WriterLookup
+from tailrace.core.log.segment_views import OpenLedger, SegmentViews
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.log.shared_entries import SharedEntries
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.ids import LedgerId, TxId
 
 _BEGINNING: Final = DLSN(0, 0, 0)
 _NO_LEDGER: Final = LedgerId(-1)

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Protocol
 
-from core.log.segment_view import SegmentView
-from core.log.shared_entries import SharedEntries
-from core.log.tail_follower import TailFollower
+from tailrace.core.log.segment_view import SegmentView
+from tailrace.core.log.shared_entries import SharedEntries
+from tailrace.core.log.tail_follower import TailFollower
 
 
 class TailWatcher(Protocol):

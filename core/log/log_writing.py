@@ -11,24 +11,24 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
-from core.log.context import LogContext
-from core.log.known_segments import KnownSegments
-from core.log.log_tail import TailWatcher
-from core.log.owner import LogListener, NoState, SegmentState
-from core.log.ownership import Ownership
-from core.log.prepared import PreparedAllocator
-from core.log.recovery import find_state, recover_segments, restore_state
-from core.log.segment_chain import SegmentChain
-from core.log.segment_ledger import SegmentLedger
-from core.log.segment_nodes import Listing, SegmentNodes
-from core.log.segment_writer import SegmentWriter
-from core.log.segments import SegmentList
-from core.log.writer import LogWriter
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
-from core.runtime.tasks import both
-from protocol.distributedlog.record import END_OF_STREAM_TXID
+from tailrace.core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.known_segments import KnownSegments
+from tailrace.core.log.log_tail import TailWatcher
+from tailrace.core.log.owner import LogListener, NoState, SegmentState
+from tailrace.core.log.ownership import Ownership
+from tailrace.core.log.prepared import PreparedAllocator
+from tailrace.core.log.recovery import find_state, recover_segments, restore_state
+from tailrace.core.log.segment_chain import SegmentChain
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.segment_nodes import Listing, SegmentNodes
+from tailrace.core.log.segment_writer import SegmentWriter
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.runtime.tasks import both
+from tailrace.protocol.distributedlog.record import END_OF_STREAM_TXID
 
 
 class WritingHome(TailWatcher, Protocol):

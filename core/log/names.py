@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from core.errors import InvalidStreamName
+from tailrace.core.errors import InvalidStreamName
 
 _RESERVED: Final = (".", "<")
 _FORBIDDEN: Final = re.compile("[<> \x00-\x1e\x80-\x9e\ud801-\uf8fe\ufff1-\ufffe]")

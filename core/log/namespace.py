@@ -9,33 +9,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from core.errors import LogExists, LogNotFound, NodeExists, NoNode
-from core.ledger.client import LedgerClient
-from core.log.allocator_pool import AllocatorPool
-from core.log.cold.store import ColdStore
-from core.log.config import LogConfig
-from core.log.context import LogContext, LogMetrics, NamespaceLimits
-from core.log.entry_cache import EntryCache
-from core.log.log import CheckMay, Log
-from core.log.log_list_watch import LogListListener, LogListWatch
-from core.log.names import check_log_name, is_reserved
-from core.log.overrides import with_overrides
-from core.log.stored_log import StoredLog
-from core.log.stream_nodes import (
+from tailrace.core.errors import LogExists, LogNotFound, NodeExists, NoNode
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.log.allocator_pool import AllocatorPool
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.context import LogContext, LogMetrics, NamespaceLimits
+from tailrace.core.log.entry_cache import EntryCache
+from tailrace.core.log.log import CheckMay, Log
+from tailrace.core.log.log_list_watch import LogListListener, LogListWatch
+from tailrace.core.log.names import check_log_name, is_reserved
+from tailrace.core.log.overrides import with_overrides
+from tailrace.core.log.stored_log import StoredLog
+from tailrace.core.log.stream_nodes import (
     delete_stream,
     make_stream,
     mend_stream,
     move_stream,
     stream_exists,
 )
-from core.log.subscribers import Subscribers
-from core.metadata.bindings import bind_namespace, is_bound
-from core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT, LogPaths
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.node_reads import read_current
-from core.metadata.store import MetadataStore
-from core.runtime.clock import Clock
-from core.runtime.config import ConfigError
+from tailrace.core.log.subscribers import Subscribers
+from tailrace.core.metadata.bindings import bind_namespace, is_bound
+from tailrace.core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT, LogPaths
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.node_reads import read_current
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.config import ConfigError
 
 logger = logging.getLogger(__name__)
 

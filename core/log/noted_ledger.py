@@ -19,13 +19,13 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from core.errors import CoreError, MetadataConflict
-from core.ledger.writer import LedgerWriter
-from core.log.context import LogContext
-from core.log.purged import PurgedNodes, Purpose
-from core.metadata.store import Delete
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.ids import NO_ENTRY, Buffer, EntryId, LedgerId
+from tailrace.core.errors import CoreError, MetadataConflict
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.purged import PurgedNodes, Purpose
+from tailrace.core.metadata.store import Delete
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.ids import NO_ENTRY, Buffer, EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -9,22 +9,22 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from core.errors import CorruptData
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import BookieClientConfig, LedgerClientConfig
-from core.log.cold.config import ColdConfig
-from core.log.cold.opening import open_cold_store
-from core.log.cold.store import ColdStore
-from core.log.config import LogConfig
-from core.log.namespace import LogNamespace
-from core.metadata.bindings import resolve_binding
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import MetadataStore
-from core.metadata.uri import NamespaceUri, parse_namespace_uri, parse_servers
-from core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
-from core.runtime.clock import Clock, SystemClock
+from tailrace.core.errors import CorruptData
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.cold.opening import open_cold_store
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.metadata.bindings import resolve_binding
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.uri import NamespaceUri, parse_namespace_uri, parse_servers
+from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
+from tailrace.core.runtime.clock import Clock, SystemClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from core.log.config import LogConfig
-from core.runtime.config import Assignment, ConfigError, load, nearest, values_of
+from tailrace.core.log.config import LogConfig
+from tailrace.core.runtime.config import Assignment, ConfigError, load, nearest, values_of
 
 OVERRIDABLE: Final = (
     "positionGapDetectionEnabled",

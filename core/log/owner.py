@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from core.errors import CoreError
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord, RecordParts
-from protocol.ids import EntryId, LedgerId, TxId
+from tailrace.core.errors import CoreError
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord, RecordParts
+from tailrace.protocol.ids import EntryId, LedgerId, TxId
 
 
 class LogListener(Protocol):

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from protocol.errors import BadLength, BufferUnderflow
-from protocol.ids import Buffer
+from tailrace.protocol.errors import BadLength, BufferUnderflow
+from tailrace.protocol.ids import Buffer
 
 SNAPSHOT_MAGIC: Final = b"TRS1"
 INDEX_MAGIC: Final = b"TRX1"

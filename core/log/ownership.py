@@ -21,17 +21,17 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
-from core.errors import (
+from tailrace.core.errors import (
     CoreError,
     NoNode,
     OwnershipAcquireFailed,
     OwnershipLost,
     Unavailable,
 )
-from core.metadata.store import MetadataStore, WatchEvent
-from core.runtime.decimal_text import INT64_MAX, decimal
-from core.runtime.forever import Forever
-from core.runtime.tasks import Tasks, together
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.runtime.decimal_text import INT64_MAX, decimal
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import Tasks, together
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ them 0. Source: reference DistributedLog 1.2, 7.6.
 
 from typing import NamedTuple
 
-from core.log.entries import EntryRecords
-from protocol.distributedlog.record import POSITION_MAX
+from tailrace.core.log.entries import EntryRecords
+from tailrace.protocol.distributedlog.record import POSITION_MAX
 
 
 class PositionGap(NamedTuple):

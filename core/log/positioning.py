@@ -6,10 +6,10 @@ What was given up lies at the beginning. A reader begins behind it and never hea
 if it is truncated further. Source: reference DistributedLog 7.3.
 """
 
-from core.errors import AlreadyTruncatedTransaction
-from core.log.segments import SegmentList, min_active
-from core.metadata.segment_metadata import Truncation
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.errors import AlreadyTruncatedTransaction
+from tailrace.core.log.segments import SegmentList, min_active
+from tailrace.core.metadata.segment_metadata import Truncation
+from tailrace.protocol.distributedlog.dlsn import DLSN
 
 
 def first_readable(segments: SegmentList, start: DLSN, *, ignores_truncation: bool = False) -> DLSN:

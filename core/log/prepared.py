@@ -7,13 +7,13 @@ owner that never writes gives the ledger back; what a crash leaves is a leftover
 
 import logging
 
-from core.errors import CoreError, OwnershipLost
-from core.ledger.adder import LedgerListener
-from core.ledger.writer import LedgerWriter
-from core.log.allocation import Allocator
-from core.metadata.store import SetData
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.ids import EntryId
+from tailrace.core.errors import CoreError, OwnershipLost
+from tailrace.core.ledger.adder import LedgerListener
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.log.allocation import Allocator
+from tailrace.core.metadata.store import SetData
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.ids import EntryId
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CorruptData,
     LogNotFound,
@@ -31,11 +31,11 @@ from core.errors import (
     NodeExists,
     NoNode,
 )
-from core.metadata.layout import LogPaths
-from core.metadata.node_reads import read_nodes
-from core.metadata.store import Check, Create, MetadataStore, Op, SetData
-from core.runtime.stored_json import NOT_JSON, Natural
-from protocol.ids import LedgerId
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.store import Check, Create, MetadataStore, Op, SetData
+from tailrace.core.runtime.stored_json import NOT_JSON, Natural
+from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

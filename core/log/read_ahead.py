@@ -10,15 +10,15 @@ import logging
 from functools import partial
 from typing import Final
 
-from core.errors import CoreError, CorruptData, EntryNotFound
-from core.log.config import LogConfig
-from core.log.entry_cache import Chunk
-from core.log.read_pace import ReadPace
-from core.log.segment_ledger import SegmentLedger
-from core.log.shared_entries import SharedEntries
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import NO_ENTRY, EntryId
+from tailrace.core.errors import CoreError, CorruptData, EntryNotFound
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.entry_cache import Chunk
+from tailrace.core.log.read_pace import ReadPace
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.shared_entries import SharedEntries
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import NO_ENTRY, EntryId
 
 logger = logging.getLogger(__name__)
 

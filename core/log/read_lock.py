@@ -7,12 +7,12 @@ Source: reference DistributedLog 7.8; openAsyncLogReaderWithLock.
 
 from collections.abc import Awaitable, Callable
 
-from core.errors import NodeExists
-from core.log.entries import EntryRecords
-from core.log.ownership import Ownership
-from core.log.reader import LogReader
-from core.metadata.layout import LogPaths
-from core.metadata.store import MetadataStore
+from tailrace.core.errors import NodeExists
+from tailrace.core.log.entries import EntryRecords
+from tailrace.core.log.ownership import Ownership
+from tailrace.core.log.reader import LogReader
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.store import MetadataStore
 
 
 class LockedReader:

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from core.log.segment_view import SegmentView
-from core.log.segments import SegmentList
-from core.log.shared_entries import SharedEntries
+from tailrace.core.log.segment_view import SegmentView
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.log.shared_entries import SharedEntries
 
 
 class ReadableLog(Protocol):

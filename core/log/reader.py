@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 
-from core.errors import (
+from tailrace.core.errors import (
     CoreError,
     EndOfStream,
     IdleReader,
@@ -19,20 +19,20 @@ from core.errors import (
     LogTruncated,
     ReadCancelled,
 )
-from core.log.entries import EntryRecords, LogRecordWithDLSN
-from core.log.idleness import Idleness, Silence
-from core.log.positioning import first_readable
-from core.log.read_pace import SMALLEST_BYTES, ReadPace
-from core.log.readable_log import ReadableLog
-from core.log.reader_settings import ReaderSettings
-from core.log.resume import NO_LEDGER, Resume
-from core.log.search import find_in_segment
-from core.log.segment_cursor import ReaderContext, SegmentCursor, Step
-from core.log.segment_view import SegmentView
-from core.metadata.segment_metadata import SegmentMetadata
-from core.runtime.tasks import Tasks
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE
+from tailrace.core.log.entries import EntryRecords, LogRecordWithDLSN
+from tailrace.core.log.idleness import Idleness, Silence
+from tailrace.core.log.positioning import first_readable
+from tailrace.core.log.read_pace import SMALLEST_BYTES, ReadPace
+from tailrace.core.log.readable_log import ReadableLog
+from tailrace.core.log.reader_settings import ReaderSettings
+from tailrace.core.log.resume import NO_LEDGER, Resume
+from tailrace.core.log.search import find_in_segment
+from tailrace.core.log.segment_cursor import ReaderContext, SegmentCursor, Step
+from tailrace.core.log.segment_view import SegmentView
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE
 
 logger = logging.getLogger(__name__)
 

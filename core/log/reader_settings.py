@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from core.log.config import LogConfig
-from core.log.context import LogMetrics
-from core.runtime.clock import Clock
-from protocol.ids import Buffer, LedgerId, TxId
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.context import LogMetrics
+from tailrace.core.runtime.clock import Clock
+from tailrace.protocol.ids import Buffer, LedgerId, TxId
 
 
 def _covers_nothing(_payload: Buffer) -> bool:

@@ -7,8 +7,8 @@ and told when it is confirmed. Each queue is in order by itself, so each step lo
 import asyncio
 from collections import deque
 
-from core.errors import CoreError, WriteCancelled
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.errors import CoreError, WriteCancelled
+from tailrace.protocol.distributedlog.dlsn import DLSN
 
 
 class Receipts:

@@ -13,29 +13,29 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from core.errors import (
+from tailrace.core.errors import (
     CoreError,
     NotEnoughBookies,
     OverCapacity,
     TransactionIdOutOfOrder,
     Unavailable,
 )
-from core.log.context import LogContext
-from core.log.control_records import ControlRecords
-from core.log.log_tail import TailWatcher
-from core.log.owner import LogListener
-from core.log.receipts import Receipts, refuse
-from core.log.record_sizes import RecordSizes
-from core.log.rolling import SEGMENT_RECORDS_MAX, RollingPolicy, RollPhase
-from core.log.segment_chain import SegmentChain
-from core.log.segment_writer import SegmentWriter
-from core.log.timed_roll import TimedRoll
-from core.log.transmit import ControlPolicy, TransmitPolicy
-from core.log.waiting_records import NEVER_MS, WaitingRecords
-from core.log.write_limits import WriteLimits
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE, INVALID_TXID
-from protocol.ids import Buffer, TxId
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.control_records import ControlRecords
+from tailrace.core.log.log_tail import TailWatcher
+from tailrace.core.log.owner import LogListener
+from tailrace.core.log.receipts import Receipts, refuse
+from tailrace.core.log.record_sizes import RecordSizes
+from tailrace.core.log.rolling import SEGMENT_RECORDS_MAX, RollingPolicy, RollPhase
+from tailrace.core.log.segment_chain import SegmentChain
+from tailrace.core.log.segment_writer import SegmentWriter
+from tailrace.core.log.timed_roll import TimedRoll
+from tailrace.core.log.transmit import ControlPolicy, TransmitPolicy
+from tailrace.core.log.waiting_records import NEVER_MS, WaitingRecords
+from tailrace.core.log.write_limits import WriteLimits
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import END_OF_STREAM_TXID, HEADER_SIZE, INVALID_TXID
+from tailrace.protocol.ids import Buffer, TxId
 
 logger = logging.getLogger(__name__)
 

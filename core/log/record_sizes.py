@@ -8,8 +8,8 @@ large for it waits for no other one, but is refused until one was begun.
 
 from typing import Protocol
 
-from core.errors import LogRecordTooLong, NotEnoughBookies
-from core.log.config import RECORD_BYTES_MAX
+from tailrace.core.errors import LogRecordTooLong, NotEnoughBookies
+from tailrace.core.log.config import RECORD_BYTES_MAX
 
 
 class RecordRoom(Protocol):

@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, NamedTuple, TypeVar
 
-from core.errors import CorruptData, LedgerNotFound
-from core.ledger.client import LedgerClient
-from core.log.context import LogContext
-from core.log.entries import read_slots, visible_records
-from core.log.ledger_scan import scan_ledger
-from core.log.owner import SegmentState
-from core.log.owner_records import (
+from tailrace.core.errors import CorruptData, LedgerNotFound
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.entries import read_slots, visible_records
+from tailrace.core.log.ledger_scan import scan_ledger
+from tailrace.core.log.owner import SegmentState
+from tailrace.core.log.owner_records import (
     INDEX_MAGIC,
     SNAPSHOT_MAGIC,
     OwnerPart,
@@ -26,16 +26,16 @@ from core.log.owner_records import (
     join_snapshot,
     read_part,
 )
-from core.log.search import DAMAGED
-from core.log.segment_ledger import SegmentLedger
-from core.log.segment_nodes import SegmentNodes
-from core.log.segments import SegmentEnd, SegmentList
-from core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata
-from core.runtime.tasks import together
-from protocol.bookkeeper.entry import Entry
-from protocol.distributedlog.record_set import count_records
-from protocol.errors import DecodeError
-from protocol.ids import NO_ENTRY, EntryId, TxId
+from tailrace.core.log.search import DAMAGED
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.segment_nodes import SegmentNodes
+from tailrace.core.log.segments import SegmentEnd, SegmentList
+from tailrace.core.metadata.segment_metadata import INVALID_TXID, SegmentMetadata
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.distributedlog.record_set import count_records
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import NO_ENTRY, EntryId, TxId
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from core.log.entries import EntryRecords
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import LedgerId, TxId
+from tailrace.core.log.entries import EntryRecords
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import LedgerId, TxId
 
 NO_LEDGER: Final = LedgerId(-2)
 """In the place of a ledger: the position is one in none, and has to be searched by txid."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CannotRewrite,
     CoreError,
@@ -30,24 +30,24 @@ from core.errors import (
     NodeExists,
     Unavailable,
 )
-from core.log.context import LogContext
-from core.log.noted_ledger import create_noted
-from core.log.owner_records import SegmentIndex
-from core.log.ownership import Ownership
-from core.log.purged import PurgedNodes, Purpose
-from core.log.rewrite_source import merged_source
-from core.log.rewrite_swap import Found, Now, SwapNodes
-from core.log.segment_copy import CopySource, SegmentCopy
-from core.log.segment_nodes import read_segments
-from core.log.subscribers import Subscribers
-from core.log.trimmer import SegmentHome
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
-from core.metadata.store import Op
-from protocol.ids import Buffer, EntryId, LedgerId, TxId
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.noted_ledger import create_noted
+from tailrace.core.log.owner_records import SegmentIndex
+from tailrace.core.log.ownership import Ownership
+from tailrace.core.log.purged import PurgedNodes, Purpose
+from tailrace.core.log.rewrite_source import merged_source
+from tailrace.core.log.rewrite_swap import Found, Now, SwapNodes
+from tailrace.core.log.segment_copy import CopySource, SegmentCopy
+from tailrace.core.log.segment_nodes import read_segments
+from tailrace.core.log.subscribers import Subscribers
+from tailrace.core.log.trimmer import SegmentHome
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.metadata.store import Op
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId, TxId
 
 if TYPE_CHECKING:
-    from core.log.cold.nodes import ColdSegment
+    from tailrace.core.log.cold.nodes import ColdSegment
 
 logger = logging.getLogger(__name__)
 

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.errors import CannotRewrite
-from core.log.context import LogContext
-from core.log.entries import visible_records
-from core.log.recovery import read_index, read_snapshot
-from core.log.segment_copy import CopySource
-from core.log.segment_ledger import SegmentLedger
-from core.log.tiered import open_segment
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata, Truncation
-from protocol.ids import TxId
+from tailrace.core.errors import CannotRewrite
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.entries import visible_records
+from tailrace.core.log.recovery import read_index, read_snapshot
+from tailrace.core.log.segment_copy import CopySource
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.tiered import open_segment
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, Truncation
+from tailrace.protocol.ids import TxId
 
 
 async def read_source(segment: SegmentMetadata, paths: LogPaths, context: LogContext) -> CopySource:

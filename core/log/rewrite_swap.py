@@ -10,31 +10,31 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CannotRewrite,
     ColdStorageDisabled,
     MetadataConflict,
 )
-from core.ledger.entry_limit import entry_limit_of
-from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
-from core.log.cold.store import ColdStore
-from core.log.cold.verify import entry_bytes_in, read_frame
-from core.log.context import LogContext
-from core.log.noted_ledger import NotedLedger
-from core.log.purged import PurgedNodes
-from core.log.rewrite_source import read_source
-from core.log.segment_copy import CopySource
-from core.metadata.layout import LogPaths
-from core.metadata.node_reads import read_nodes
-from core.metadata.segment_metadata import (
+from tailrace.core.ledger.entry_limit import entry_limit_of
+from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.log.cold.verify import entry_bytes_in, read_frame
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.noted_ledger import NotedLedger
+from tailrace.core.log.purged import PurgedNodes
+from tailrace.core.log.rewrite_source import read_source
+from tailrace.core.log.segment_copy import CopySource
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.segment_metadata import (
     SegmentMetadata,
     decode_segment,
     encode_segment,
     segment_name,
 )
-from core.metadata.store import Create, Delete, Node, Op
-from protocol.distributedlog.record import END_OF_STREAM_TXID
+from tailrace.core.metadata.store import Create, Delete, Node, Op
+from tailrace.protocol.distributedlog.record import END_OF_STREAM_TXID
 
 
 class Found(NamedTuple):

@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from core.errors import CorruptData, EntryNotFound
-from core.log.entries import EntryRecords, read_slots, visible_records
-from core.log.segment_view import SegmentView
-from core.runtime.tasks import together
-from protocol.bookkeeper.entry import Entry
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import EntryId, TxId
+from tailrace.core.errors import CorruptData, EntryNotFound
+from tailrace.core.log.entries import EntryRecords, read_slots, visible_records
+from tailrace.core.log.segment_view import SegmentView
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import EntryId, TxId
 
 PROBES: Final = 3
 """Entries read at once per round; each round leaves a quarter of the range."""

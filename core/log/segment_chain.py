@@ -13,29 +13,29 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from core.errors import CoreError, NotEnoughBookies, OwnershipLost, Unavailable
-from core.ledger.writer import LedgerWriter
-from core.log.allocation import Allocator
-from core.log.config import RECORD_BYTES_MAX, entry_bytes_for, record_bytes_in
-from core.log.context import LogContext
-from core.log.owner import SegmentState
-from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
-from core.log.rolling import (
+from tailrace.core.errors import CoreError, NotEnoughBookies, OwnershipLost, Unavailable
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.log.allocation import Allocator
+from tailrace.core.log.config import RECORD_BYTES_MAX, entry_bytes_for, record_bytes_in
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.owner import SegmentState
+from tailrace.core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
+from tailrace.core.log.rolling import (
     COMPLETE_ATTEMPTS,
     FIRST_RETRY_S,
     START_ATTEMPTS,
     STEP_RETRY_S,
     Roll,
 )
-from core.log.segment_nodes import SegmentNodes
-from core.log.segment_writer import SegmentListener, SegmentWriter
-from core.log.segments import SegmentList
-from core.log.truncation import plan_open_truncation
-from core.metadata.segment_metadata import SegmentMetadata
-from core.runtime.tasks import Tasks
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import TxId
+from tailrace.core.log.segment_nodes import SegmentNodes
+from tailrace.core.log.segment_writer import SegmentListener, SegmentWriter
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.log.truncation import plan_open_truncation
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
 

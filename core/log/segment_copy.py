@@ -13,23 +13,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from core.errors import TransactionIdOutOfOrder
-from core.log.noted_ledger import NotedLedger
-from core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
-from core.metadata.segment_metadata import LATEST_VERSION, SegmentMetadata, Truncation
-from protocol.distributedlog.envelope import (
+from tailrace.core.errors import TransactionIdOutOfOrder
+from tailrace.core.log.noted_ledger import NotedLedger
+from tailrace.core.log.owner_records import SegmentIndex, pack_index, pack_snapshot
+from tailrace.core.metadata.segment_metadata import LATEST_VERSION, SegmentMetadata, Truncation
+from tailrace.protocol.distributedlog.envelope import (
     compress_envelope,
     pack_envelope,
     pack_user_records,
 )
-from protocol.distributedlog.record import (
+from tailrace.protocol.distributedlog.record import (
     CONTROL_PAYLOAD,
     HEADER_SIZE,
     RecordParts,
     control_record,
     record_parts,
 )
-from protocol.ids import NO_ENTRY, Buffer, EntryId, TxId
+from tailrace.protocol.ids import NO_ENTRY, Buffer, EntryId, TxId
 
 ENTRY_BYTES = 64 * 1024
 """Records that go together into one entry have so many bytes at most; a larger one goes alone."""

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from core.errors import CoreError, CorruptData, DLIllegalState, InvalidEnvelopedEntry
-from core.log.entries import EntryRecords, visible_records
-from core.log.position_check import PositionCheck, PositionGap
-from core.log.read_ahead import ReadAhead
-from core.log.read_pace import ReadPace
-from core.log.reader_settings import ReaderSettings
-from core.log.resume import BEGINNING, Resume
-from core.log.search import DAMAGED, records_behind
-from core.log.segment_view import Readable, SegmentView
-from core.log.shared_entries import SharedEntries
-from core.runtime.tasks import Tasks
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import EntryId
+from tailrace.core.errors import CoreError, CorruptData, DLIllegalState, InvalidEnvelopedEntry
+from tailrace.core.log.entries import EntryRecords, visible_records
+from tailrace.core.log.position_check import PositionCheck, PositionGap
+from tailrace.core.log.read_ahead import ReadAhead
+from tailrace.core.log.read_pace import ReadPace
+from tailrace.core.log.reader_settings import ReaderSettings
+from tailrace.core.log.resume import BEGINNING, Resume
+from tailrace.core.log.search import DAMAGED, records_behind
+from tailrace.core.log.segment_view import Readable, SegmentView
+from tailrace.core.log.shared_entries import SharedEntries
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import EntryId
 
 if TYPE_CHECKING:
-    from protocol.bookkeeper.entry import Entry
+    from tailrace.protocol.bookkeeper.entry import Entry
 
 logger = logging.getLogger(__name__)
 

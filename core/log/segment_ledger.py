@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import EntryId, LedgerId
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import EntryId, LedgerId
 
 
 class SegmentLedger(Protocol):

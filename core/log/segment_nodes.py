@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from core.errors import (
+from tailrace.core.errors import (
     CoreError,
     CorruptData,
     EndOfStream,
@@ -22,12 +22,12 @@ from core.errors import (
     OwnershipLost,
     Unavailable,
 )
-from core.log.allocation_node import AllocationNode
-from core.log.cold.nodes import read_cold
-from core.log.segments import SegmentList
-from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
-from core.metadata.node_reads import read_nodes
-from core.metadata.segment_metadata import (
+from tailrace.core.log.allocation_node import AllocationNode
+from tailrace.core.log.cold.nodes import read_cold
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.segment_metadata import (
     INVALID_TXID,
     SegmentMetadata,
     are_numbered,
@@ -38,11 +38,11 @@ from core.metadata.segment_metadata import (
     read_segment_name,
     segment_name,
 )
-from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
-from core.runtime.decimal_text import INT64_MAX, decimal
-from core.runtime.tasks import together
-from protocol.distributedlog.record import END_OF_STREAM_TXID
-from protocol.ids import TxId
+from tailrace.core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData, Watch
+from tailrace.core.runtime.decimal_text import INT64_MAX, decimal
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.distributedlog.record import END_OF_STREAM_TXID
+from tailrace.protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 import asyncio
 from typing import NamedTuple, Protocol
 
-from core.log.segment_ledger import SegmentLedger
-from core.log.segment_writer import SegmentWriter
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import EntryId
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.segment_writer import SegmentWriter
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import EntryId
 
 
 class Readable(NamedTuple):

@@ -5,10 +5,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from core.log.segment_ledger import SegmentLedger
-from core.log.segment_view import SegmentView, WriterLookup
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.ids import LedgerId
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.log.segment_view import SegmentView, WriterLookup
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.ids import LedgerId
 
 OpenLedger: TypeAlias = Callable[[SegmentMetadata], Awaitable[SegmentLedger]]
 

@@ -11,28 +11,28 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from core.errors import CoreError
-from core.ledger.writer import LedgerWriter
-from core.log.config import record_bytes_in
-from core.log.context import LogContext
-from core.log.owner import SegmentState
-from core.log.segments import SegmentEnd
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import (
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.log.config import record_bytes_in
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.owner import SegmentState
+from tailrace.core.log.segments import SegmentEnd
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.envelope import (
     compress_envelope,
     join_small,
     pack_envelope,
     pack_user_records,
 )
-from protocol.distributedlog.record import (
+from tailrace.protocol.distributedlog.record import (
     CONTROL_PAYLOAD,
     END_OF_STREAM_TXID,
     RecordParts,
     control_record,
     end_of_stream_record,
 )
-from protocol.ids import NO_ENTRY, Buffer, EntryId, TxId
+from tailrace.protocol.ids import NO_ENTRY, Buffer, EntryId, TxId
 
 
 class SegmentListener(Protocol):

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from core.errors import CorruptData, MetadataConflict
-from core.metadata.segment_metadata import (
+from tailrace.core.errors import CorruptData, MetadataConflict
+from tailrace.core.metadata.segment_metadata import (
     INVALID_TXID,
     UNASSIGNED_LSSN,
     SegmentMetadata,
     Truncation,
 )
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import EntryId, TxId
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import EntryId, TxId
 
 UNKNOWN_SEQUENCE_ID: Final = -1
 

@@ -6,8 +6,8 @@ and the record's position in it. Source: reference DistributedLog 1.3, 4.5.
 
 from typing import Final
 
-from core.log.entries import LogRecordWithDLSN
-from core.log.segments import SegmentList
+from tailrace.core.log.entries import LogRecordWithDLSN
+from tailrace.core.log.segments import SegmentList
 
 _UNKNOWN: Final = -(2**63)
 

@@ -11,11 +11,11 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from core.errors import CoreError
-from core.log.entry_cache import ENTRY_OVERHEAD_BYTES, Chunk, EntryCache
-from core.log.segment_ledger import SegmentLedger
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import EntryId, LedgerId
+from tailrace.core.errors import CoreError
+from tailrace.core.log.entry_cache import ENTRY_OVERHEAD_BYTES, Chunk, EntryCache
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import EntryId, LedgerId
 
 Position: TypeAlias = tuple[int, EntryId]
 """(lssn, entry id)."""

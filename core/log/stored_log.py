@@ -4,15 +4,15 @@ Nothing is claimed, watched, mended or kept: an owner elsewhere is not disturbed
 nothing behind in this process. What is seen may change at once, unless nobody writes the log.
 """
 
-from core.errors import NoNode
-from core.log.context import LogContext
-from core.log.ownership import read_members
-from core.log.recovery import if_readable, read_index
-from core.log.segment_nodes import read_segments
-from core.log.segments import SegmentList
-from core.log.tiered import open_segment
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.errors import NoNode
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.ownership import read_members
+from tailrace.core.log.recovery import if_readable, read_index
+from tailrace.core.log.segment_nodes import read_segments
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.log.tiered import open_segment
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
 
 
 class StoredLog:

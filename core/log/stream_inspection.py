@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from core.errors import CorruptData, LedgerNotFound, LogNotFound, NoNode
-from core.ledger.client import LedgerClient
-from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
-from core.metadata.ledger_metadata import LedgerMetadata
-from core.metadata.node_reads import read_nodes
-from core.metadata.segment_metadata import (
+from tailrace.core.errors import CorruptData, LedgerNotFound, LogNotFound, NoNode
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.segment_metadata import (
     UNASSIGNED_LSSN,
     SegmentMetadata,
     Truncation,
     decode_segment,
     is_segment_name,
 )
-from core.metadata.store import MetadataStore, Node
-from core.runtime.decimal_text import INT64_MAX, decimal
-from protocol.ids import NO_ENTRY, LedgerId
+from tailrace.core.metadata.store import MetadataStore, Node
+from tailrace.core.runtime.decimal_text import INT64_MAX, decimal
+from tailrace.protocol.ids import NO_ENTRY, LedgerId
 
 
 class StoredSegment(NamedTuple):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from core.errors import (
+from tailrace.core.errors import (
     CorruptData,
     LogExists,
     LogNotFound,
@@ -17,9 +17,9 @@ from core.errors import (
     NotEmpty,
     OwnershipAcquireFailed,
 )
-from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
-from core.metadata.node_reads import read_below, read_current, read_nodes
-from core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData
+from tailrace.core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
+from tailrace.core.metadata.node_reads import read_below, read_current, read_nodes
+from tailrace.core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData
 
 logger = logging.getLogger(__name__)
 

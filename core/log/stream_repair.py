@@ -11,21 +11,21 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from core.errors import DLIllegalState, LedgerNotFound, NoNode
-from core.ledger.client import LedgerClient
-from core.log.cold.nodes import encode_cold, read_cold
-from core.log.last_record import LastRecord, find_last_record
-from core.log.ownership import Ownership
-from core.log.purged import PurgedNodes
-from core.log.stream_inspection import StoredSegment, read_stream
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import (
+from tailrace.core.errors import DLIllegalState, LedgerNotFound, NoNode
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.log.cold.nodes import encode_cold, read_cold
+from tailrace.core.log.last_record import LastRecord, find_last_record
+from tailrace.core.log.ownership import Ownership
+from tailrace.core.log.purged import PurgedNodes
+from tailrace.core.log.stream_inspection import StoredSegment, read_stream
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import (
     SegmentMetadata,
     encode_segment,
     in_progress_name,
 )
-from core.metadata.store import Create, Delete, MetadataStore, Op, SetData
-from core.runtime.decimal_text import INT64_MAX, decimal
+from tailrace.core.metadata.store import Create, Delete, MetadataStore, Op, SetData
+from tailrace.core.runtime.decimal_text import INT64_MAX, decimal
 
 logger = logging.getLogger(__name__)
 

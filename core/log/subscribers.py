@@ -9,12 +9,12 @@ Source: reference DistributedLog 3.2; SubscriptionsStore, ZKSubscriptionStateSto
 import re
 from typing import Final
 
-from core.errors import BadVersion, CorruptData, NodeExists, NoNode, NotEmpty
-from core.metadata.layout import LogPaths
-from core.metadata.node_reads import read_nodes
-from core.metadata.store import Delete, MetadataStore, Op
-from protocol.distributedlog.dlsn import DLSN, NON_INCLUSIVE_LOWER_BOUND
-from protocol.errors import DecodeError
+from tailrace.core.errors import BadVersion, CorruptData, NodeExists, NoNode, NotEmpty
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.store import Delete, MetadataStore, Op
+from tailrace.protocol.distributedlog.dlsn import DLSN, NON_INCLUSIVE_LOWER_BOUND
+from tailrace.protocol.errors import DecodeError
 
 _READ_LOCK: Final = "readLock"
 _ID: Final = re.compile(r"[^/\x00]{1,255}")

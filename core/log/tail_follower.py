@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from core.errors import CoreError
-from core.log.segment_view import SegmentView
-from core.log.shared_entries import SharedEntries
-from core.runtime.tasks import Tasks
+from tailrace.core.errors import CoreError
+from tailrace.core.log.segment_view import SegmentView
+from tailrace.core.log.shared_entries import SharedEntries
+from tailrace.core.runtime.tasks import Tasks
 
 if TYPE_CHECKING:
-    from protocol.ids import LedgerId
+    from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from core.errors import ColdObjectNotFound, ColdStorageDisabled, LedgerNotFound
-from core.log.cold.nodes import decode_cold
-from core.log.context import LogContext
-from core.log.segment_ledger import SegmentLedger
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import EntryId, LedgerId
+from tailrace.core.errors import ColdObjectNotFound, ColdStorageDisabled, LedgerNotFound
+from tailrace.core.log.cold.nodes import decode_cold
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import EntryId, LedgerId
 
 logger = logging.getLogger(__name__)
 

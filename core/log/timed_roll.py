@@ -13,8 +13,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from core.log.rolling import RollingPolicy
-from core.log.waiting_records import NEVER_MS
+from tailrace.core.log.rolling import RollingPolicy
+from tailrace.core.log.waiting_records import NEVER_MS
 
 HOLD_S: Final = 1.0
 SLACK: Final = 10

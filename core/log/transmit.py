@@ -14,7 +14,7 @@ Source: reference DistributedLog 5.2; BKLogSegmentWriter.
 
 from typing import NamedTuple
 
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, LogConfig, TransmitMode
+from tailrace.core.log.config import ENTRY_RECORDS_BYTES_MAX, LogConfig, TransmitMode
 
 
 class TransmitPolicy(NamedTuple):

@@ -13,30 +13,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
-from core.errors import BadVersion, ColdStorageDisabled, MetadataConflict, NodeExists, NoNode
-from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
-from core.log.context import LogContext
-from core.log.purged import NEVER_MS, PurgedNodes
-from core.log.segment_nodes import first_on_bookies
-from core.log.segments import SegmentList
-from core.log.truncation import (
+from tailrace.core.errors import (
+    BadVersion,
+    ColdStorageDisabled,
+    MetadataConflict,
+    NodeExists,
+    NoNode,
+)
+from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold, read_cold
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.purged import NEVER_MS, PurgedNodes
+from tailrace.core.log.segment_nodes import first_on_bookies
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.log.truncation import (
     Expiry,
     plan_expired,
     plan_purge,
     plan_purge_older_than,
     plan_truncation,
 )
-from core.metadata.layout import LogPaths
-from core.metadata.node_reads import read_nodes
-from core.metadata.segment_metadata import (
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.segment_metadata import (
     SegmentMetadata,
     decode_segment,
     encode_segment,
     segment_name,
 )
-from core.metadata.store import Create, Delete, Node, Op, SetData
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import LedgerId, TxId
+from tailrace.core.metadata.store import Create, Delete, Node, Op, SetData
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import LedgerId, TxId
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from core.log.segments import SegmentList, last_dlsn, min_active
-from core.metadata.segment_metadata import SegmentMetadata, Truncation
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import EntryId, TxId
+from tailrace.core.log.segments import SegmentList, last_dlsn, min_active
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, Truncation
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import EntryId, TxId
 
 _PARTIAL_SINCE: Final = 3
 """The first version of segment metadata that can name a position inside."""

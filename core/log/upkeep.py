@@ -7,14 +7,14 @@ a segment was completed. For topics the broker's retention calls the same doors.
 import asyncio
 import logging
 
-from core.errors import CoreError
-from core.log.cold_copy import ColdCopier
-from core.log.cold_restore import ColdRestorer
-from core.log.context import LogContext
-from core.log.trimmer import LogTrimmer, SegmentHome
-from core.metadata.layout import LogPaths
-from core.runtime.tasks import Tasks
-from protocol.ids import TxId
+from tailrace.core.errors import CoreError
+from tailrace.core.log.cold_copy import ColdCopier
+from tailrace.core.log.cold_restore import ColdRestorer
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.trimmer import LogTrimmer, SegmentHome
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.ids import TxId
 
 logger = logging.getLogger(__name__)
 

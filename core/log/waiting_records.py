@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Final
 
-from core.log.config import ENTRY_RECORDS_BYTES_MAX
-from protocol.distributedlog.record import HEADER_SIZE, RecordParts
+from tailrace.core.log.config import ENTRY_RECORDS_BYTES_MAX
+from tailrace.protocol.distributedlog.record import HEADER_SIZE, RecordParts
 
 NEVER_MS: Final = 2**63 - 1
 

@@ -8,7 +8,7 @@ from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from core.errors import OverCapacity
+from tailrace.core.errors import OverCapacity
 
 NO_LIMIT = -1
 

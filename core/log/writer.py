@@ -16,21 +16,27 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from core.errors import CoreError, EndOfStream, LogRecordTooLong, Unavailable, WriteCancelled
-from core.log.config import CompressionType
-from core.log.context import LogContext
-from core.log.log_tail import TailWatcher
-from core.log.owner import LogListener
-from core.log.receipts import Receipts, refuse
-from core.log.record_sender import RecordSender
-from core.log.segment_chain import SegmentChain
-from core.log.transmit import ControlPolicy, TransmitPolicy
-from core.log.write_limits import WriteLimits
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX
-from protocol.distributedlog.record import CONTROL_PAYLOAD, RecordParts
-from protocol.distributedlog.record_set import pack_record_set
-from protocol.ids import Buffer, TxId
+from tailrace.core.errors import (
+    CoreError,
+    EndOfStream,
+    LogRecordTooLong,
+    Unavailable,
+    WriteCancelled,
+)
+from tailrace.core.log.config import CompressionType
+from tailrace.core.log.context import LogContext
+from tailrace.core.log.log_tail import TailWatcher
+from tailrace.core.log.owner import LogListener
+from tailrace.core.log.receipts import Receipts, refuse
+from tailrace.core.log.record_sender import RecordSender
+from tailrace.core.log.segment_chain import SegmentChain
+from tailrace.core.log.transmit import ControlPolicy, TransmitPolicy
+from tailrace.core.log.write_limits import WriteLimits
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX
+from tailrace.protocol.distributedlog.record import CONTROL_PAYLOAD, RecordParts
+from tailrace.protocol.distributedlog.record_set import pack_record_set
+from tailrace.protocol.ids import Buffer, TxId
 
 _LENGTH_BYTES = 4
 

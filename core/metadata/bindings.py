@@ -7,9 +7,9 @@ Source: reference DistributedLog 3.1; DLMetadata, BKDLConfig.resolveDLConfig.
 
 from typing import NamedTuple
 
-from core.errors import NodeExists, NoNode, NotYetImplemented
-from core.metadata.namespace_binding import BKDLConfig, decode_binding, encode_binding
-from core.metadata.store import MetadataStore, Node
+from tailrace.core.errors import NodeExists, NoNode, NotYetImplemented
+from tailrace.core.metadata.namespace_binding import BKDLConfig, decode_binding, encode_binding
+from tailrace.core.metadata.store import MetadataStore, Node
 
 
 class Bound(NamedTuple):

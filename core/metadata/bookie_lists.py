@@ -2,11 +2,11 @@
 
 from typing import Final, NamedTuple
 
-from core.errors import NoNode
-from core.metadata.layout import LedgerPaths
-from core.metadata.store import MetadataStore, Watch
-from core.runtime.tasks import together
-from protocol.ids import BookieId
+from tailrace.core.errors import NoNode
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.store import MetadataStore, Watch
+from tailrace.core.runtime.tasks import together
+from tailrace.protocol.ids import BookieId
 
 _READ_ONLY_NAME: Final = "readonly"
 

@@ -10,12 +10,16 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError as ProtobufError
 
-from core.errors import CorruptData
-from core.metadata.network_location import NetworkLocation, parse_location
-from core.metadata.schemas import BookieServiceInfoFormat
-from core.runtime.decimal_text import INT32_MAX, decimal
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, FRAME_OVERHEAD_BYTES, MAX_ENTRY_BYTES
-from protocol.ids import BookieId
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.network_location import NetworkLocation, parse_location
+from tailrace.core.metadata.schemas import BookieServiceInfoFormat
+from tailrace.core.runtime.decimal_text import INT32_MAX, decimal
+from tailrace.protocol.bookkeeper.entry import (
+    FRAME_BYTES_LIMIT,
+    FRAME_OVERHEAD_BYTES,
+    MAX_ENTRY_BYTES,
+)
+from tailrace.protocol.ids import BookieId
 
 PORT_MAX: Final = (1 << 16) - 1
 BOOKIE_RPC: Final = "bookie-rpc"

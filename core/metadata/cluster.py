@@ -9,11 +9,11 @@ import contextlib
 from dataclasses import dataclass
 from typing import Final
 
-from core.errors import NodeExists, NoNode, NotEmpty
-from core.metadata.bookie_lists import BookieLists, read_bookie_lists
-from core.metadata.layout import LedgerPaths, check_layout
-from core.metadata.ledger_tree import new_cluster
-from core.metadata.store import Create, Delete, MetadataStore
+from tailrace.core.errors import NodeExists, NoNode, NotEmpty
+from tailrace.core.metadata.bookie_lists import BookieLists, read_bookie_lists
+from tailrace.core.metadata.layout import LedgerPaths, check_layout
+from tailrace.core.metadata.ledger_tree import new_cluster
+from tailrace.core.metadata.store import Create, Delete, MetadataStore
 
 DELETE_ROUNDS_MAX: Final = 3
 """How often a tree is listed again that others go on writing to."""

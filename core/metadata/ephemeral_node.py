@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from core.errors import BadVersion, NodeExists, NoNode, Unavailable
-from core.metadata.store import (
+from tailrace.core.errors import BadVersion, NodeExists, NoNode, Unavailable
+from tailrace.core.metadata.store import (
     Create,
     Delete,
     MetadataStore,

@@ -7,9 +7,9 @@ tests/golden/zk-layout.md.
 
 from typing import Final
 
-from core.errors import CorruptData
-from core.runtime.decimal_text import decimal
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.decimal_text import decimal
+from tailrace.protocol.ids import BookieId, LedgerId
 
 LEDGERS_ROOT: Final = "/ledgers"
 """BookKeeper's default root."""

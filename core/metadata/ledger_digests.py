@@ -1,11 +1,11 @@
 """What the metadata says of how a ledger's entries are verified."""
 
-from core.errors import NoNode
-from core.metadata.layout import LEDGERS_ROOT, LedgerPaths
-from core.metadata.ledger_metadata import decode_ledger
-from core.metadata.store import MetadataStore
-from protocol.bookkeeper.digest import Digest
-from protocol.ids import LedgerId
+from tailrace.core.errors import NoNode
+from tailrace.core.metadata.layout import LEDGERS_ROOT, LedgerPaths
+from tailrace.core.metadata.ledger_metadata import decode_ledger
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.ids import LedgerId
 
 
 async def find_digest(

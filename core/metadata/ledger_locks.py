@@ -8,11 +8,11 @@ Source: BookKeeper ZkLedgerUnderreplicationManager.
 
 import logging
 
-from core.errors import NodeExists, NoNode
-from core.metadata.layout import UnderreplicationPaths
-from core.metadata.store import MetadataStore, Node, Watch
-from core.metadata.underreplication import encode_lock
-from protocol.ids import LedgerId
+from tailrace.core.errors import NodeExists, NoNode
+from tailrace.core.metadata.layout import UnderreplicationPaths
+from tailrace.core.metadata.store import MetadataStore, Node, Watch
+from tailrace.core.metadata.underreplication import encode_lock
+from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError as ProtobufError
 
-from core.errors import CorruptData
-from core.metadata.schemas import LedgerMetadataFormat
-from core.metadata.text_proto import print_message
-from core.runtime.decimal_text import INT64_MAX, decimal
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import NO_ENTRY, BookieId, EntryId
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.schemas import LedgerMetadataFormat
+from tailrace.core.metadata.text_proto import print_message
+from tailrace.core.runtime.decimal_text import INT64_MAX, decimal
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId
 
 _MAGIC: Final = b"BookieMetadataFormatVersion\t"
 _V1_CLOSED: Final = "CLOSED"

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Final
 
-from core.errors import CorruptData, NodeExists, NoNode
-from core.metadata.layout import LAYOUT_TEXT, LEDGERS_ROOT, LedgerPaths, check_layout
-from core.metadata.node_reads import read_current
-from core.metadata.store import Create, MetadataStore
-from protocol.ids import LedgerId
+from tailrace.core.errors import CorruptData, NodeExists, NoNode
+from tailrace.core.metadata.layout import LAYOUT_TEXT, LEDGERS_ROOT, LedgerPaths, check_layout
+from tailrace.core.metadata.node_reads import read_current
+from tailrace.core.metadata.store import Create, MetadataStore
+from tailrace.protocol.ids import LedgerId
 
 _SHORT_TREE: Final = (re.compile(r"\d{2}", re.ASCII), 1)
 _LONG_TREE: Final = (re.compile(r"\d{3}", re.ASCII), 3)

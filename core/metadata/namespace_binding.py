@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from core.errors import CorruptData
-from core.runtime.stored_json import NOT_JSON
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.stored_json import NOT_JSON
 
 _HEAD: Final = "1\nBKDL\n"
 

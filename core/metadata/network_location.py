@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from core.errors import CorruptData
-from core.runtime.stored_json import NOT_JSON
-from protocol.ids import BookieId
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.stored_json import NOT_JSON
+from tailrace.protocol.ids import BookieId
 
 
 class NetworkLocation(NamedTuple):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from core.errors import OverCapacity
-from core.metadata.store import NODE_BYTES_MAX, Create, Op, SetData
+from tailrace.core.errors import OverCapacity
+from tailrace.core.metadata.store import NODE_BYTES_MAX, Create, Op, SetData
 
 FRAME_BYTES_MAX: Final = 1_040_000
 """A request with paths and all; ZooKeeper's jute.maxbuffer (1 MiB less 1) ends the connection."""

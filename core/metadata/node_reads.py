@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from core.errors import NoNode, Unavailable
-from core.metadata.store import MetadataStore, Node
-from core.runtime.tasks import together
+from tailrace.core.errors import NoNode, Unavailable
+from tailrace.core.metadata.store import MetadataStore, Node
+from tailrace.core.runtime.tasks import together
 
 READS_AT_ONCE: Final = 128
 """Nodes that are read at the same time: enough to hide the way to the metadata and back."""

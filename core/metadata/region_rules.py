@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from core.errors import CorruptData
-from core.runtime.stored_json import NOT_JSON
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.stored_json import NOT_JSON
 
 REGION_RULES_PATH: Final = "/tailrace/regions"
 """Where processes look for them, unless reppRegionRulesPath says otherwise."""

@@ -15,15 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from core.errors import CoreError, NodeExists
-from core.metadata.bookie_service_info import BookieServiceInfo, encode_service_info
-from core.metadata.ephemeral_node import EphemeralNode
-from core.metadata.layout import LedgerPaths
-from core.metadata.store import MetadataStore, SessionEvent
-from core.runtime.forever import Forever
-from core.runtime.metrics import counter, gauge
-from core.runtime.tasks import Tasks
-from protocol.ids import BookieId
+from tailrace.core.errors import CoreError, NodeExists
+from tailrace.core.metadata.bookie_service_info import BookieServiceInfo, encode_service_info
+from tailrace.core.metadata.ephemeral_node import EphemeralNode
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.store import MetadataStore, SessionEvent
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.metrics import counter, gauge
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.ids import BookieId
 
 logger = logging.getLogger(__name__)
 

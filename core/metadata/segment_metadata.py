@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from core.errors import CorruptData
-from protocol.ids import EntryId, LedgerId, TxId
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.ids import EntryId, LedgerId, TxId
 
 LATEST_VERSION: Final = 5
 INVALID_TXID: Final = -999

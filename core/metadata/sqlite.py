@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from core.errors import MetadataConflict, NoNode, OverCapacity, Unavailable
-from core.metadata.node_path import check_ops, check_size
-from core.metadata.sqlite_tree import (
+from tailrace.core.errors import MetadataConflict, NoNode, OverCapacity, Unavailable
+from tailrace.core.metadata.node_path import check_ops, check_size
+from tailrace.core.metadata.sqlite_tree import (
     SqliteTree,
     open_tree,
     open_tree_read_only,
     sqlite_failure,
 )
-from core.metadata.store import ANY_VERSION, Node, Op, SessionListener, Watch
-from core.metadata.watches import Fired, WatchTable
-from core.runtime.clock import Clock
-from core.runtime.listeners import tell
-from core.runtime.metrics import counter, gauge
+from tailrace.core.metadata.store import ANY_VERSION, Node, Op, SessionListener, Watch
+from tailrace.core.metadata.watches import Fired, WatchTable
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.listeners import tell
+from tailrace.core.runtime.metrics import counter, gauge
 
 logger = logging.getLogger(__name__)
 

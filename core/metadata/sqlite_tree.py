@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CorruptData,
     MetadataConflict,
@@ -25,8 +25,8 @@ from core.errors import (
     NotEmpty,
     Unavailable,
 )
-from core.metadata.node_path import split_path
-from core.metadata.store import (
+from tailrace.core.metadata.node_path import split_path
+from tailrace.core.metadata.store import (
     ANY_VERSION,
     Create,
     Delete,
@@ -35,7 +35,7 @@ from core.metadata.store import (
     SetData,
     WatchEvent,
 )
-from core.runtime.files import SystemFiles
+from tailrace.core.runtime.files import SystemFiles
 
 logger = logging.getLogger(__name__)
 

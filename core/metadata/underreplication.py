@@ -10,16 +10,16 @@ from typing import Any, Final, NamedTuple
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from core.errors import CorruptData
-from core.metadata.schemas import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.schemas import (
     AuditorVoteFormat,
     CheckAllLedgersFormat,
     LedgerRereplicationLayoutFormat,
     LockDataFormat,
     UnderreplicatedLedgerFormat,
 )
-from core.metadata.text_proto import print_message
-from protocol.ids import BookieId
+from tailrace.core.metadata.text_proto import print_message
+from tailrace.protocol.ids import BookieId
 
 LAYOUT_BYTES: Final = b'type: "BASIC"\nversion: 1\n'
 

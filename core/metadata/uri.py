@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT
-from core.metadata.node_path import split_path
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import MetadataStore
-from core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
-from core.runtime.clock import Clock, SystemClock
+from tailrace.core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT
+from tailrace.core.metadata.node_path import split_path
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
+from tailrace.core.runtime.clock import Clock, SystemClock
 
 _LAYOUTS: Final = ("", "hierarchical", "null")
 _NAMESPACE_SCHEMES: Final = ("distributedlog", "distributedlog-bk")

@@ -8,7 +8,7 @@ store decides who calls, and what to do with the watches that it takes out.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from core.metadata.store import Watch, WatchEvent
+from tailrace.core.metadata.store import Watch, WatchEvent
 
 
 class Fired(NamedTuple):

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, Self, cast
 
-from core.errors import CoreError, NodeExists, NoNode, NotEmpty, Unavailable
-from core.metadata.node_path import check_ops, check_size, split_path
-from core.metadata.store import (
+from tailrace.core.errors import CoreError, NodeExists, NoNode, NotEmpty, Unavailable
+from tailrace.core.metadata.node_path import check_ops, check_size, split_path
+from tailrace.core.metadata.store import (
     ANY_VERSION,
     Delete,
     Node,
@@ -19,11 +19,11 @@ from core.metadata.store import (
     SessionListener,
     Watch,
 )
-from core.metadata.zookeeper_link import Seen
-from core.metadata.zookeeper_names import SequentialNames
-from core.metadata.zookeeper_session import ZookeeperSession
-from core.metadata.zookeeper_watches import ABSENT
-from core.runtime.tasks import Tasks
+from tailrace.core.metadata.zookeeper_link import Seen
+from tailrace.core.metadata.zookeeper_names import SequentialNames
+from tailrace.core.metadata.zookeeper_session import ZookeeperSession
+from tailrace.core.metadata.zookeeper_watches import ABSENT
+from tailrace.core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from kazoo.client import KazooClient, KazooState, KeeperState
 from kazoo.protocol.paths import _prefix_root
 from kazoo.protocol.serialization import Connect
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CoreError,
     MetadataConflict,
@@ -29,9 +29,9 @@ from core.errors import (
     NotEmpty,
     Unavailable,
 )
-from core.metadata.kazoo_handler import LoopHandler
-from core.metadata.kazoo_reads import MultiRead
-from core.metadata.store import Check, Create, Delete, Node, Op, SetData, WatchEvent
+from tailrace.core.metadata.kazoo_handler import LoopHandler
+from tailrace.core.metadata.kazoo_reads import MultiRead
+from tailrace.core.metadata.store import Check, Create, Delete, Node, Op, SetData, WatchEvent
 
 logger = logging.getLogger(__name__)
 # What kazoo has to say per connection attempt is told by us, once per change of state.

@@ -9,9 +9,9 @@ with the prefix that this session owns and that nobody was told about is deleted
 import asyncio
 import logging
 
-from core.errors import NoNode
-from core.metadata.node_path import split_path
-from core.metadata.store import MetadataStore
+from tailrace.core.errors import NoNode
+from tailrace.core.metadata.node_path import split_path
+from tailrace.core.metadata.store import MetadataStore
 
 logger = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from core.errors import CoreError, NoNode, OverCapacity, Unavailable
-from core.metadata.store import SessionEvent, SessionListener, WatchEvent
-from core.metadata.watches import Fired
-from core.metadata.zookeeper_link import Done, LinkState, Seen, ZookeeperLink
-from core.metadata.zookeeper_watches import ABSENT, SessionWatches
-from core.runtime.listeners import tell
-from core.runtime.metrics import counter, gauge
+from tailrace.core.errors import CoreError, NoNode, OverCapacity, Unavailable
+from tailrace.core.metadata.store import SessionEvent, SessionListener, WatchEvent
+from tailrace.core.metadata.watches import Fired
+from tailrace.core.metadata.zookeeper_link import Done, LinkState, Seen, ZookeeperLink
+from tailrace.core.metadata.zookeeper_watches import ABSENT, SessionWatches
+from tailrace.core.runtime.listeners import tell
+from tailrace.core.runtime.metrics import counter, gauge
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ is kept with the transaction id that its reader saw; after a reconnection the pa
 with a new watch, and another id means that the watch has missed its event. Pure.
 """
 
-from core.metadata.store import Watch, WatchEvent
-from core.metadata.watches import Fired, WatchTable
+from tailrace.core.metadata.store import Watch, WatchEvent
+from tailrace.core.metadata.watches import Fired, WatchTable
 
 ABSENT = 0
 """Transaction id of a node that is not there."""

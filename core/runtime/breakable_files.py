@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from typing_extensions import override
 
-from core.runtime.files import Space, SystemFiles
-from core.runtime.unsynced import Unsynced
-from protocol.ids import Buffer, Position
+from tailrace.core.runtime.files import Space, SystemFiles
+from tailrace.core.runtime.unsynced import Unsynced
+from tailrace.protocol.ids import Buffer, Position
 
 NAMES_MAX: Final = 256
 """Changed names that are kept; a removed file among them keeps its room on the disk."""

@@ -34,9 +34,9 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from core.errors import Unavailable
-from core.runtime.files import SystemFiles
-from protocol.ids import Buffer, Position
+from tailrace.core.errors import Unavailable
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.ids import Buffer, Position
 
 NICE: Final = 5
 """Added to the parent's: about a third of a share where both want the same core."""
@@ -51,8 +51,8 @@ _BUFFERS_AT_ONCE: Final = 512  # a system call takes 1024
 _HEAD: Final = struct.Struct(">III")
 _SIZES: Final = "I"
 _START: Final = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from core.runtime.child_process import serve; serve(int(sys.argv[2]))"
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from tailrace.core.runtime.child_process import serve; serve(int(sys.argv[2]))"
 )
 
 
@@ -93,11 +93,11 @@ class ChildProcess:
         modules take that it loads.
         """
         self._socket, theirs = socket.socketpair()
-        house = str(Path(__file__).resolve().parents[2])
+        beside = str(Path(__file__).parents[3])  # the folder that `tailrace` is in
         memory = open(os.memfd_create("child"), "r+b", buffering=0)  # noqa: SIM115 - until `wait`
         try:
             os.ftruncate(memory.fileno(), 2 * SLOTS * SLOT_BYTES)
-            command = [sys.executable, "-P", "-c", _START, house, str(memory.fileno())]
+            command = [sys.executable, "-P", "-c", _START, beside, str(memory.fileno())]
             with theirs:
                 self._child = subprocess.Popen(
                     command,

@@ -11,12 +11,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from core.errors import CoreError, OverCapacity, Unavailable
-from core.runtime.fair_queue import FairQueue, User
-from core.runtime.metrics import counter, gauge
-from core.runtime.switching import quick_switches
-from core.runtime.threads import JobThread
-from protocol.errors import ProtocolError
+from tailrace.core.errors import CoreError, OverCapacity, Unavailable
+from tailrace.core.runtime.fair_queue import FairQueue, User
+from tailrace.core.runtime.metrics import counter, gauge
+from tailrace.core.runtime.switching import quick_switches
+from tailrace.core.runtime.threads import JobThread
+from tailrace.protocol.errors import ProtocolError
 
 T = TypeVar("T")
 

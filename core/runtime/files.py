@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from core.runtime.memory import memory_bytes
-from protocol.ids import Buffer, Position
+from tailrace.core.runtime.memory import memory_bytes
+from tailrace.protocol.ids import Buffer, Position
 
 PARTS_MAX = 1024
 """Buffers of one vectored write: IOV_MAX of Linux."""

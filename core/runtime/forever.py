@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Final, NoReturn, TypeVar
 
-from core.errors import CoreError
-from core.runtime.task_health import TaskHealth, task_health
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.task_health import TaskHealth, task_health
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from core.errors import OverCapacity, Unavailable
-from core.runtime.threads import JobThread
+from tailrace.core.errors import OverCapacity, Unavailable
+from tailrace.core.runtime.threads import JobThread
 
 T = TypeVar("T")
 

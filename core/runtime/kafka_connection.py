@@ -9,12 +9,12 @@ import struct
 from contextlib import closing
 from typing import TypeVar
 
-from protocol.errors import ProtocolError
-from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS
-from protocol.kafka.codec import decode_response, encode_request
-from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.errors import ProtocolError
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import API_VERSIONS
+from tailrace.protocol.kafka.codec import decode_response, encode_request
+from tailrace.protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
 
 Q = TypeVar("Q")
 R = TypeVar("R")

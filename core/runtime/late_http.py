@@ -5,8 +5,8 @@ import importlib
 import socket
 from collections.abc import Mapping
 
-from core.runtime.http import Asked, Handler, HttpServer
-from core.runtime.tasks import Tasks
+from tailrace.core.runtime.http import Asked, Handler, HttpServer
+from tailrace.core.runtime.tasks import Tasks
 
 _BACKLOG = 32
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from core.runtime.task_health import task_health
+from tailrace.core.runtime.task_health import task_health
 
 
 def tell(owner: str, listener: Callable[..., object], *arguments: Any) -> None:

@@ -22,13 +22,13 @@ from typing import NamedTuple, Protocol, cast
 
 from typing_extensions import override
 
-from core.runtime.budget import Budget
-from core.runtime.receive_buffer import ReceiveBuffer
-from core.runtime.same_host import send_unpaced
-from core.runtime.turn_writer import TurnWriter
-from core.runtime.unfinished import UnfinishedFrame
-from protocol.errors import DecodeError, FrameTooLarge, ProtocolError
-from protocol.ids import Buffer
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.core.runtime.same_host import send_unpaced
+from tailrace.core.runtime.turn_writer import TurnWriter
+from tailrace.core.runtime.unfinished import UnfinishedFrame
+from tailrace.protocol.errors import DecodeError, FrameTooLarge, ProtocolError
+from tailrace.protocol.ids import Buffer
 
 logger = logging.getLogger(__name__)
 

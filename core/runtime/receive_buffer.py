@@ -1,7 +1,7 @@
 """One buffer for what all connections of a loop receive."""
 
-from core.runtime.budget import Budget
-from core.runtime.unfinished import UNFINISHED_BYTES_MAX
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.unfinished import UNFINISHED_BYTES_MAX
 
 RECEIVE_BUFFER_BYTES = 256 * 1024
 """The shared receive buffer: 16 frames of 16 KiB per system call."""

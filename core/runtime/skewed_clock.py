@@ -1,6 +1,6 @@
 """A clock whose wall time is off by as much as a test wants."""
 
-from core.runtime.clock import Clock
+from tailrace.core.runtime.clock import Clock
 
 
 class SkewedClock:

@@ -4,7 +4,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from core.runtime.decimal_text import INT32_MAX, INT64_MAX
+from tailrace.core.runtime.decimal_text import INT32_MAX, INT64_MAX
 
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
 Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]

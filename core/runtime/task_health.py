@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
-from core.runtime.metrics import Metrics, counter, gauge
+from tailrace.core.runtime.metrics import Metrics, counter, gauge
 
 ERROR_CHARS_MAX: Final = 500
 """What is kept of the text of an error."""

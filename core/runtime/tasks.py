@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
-from core.runtime.task_health import TaskHealth, task_health
+from tailrace.core.runtime.task_health import TaskHealth, task_health
 
 logger = logging.getLogger(__name__)
 

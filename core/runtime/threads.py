@@ -13,7 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from core.errors import CoreError
+from tailrace.core.errors import CoreError
 
 logger = logging.getLogger(__name__)
 

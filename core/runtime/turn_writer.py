@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 KEPT_BYTES_MAX: Final = 1024 * 1024
 """What waits for the end of a turn, more is written at once: the transport tells who is slow."""

@@ -6,7 +6,7 @@ one of somebody else waiting. The first `FIRST_BYTES` are given to everybody; fo
 let in, with all of its size, as soon as there is room, so that what was begun can be finished.
 """
 
-from core.runtime.budget import Budget
+from tailrace.core.runtime.budget import Budget
 
 FIRST_BYTES = 64 * 1024
 """Memory for a frame that was not let in yet."""

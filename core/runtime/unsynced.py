@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocol.ids import Position
+from tailrace.protocol.ids import Position
 
 SAVED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Overwritten bytes of one file that are kept."""

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from protocol.errors import BadLength, BadValue, BufferUnderflow
-from protocol.ids import Buffer, EntryId
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, EntryId
 
 _HEADER = struct.Struct(">ii")
 _GROUP = struct.Struct(">qqii")

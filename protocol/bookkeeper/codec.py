@@ -7,9 +7,9 @@ library (`protobuf_codec`). Frames are written as parts for writelines, bodies a
 a decoded body is a view of its frame. Source: reference BookKeeper 1.1, 1.2.
 """
 
-from protocol.bookkeeper import fast_codec, protobuf_codec
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper import fast_codec, protobuf_codec
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
     ReadRequest,
@@ -17,9 +17,9 @@ from protocol.bookkeeper.messages import (
     Request,
     Response,
 )
-from protocol.bookkeeper.v2_requests import is_v2
-from protocol.errors import BufferUnderflow, FrameTooLarge, UnsupportedVersion
-from protocol.ids import Buffer
+from tailrace.protocol.bookkeeper.v2_requests import is_v2
+from tailrace.protocol.errors import BufferUnderflow, FrameTooLarge, UnsupportedVersion
+from tailrace.protocol.ids import Buffer
 
 
 def encode_request(txn_id: int, request: Request) -> list[Buffer]:

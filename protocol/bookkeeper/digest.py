@@ -13,8 +13,8 @@ from enum import Enum
 
 import deflate
 
-from protocol.crc32c import crc32c
-from protocol.ids import Buffer
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.ids import Buffer
 
 
 class DigestType(Enum):

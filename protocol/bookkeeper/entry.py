@@ -10,9 +10,9 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocol.bookkeeper.digest import Digest
-from protocol.errors import BadChecksum, BadValue, BufferUnderflow
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.errors import BadChecksum, BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 MAX_FRAME_BYTES = 5 * 1024 * 1024
 """A frame with its four bytes of length; the default of both sides' nettyMaxFrameSizeBytes."""

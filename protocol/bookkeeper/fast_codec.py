@@ -8,7 +8,7 @@ decides, so there is one set of rules; property tests hold both equal on every i
 from functools import lru_cache
 from typing import TypeVar
 
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
     OperationType,
@@ -16,15 +16,15 @@ from protocol.bookkeeper.messages import (
     ReadResponse,
     StatusCode,
 )
-from protocol.bookkeeper.protobuf_codec import (
+from tailrace.protocol.bookkeeper.protobuf_codec import (
     ENTRY_PIGGYBACK,
     FENCE_LEDGER,
     RECOVERY_ADD,
     VERSION_THREE,
     status_of,
 )
-from protocol.ids import Buffer, LedgerId
-from protocol.varint import write_unsigned
+from tailrace.protocol.ids import Buffer, LedgerId
+from tailrace.protocol.varint import write_unsigned
 
 _Default = TypeVar("_Default", int, None)
 

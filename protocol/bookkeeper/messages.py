@@ -9,7 +9,7 @@ Source: reference BookKeeper 1.3, 1.4; BookkeeperProtocol.proto of 4.17.3.
 from enum import IntEnum, IntFlag
 from typing import NamedTuple, TypeAlias
 
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 HIGH_PRIORITY = 100
 """Priority of recovery's reads and adds."""

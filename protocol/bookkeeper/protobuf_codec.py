@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError as WireError
 
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.messages import (
     OPERATIONS,
     AddRequest,
     AddResponse,
@@ -37,9 +37,9 @@ from protocol.bookkeeper.messages import (
     WriteLacResponse,
     operation_of,
 )
-from protocol.bookkeeper.schema import MESSAGES
-from protocol.errors import BadValue
-from protocol.ids import Buffer
+from tailrace.protocol.bookkeeper.schema import MESSAGES
+from tailrace.protocol.errors import BadValue
+from tailrace.protocol.ids import Buffer
 
 VERSION_THREE = 3
 FENCE_LEDGER = 1

@@ -10,7 +10,7 @@ The codes are v2's own. Source: reference BookKeeper 1.11.
 import struct
 from typing import Final
 
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.messages import (
     AddResponse,
     AuthResponse,
     BatchReadResponse,
@@ -18,8 +18,8 @@ from protocol.bookkeeper.messages import (
     Response,
     StatusCode,
 )
-from protocol.bookkeeper.protobuf_codec import read_auth_message, write_auth_message
-from protocol.bookkeeper.v2_requests import (
+from tailrace.protocol.bookkeeper.protobuf_codec import read_auth_message, write_auth_message
+from tailrace.protocol.bookkeeper.v2_requests import (
     AUTH_ORIGIN,
     HEAD,
     OPERATIONS,
@@ -28,8 +28,8 @@ from protocol.bookkeeper.v2_requests import (
     Origin,
     frame_of,
 )
-from protocol.errors import BadValue, BufferUnderflow, UnsupportedVersion
-from protocol.ids import Buffer
+from tailrace.protocol.errors import BadValue, BufferUnderflow, UnsupportedVersion
+from tailrace.protocol.ids import Buffer
 
 ANSWER_BYTES: Final = 24
 """An answer before its entry."""

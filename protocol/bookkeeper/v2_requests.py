@@ -15,8 +15,8 @@ from collections.abc import Callable
 from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple
 
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
     AuthRequest,
@@ -27,9 +27,9 @@ from protocol.bookkeeper.messages import (
     StatusCode,
     UnknownRequest,
 )
-from protocol.bookkeeper.protobuf_codec import read_auth_message, write_auth_message
-from protocol.errors import BadValue, BufferUnderflow, FrameTooLarge, UnsupportedVersion
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.protocol.bookkeeper.protobuf_codec import read_auth_message, write_auth_message
+from tailrace.protocol.errors import BadValue, BufferUnderflow, FrameTooLarge, UnsupportedVersion
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 VERSION: Final = 2
 MASTER_KEY_BYTES: Final = 20

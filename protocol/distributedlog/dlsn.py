@@ -11,8 +11,8 @@ import binascii
 import struct
 from typing import NamedTuple
 
-from protocol.errors import BadLength, BadValue
-from protocol.ids import Buffer, EntryId
+from tailrace.protocol.errors import BadLength, BadValue
+from tailrace.protocol.ids import Buffer, EntryId
 
 _FORM = struct.Struct(">Bqqq")
 _V0_BYTES = 200

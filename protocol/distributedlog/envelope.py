@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
-from protocol.distributedlog.lz4_block import pack_lz4, unpack_lz4
-from protocol.distributedlog.record import (
+from tailrace.protocol.distributedlog.lz4_block import pack_lz4, unpack_lz4
+from tailrace.protocol.distributedlog.record import (
     HEADER_SIZE,
     POSITION_MAX,
     RECORD_SET,
@@ -22,9 +22,9 @@ from protocol.distributedlog.record import (
     pack_metadata,
     read_columns,
 )
-from protocol.distributedlog.record_set import count_records
-from protocol.errors import BadLength, BadValue, BufferUnderflow
-from protocol.ids import Buffer
+from tailrace.protocol.distributedlog.record_set import count_records
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer
 
 ENVELOPE_SIZE = 13
 

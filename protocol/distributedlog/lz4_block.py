@@ -2,8 +2,8 @@
 
 import lz4.block
 
-from protocol.errors import BadLength, BadValue
-from protocol.ids import Buffer
+from tailrace.protocol.errors import BadLength, BadValue
+from tailrace.protocol.ids import Buffer
 
 UNPACKED_BYTES_MAX = 16 * 1024 * 1024
 """What a compressed entry may hold; an honest one is below the frame limit of 5 MiB."""

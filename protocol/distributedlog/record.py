@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from protocol.errors import BadLength, BufferUnderflow
-from protocol.ids import Buffer, TxId
+from tailrace.protocol.errors import BadLength, BufferUnderflow
+from tailrace.protocol.ids import Buffer, TxId
 
 HEADER_SIZE = 20
 MAX_LOGRECORD_SIZE = 1024 * 1024 - 8 * 1024

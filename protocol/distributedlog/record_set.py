@@ -10,10 +10,10 @@ Source: reference DistributedLog 1.4.
 import struct
 from collections.abc import Sequence
 
-from protocol.distributedlog.lz4_block import pack_lz4, unpack_lz4
-from protocol.distributedlog.record import RECORD_SET, LogRecord
-from protocol.errors import BadLength, BadValue, BufferUnderflow
-from protocol.ids import Buffer, TxId
+from tailrace.protocol.distributedlog.lz4_block import pack_lz4, unpack_lz4
+from tailrace.protocol.distributedlog.record import RECORD_SET, LogRecord
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, TxId
 
 HEADER_SIZE = 16
 _HEADER = struct.Struct(">iiii")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from protocol.errors import UnsupportedVersion
+from tailrace.protocol.errors import UnsupportedVersion
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

@@ -8,110 +8,131 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from protocol.kafka.api import Api
-from protocol.kafka.messages.add_offsets_to_txn import (
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
-from protocol.kafka.messages.add_partitions_to_txn import (
+from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
-from protocol.kafka.messages.alter_client_quotas import (
+from tailrace.protocol.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
 )
-from protocol.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from protocol.kafka.messages.alter_partition_reassignments import (
+from tailrace.protocol.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from tailrace.protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.kafka.messages.consumer_group_describe import (
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tailrace.protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.kafka.messages.create_partitions import (
+from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
-from protocol.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.kafka.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.kafka.messages.describe_client_quotas import (
+from tailrace.protocol.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from tailrace.protocol.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tailrace.protocol.kafka.messages.delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+from tailrace.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tailrace.protocol.kafka.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from protocol.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from protocol.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from protocol.kafka.messages.describe_log_dirs import (
+from tailrace.protocol.kafka.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from tailrace.protocol.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from tailrace.protocol.kafka.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from tailrace.protocol.kafka.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from protocol.kafka.messages.describe_producers import (
+from tailrace.protocol.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
-from protocol.kafka.messages.describe_topic_partitions import (
+from tailrace.protocol.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from protocol.kafka.messages.describe_transactions import (
+from tailrace.protocol.kafka.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from protocol.kafka.messages.describe_user_scram_credentials import (
+from tailrace.protocol.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from protocol.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.kafka.messages.fetch import FetchRequest, FetchResponse
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.kafka.messages.incremental_alter_configs import (
+from tailrace.protocol.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from tailrace.protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tailrace.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
+from tailrace.protocol.kafka.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tailrace.protocol.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.kafka.messages.list_config_resources import (
+from tailrace.protocol.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tailrace.protocol.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tailrace.protocol.kafka.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from protocol.kafka.messages.list_partition_reassignments import (
+from tailrace.protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tailrace.protocol.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from tailrace.protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from protocol.kafka.messages.list_transactions import (
+from tailrace.protocol.kafka.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from protocol.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from protocol.kafka.messages.offset_for_leader_epoch import (
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from tailrace.protocol.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from tailrace.protocol.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from tailrace.protocol.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from protocol.kafka.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from protocol.kafka.messages.write_txn_markers import (
+from tailrace.protocol.kafka.messages.update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from tailrace.protocol.kafka.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )

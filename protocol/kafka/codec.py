@@ -7,16 +7,16 @@ such message.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.ids import Buffer
-from protocol.kafka import hot_fetch, hot_produce, steps, wire
-from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS, FETCH, PRODUCE
-from protocol.kafka.messages.api_versions import ApiVersionsResponse
-from protocol.kafka.messages.fetch import FetchResponse
-from protocol.kafka.messages.produce import ProduceResponse, TopicProduceResponse
-from protocol.kafka.primitives import ELEMENTS_MAX
-from protocol.kafka.steps import Steps
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka import hot_fetch, hot_produce, steps, wire
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import API_VERSIONS, FETCH, PRODUCE
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsResponse
+from tailrace.protocol.kafka.messages.fetch import FetchResponse
+from tailrace.protocol.kafka.messages.produce import ProduceResponse, TopicProduceResponse
+from tailrace.protocol.kafka.primitives import ELEMENTS_MAX
+from tailrace.protocol.kafka.steps import Steps
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

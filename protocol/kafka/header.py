@@ -12,14 +12,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from protocol.errors import BadLength, BadValue, BufferUnderflow, UnsupportedVersion
-from protocol.ids import Buffer
-from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS, APIS
-from protocol.kafka.codec import encode_response, encode_response_steps
-from protocol.kafka.primitives import Source
-from protocol.kafka.steps import Steps
-from protocol.kafka.wire import skip_tagged
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow, UnsupportedVersion
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import API_VERSIONS, APIS
+from tailrace.protocol.kafka.codec import encode_response, encode_response_steps
+from tailrace.protocol.kafka.primitives import Source
+from tailrace.protocol.kafka.steps import Steps
+from tailrace.protocol.kafka.wire import skip_tagged
 
 R = TypeVar("R")
 

@@ -13,7 +13,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final
 
-from protocol.kafka.primitives import NULL, STRING_BYTES_MAX, pack_uvarint
+from tailrace.protocol.kafka.primitives import NULL, STRING_BYTES_MAX, pack_uvarint
 
 I16: Final = Struct(">h")
 I32: Final = Struct(">i")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from protocol.ids import Buffer
-from protocol.kafka.hot import (
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.hot import (
     DECLINED,
     I32,
     UnusualError,
@@ -17,7 +17,7 @@ from protocol.kafka.hot import (
     put_text,
     text,
 )
-from protocol.kafka.messages.fetch import (
+from tailrace.protocol.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -25,7 +25,7 @@ from protocol.kafka.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.kafka.primitives import ELEMENTS_MAX, pack_uvarint
+from tailrace.protocol.kafka.primitives import ELEMENTS_MAX, pack_uvarint
 
 _PLAIN: Final = PartitionData()  # its defaults are the very instances that others have
 _NO_SESSION: Final = (0, -1)

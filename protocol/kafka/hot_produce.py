@@ -4,8 +4,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from protocol.ids import Buffer
-from protocol.kafka.hot import (
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.hot import (
     DECLINED,
     I32,
     UnusualError,
@@ -19,14 +19,14 @@ from protocol.kafka.hot import (
     put_text,
     text,
 )
-from protocol.kafka.messages.produce import (
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.kafka.primitives import NULL, pack_uvarint
+from tailrace.protocol.kafka.primitives import NULL, pack_uvarint
 
 _ACKS_TIMEOUT: Final = Struct(">hi")
 _INDEX_SIZE: Final = Struct(">ii")

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import construct
 
-from protocol.errors import BadLength, BadValue, BufferUnderflow, UnexpectedNull
-from protocol.ids import Buffer
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow, UnexpectedNull
+from tailrace.protocol.ids import Buffer
 
 NULL: Final = -1
 STRING_BYTES_MAX: Final = 0x7FFF  # Kafka refuses longer strings, compact ones too

@@ -8,10 +8,10 @@ many are done, and returns the result. What is no array is done in one step.
 from collections.abc import Generator
 from typing import Any, Final, TypeAlias, TypeVar
 
-from protocol.errors import UnexpectedNull
-from protocol.ids import Buffer
-from protocol.kafka.primitives import NULL, ArrayOf, Sink, Source
-from protocol.kafka.wire import Struct, codec, reading, writing
+from tailrace.protocol.errors import UnexpectedNull
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.primitives import NULL, ArrayOf, Sink, Source
+from tailrace.protocol.kafka.wire import Struct, codec, reading, writing
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]

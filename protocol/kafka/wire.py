@@ -17,9 +17,9 @@ from typing import Any, Final, TypeVar, dataclass_transform
 import construct
 import msgspec
 
-from protocol.errors import BadLength, BufferUnderflow, DecodeError
-from protocol.ids import Buffer
-from protocol.kafka.primitives import (
+from tailrace.protocol.errors import BadLength, BufferUnderflow, DecodeError
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.primitives import (
     COMPACT_LENGTH,
     ELEMENTS_MAX,
     INT32_LENGTH,

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from protocol.crc32c import crc32c
-from protocol.errors import BadChecksum, BadLength, BadValue, BufferUnderflow
-from protocol.ids import Buffer, Offset
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.errors import BadChecksum, BadLength, BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer, Offset
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12

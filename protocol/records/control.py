@@ -13,10 +13,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from protocol.errors import BadValue, BufferUnderflow
-from protocol.ids import Buffer
-from protocol.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL
-from protocol.records.record import Producer, Record, build_batch, iter_records
+from tailrace.protocol.errors import BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL
+from tailrace.protocol.records.record import Producer, Record, build_batch, iter_records
 
 ABORT = 0
 COMMIT = 1

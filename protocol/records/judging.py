@@ -5,11 +5,11 @@ Between two steps of it other threads may run. Source: reference Kafka 3.1; LogV
 
 from typing import NamedTuple
 
-from protocol.errors import BadLength
-from protocol.ids import Buffer
-from protocol.records.loops import check, unreadable
-from protocol.records.record_loops import CUT, LISTS, NO_TIME, UNTIMELY
-from protocol.records.window import Window
+from tailrace.protocol.errors import BadLength
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.loops import check, unreadable
+from tailrace.protocol.records.record_loops import CUT, LISTS, NO_TIME, UNTIMELY
+from tailrace.protocol.records.window import Window
 
 
 class Untaken(NamedTuple):

@@ -9,10 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from protocol.errors import BadLength, BufferUnderflow, DecodeError
-from protocol.records import record_loops
+from tailrace.protocol.errors import BadLength, BufferUnderflow, DecodeError
+from tailrace.protocol.records import record_loops
 
-COMPILED_NAME: Final = "protocol.records._record_loops"
+COMPILED_NAME: Final = "tailrace.protocol.records._record_loops"
 """Made by hatch_build.py; it has `COMPILED_FROM` beside the loops."""
 
 
@@ -30,7 +30,7 @@ WHY_PLAIN: Final = _why_plain()
 """Why the loops are not compiled, at a hundredth of the speed; None: they are."""
 
 if TYPE_CHECKING:
-    from protocol.records.record_loops import check, fill, fold, newest_time, scan
+    from tailrace.protocol.records.record_loops import check, fill, fold, newest_time, scan
 else:
     _loops = record_loops if WHY_PLAIN else importlib.import_module(COMPILED_NAME)
     check, fill, fold = _loops.check, _loops.fill, _loops.fold

@@ -7,9 +7,9 @@ Source: LogValidator, BrokerCompressionType; reference Kafka 15 (LogValidatorTes
 
 from typing import NamedTuple
 
-from protocol.compression import Codec, compress, decompress
-from protocol.ids import Buffer
-from protocol.records.batch import (
+from tailrace.protocol.compression import Codec, compress, decompress
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
     LOG_APPEND_TIME,

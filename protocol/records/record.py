@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeAlias
 
 from librt.strings import BytesWriter
 
-from protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
-from protocol.errors import BadLength, BadValue, BufferUnderflow, UnexpectedNull
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import (
+from tailrace.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from tailrace.protocol.errors import BadLength, BadValue, BufferUnderflow, UnexpectedNull
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -31,9 +31,9 @@ from protocol.records.batch import (
     read_header,
     stamp_crc,
 )
-from protocol.records.loops import fill, unreadable
-from protocol.records.record_loops import COLUMNS
-from protocol.varint import read_varint, write_varint
+from tailrace.protocol.records.loops import fill, unreadable
+from tailrace.protocol.records.record_loops import COLUMNS
+from tailrace.protocol.varint import read_varint, write_varint
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 

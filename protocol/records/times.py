@@ -6,12 +6,12 @@ A walk is made in bounded steps, so any thread may make it. Source: reference Ka
 
 from typing import Final, NamedTuple
 
-from protocol.errors import BadLength
-from protocol.ids import Buffer, Offset
-from protocol.records.batch import BatchHeader
-from protocol.records.loops import scan, unreadable
-from protocol.records.record_loops import CUT, FOUND, NO_TIME
-from protocol.records.window import Window
+from tailrace.protocol.errors import BadLength
+from tailrace.protocol.ids import Buffer, Offset
+from tailrace.protocol.records.batch import BatchHeader
+from tailrace.protocol.records.loops import scan, unreadable
+from tailrace.protocol.records.record_loops import CUT, FOUND, NO_TIME
+from tailrace.protocol.records.window import Window
 
 _NEVER: Final = (1 << 63) - 1
 _EARLIEST: Final = -(1 << 63)

@@ -11,12 +11,12 @@ UnifiedLog.analyzeAndValidateRecords, LogValidator.
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
-from protocol.crc32c import crc32c
-from protocol.errors import BadLength, DecodeError, ErrorCode, ProtocolError
-from protocol.ids import Buffer
-from protocol.lz4_frame import frame_end
-from protocol.records.batch import (
+from tailrace.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.errors import BadLength, DecodeError, ErrorCode, ProtocolError
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.lz4_frame import frame_end
+from tailrace.protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_FROM,
@@ -30,10 +30,10 @@ from protocol.records.batch import (
     BatchHeader,
     unpack_header,
 )
-from protocol.records.judging import Judged, judge
-from protocol.records.loops import newest_time
-from protocol.records.record import RECORD_BYTES_MIN
-from protocol.records.record_loops import (
+from tailrace.protocol.records.judging import Judged, judge
+from tailrace.protocol.records.loops import newest_time
+from tailrace.protocol.records.record import RECORD_BYTES_MIN
+from tailrace.protocol.records.record_loops import (
     BY_FIELDS,
     IN_ORDER,
     LISTS,
@@ -41,7 +41,7 @@ from protocol.records.record_loops import (
     NOT_PLAIN,
     ONE_TIME,
 )
-from protocol.records.window import WINDOW_BYTES
+from tailrace.protocol.records.window import WINDOW_BYTES
 
 UNBOUNDED_MS = (1 << 63) - 1
 """`message.timestamp.before.max.ms` as Kafka has it by default: no lower bound."""

@@ -1,6 +1,6 @@
 """The records of a batch as the loops take them: bytes, where a payload may be any buffer."""
 
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 WINDOW_BYTES = 1 << 20
 """So much of a payload that is not bytes is copied at once; more for a record that is larger."""

@@ -20,14 +20,14 @@ from typing import Any
 
 import uvloop
 
-from bookie.app import OpenBookie, open_bookie
-from bookie.config import BookieConfig
-from core.runtime.clock import SystemClock
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import pack_entry
-from protocol.bookkeeper.messages import AddRequest, StatusCode
-from protocol.ids import LedgerId
+from tailrace.bookie.app import OpenBookie, open_bookie
+from tailrace.bookie.config import BookieConfig
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.bookkeeper.messages import AddRequest, StatusCode
+from tailrace.protocol.ids import LedgerId
 
 MIB = 1024 * 1024
 IN_FLIGHT = 512

@@ -17,9 +17,9 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Producer
 
-from protocol.errors import ErrorCode
-from protocol.kafka.api import Api
-from protocol.kafka.apis import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import (
     FETCH,
     FIND_COORDINATOR,
     HEARTBEAT,
@@ -28,20 +28,25 @@ from protocol.kafka.apis import (
     METADATA,
     SYNC_GROUP,
 )
-from protocol.kafka.codec import decode_response, encode_request
-from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.kafka.messages.list_offsets import (
+from tailrace.protocol.kafka.codec import decode_response, encode_request
+from tailrace.protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from tailrace.protocol.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.records.batch import read_header, split_batches
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tailrace.protocol.records.batch import read_header, split_batches
 from tests.bench.client import create_topic
 
 R = TypeVar("R")

@@ -141,7 +141,7 @@ def summary_memory(*, size_bytes: int, keys: int, records: int) -> dict[str, Any
     """
     import numpy as np
 
-    from compaction.cleaner.key_summary import KeySummary
+    from tailrace.compaction.cleaner.key_summary import KeySummary
 
     digests = np.frombuffer(random.Random(2).randbytes(16 * keys), np.uint64).reshape(-1, 2)
     offsets = np.arange(keys)

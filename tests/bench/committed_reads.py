@@ -18,9 +18,9 @@ from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
-from broker.partition.appends import AppendResult
-from core.errors import Unavailable
-from protocol.ids import TopicPartition as Partition
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.core.errors import Unavailable
+from tailrace.protocol.ids import TopicPartition as Partition
 from tests.bench.brokers import TAILRACE, Running, started
 from tests.cluster.in_process import running_broker
 from tests.unit.broker.fakes import batch

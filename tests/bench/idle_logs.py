@@ -17,16 +17,16 @@ import tracemalloc
 from pathlib import Path
 from random import Random
 
-from core.errors import CoreError
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.log.config import LogConfig
-from core.log.namespace import LogNamespace
-from core.log.writer import LogWriter
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import SystemClock
-from protocol.ids import TxId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.protocol.ids import TxId
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 
 RECORD = b"x" * 1024

@@ -24,13 +24,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from bookie.entry_reader import EntryReader
-from bookie.index_files import IndexFiles
-from bookie.index_format import IndexHeader
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_state import LocationTable
-from core.runtime.files import SystemFiles
-from protocol.ids import LedgerId
+from tailrace.bookie.entry_reader import EntryReader
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_state import LocationTable
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.ids import LedgerId
 
 CHECKPOINT = 50_000
 LOOKUPS = 20_000

@@ -17,14 +17,14 @@ from collections import deque
 import numpy as np
 import uvloop
 
-from core.errors import CoreError
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, LedgerConfig
-from core.ledger.writer import LedgerWriter
-from core.metadata.uri import ledgers_root, open_store
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import EntryId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.uri import ledgers_root, open_store
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import EntryId
 
 _TICK_S = 0.001
 

@@ -26,15 +26,15 @@ from typing import Final, TypeAlias
 import numpy as np
 import uvloop
 
-from core.errors import CoreError
-from core.log.config import LogConfig
-from core.log.log import Log
-from core.log.namespace import LogNamespace
-from core.log.open_namespace import NamespaceOptions, open_namespace
-from core.log.writer import LogWriter
-from core.runtime.collector import settle_collector
-from core.runtime.config import from_arguments, load
-from protocol.distributedlog.dlsn import INITIAL
+from tailrace.core.errors import CoreError
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.log import Log
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.runtime.collector import settle_collector
+from tailrace.core.runtime.config import from_arguments, load
+from tailrace.protocol.distributedlog.dlsn import INITIAL
 
 _READ_BYTES: Final = 1 << 20
 _SEGMENT_RECORD: Final = bytes(1024)

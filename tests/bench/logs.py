@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from core.metadata.bindings import bind_namespace
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.uri import ledgers_root, open_store
+from tailrace.core.metadata.bindings import bind_namespace
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.uri import ledgers_root, open_store
 from tests.bench.bookies import TAILRACE, run_load, started
 from tests.java.jars import main_class
 

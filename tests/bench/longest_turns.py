@@ -17,7 +17,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from protocol.kafka.apis import APIS
+from tailrace.protocol.kafka.apis import APIS
 from tests.unit.broker.turns.asked import asked
 from tests.unit.broker.turns.hostile import hostile_requests
 

@@ -15,8 +15,8 @@ from aiokafka import TopicPartition as AiokafkaPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compaction.restore import DictSink
-from compaction.restore import restore as run_restore
+from tailrace.compaction.restore import DictSink
+from tailrace.compaction.restore import restore as run_restore
 
 
 def fill(

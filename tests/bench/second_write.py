@@ -17,11 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from bookie.group_format import pack_size
-from bookie.grouped_file import EntryLog, Journal
-from bookie.ledger_dirs import LedgerDirs
-from core.runtime.files import SystemFiles
-from protocol.ids import Buffer
+from tailrace.bookie.group_format import pack_size
+from tailrace.bookie.grouped_file import EntryLog, Journal
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.ids import Buffer
 
 MIB = 1024 * 1024
 CHECKPOINT_BYTES = 256 * MIB

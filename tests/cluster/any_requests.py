@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from protocol.kafka.api import Api
-from protocol.kafka.primitives import Kind
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.primitives import Kind
 from tests.cluster.raw import batch
 from tests.unit.protocol.kafka.samples import Leaf, values
 

@@ -11,15 +11,15 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from core.errors import CoreError
-from core.log.cold.config import ColdConfig
-from core.log.config import LogConfig
-from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
-from core.metadata.bindings import bind_namespace
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.uri import open_store, parse_namespace_uri, parse_uri
-from protocol.crc32c import crc32c
-from protocol.distributedlog.dlsn import INITIAL
+from tailrace.core.errors import CoreError
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
+from tailrace.core.metadata.bindings import bind_namespace
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.uri import open_store, parse_namespace_uri, parse_uri
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.distributedlog.dlsn import INITIAL
 
 LOG = "s"
 SEGMENTS = 3

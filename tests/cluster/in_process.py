@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.config import BrokerConfig, NetworkConfig
-from broker.standalone import standalone
-from broker.standalone_config import StandaloneConfig
-from core.runtime.clock import SystemClock
+from tailrace.broker.broker import Broker
+from tailrace.broker.config import BrokerConfig, NetworkConfig
+from tailrace.broker.standalone import standalone
+from tailrace.broker.standalone_config import StandaloneConfig
+from tailrace.core.runtime.clock import SystemClock
 
 _ON_A_FREE_PORT = BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",)))
 

@@ -7,10 +7,10 @@ import time
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from protocol.errors import ErrorCode
-from protocol.ids import Buffer
-from protocol.kafka.api import Api
-from protocol.kafka.apis import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import (
     API_VERSIONS,
     CREATE_TOPICS,
     FETCH,
@@ -20,27 +20,32 @@ from protocol.kafka.apis import (
     METADATA,
     PRODUCE,
 )
-from protocol.kafka.codec import decode_response, encode_request
-from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
-from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.kafka.messages.create_topics import (
+from tailrace.protocol.kafka.codec import decode_response, encode_request
+from tailrace.protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tailrace.protocol.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.kafka.messages.produce import (
+from tailrace.protocol.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.init_producer_id import InitProducerIdRequest
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from protocol.records.batch import split_batches
-from protocol.records.record import Producer, Record, build_batch, iter_records
+from tailrace.protocol.records.batch import split_batches
+from tailrace.protocol.records.record import Producer, Record, build_batch, iter_records
 from tests.process import TailraceProcess
 
 ANSWER_S = 60

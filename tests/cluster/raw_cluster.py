@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from protocol.errors import ErrorCode
-from protocol.kafka.api import Api
-from protocol.kafka.apis import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     FETCH,
@@ -15,8 +15,8 @@ from protocol.kafka.apis import (
     METADATA,
     PRODUCE,
 )
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.cluster.raw import ANSWER_S, Closed, RawClient
 from tests.process import TailraceProcess
 

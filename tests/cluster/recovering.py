@@ -9,18 +9,18 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from core.ledger.bookie_client import ask
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig
-from core.ledger.schedule import Schedule
-from core.metadata.ledger_metadata import LedgerMetadata
-from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.uri import ledgers_root, open_store
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import read_entry
-from protocol.bookkeeper.messages import ReadRequest
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.metadata.uri import ledgers_root, open_store
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import read_entry
+from tailrace.protocol.bookkeeper.messages import ReadRequest
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.autorecovery_process import AutoRecoveryUnderTest
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import parsed

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from bookie.app import OpenBookie, open_bookie
-from bookie.config import BookieConfig
-from core.runtime.clock import SystemClock
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
-from protocol.bookkeeper.entry import pack_entry
-from protocol.bookkeeper.messages import AddRequest, ReadRequest, Response, StatusCode
-from protocol.ids import LedgerId
+from tailrace.bookie.app import OpenBookie, open_bookie
+from tailrace.bookie.config import BookieConfig
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.bookkeeper.messages import AddRequest, ReadRequest, Response, StatusCode
+from tailrace.protocol.ids import LedgerId
 
 KEY = ledger_master_key(b"")
 DIGEST = Digest(DigestType.CRC32)

@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from bookie.cookie import parse_cookie
-from core.errors import CoreError
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, LedgerConfig
-from core.metadata.bookie_service_info import (
+from tailrace.bookie.cookie import parse_cookie
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig
+from tailrace.core.metadata.bookie_service_info import (
     FRAME_BYTES_MAX,
     decode_service_info,
     rpc_service_info,
 )
-from core.metadata.layout import LedgerPaths
-from core.metadata.store import WatchEvent
-from core.metadata.zookeeper import ZookeeperStore
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.store import WatchEvent
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, tailrace
 from tests.zookeeper import ZooKeeperServer

@@ -8,9 +8,12 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
-from protocol.kafka.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from protocol.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.kafka.messages.incremental_alter_configs import (
+from tailrace.protocol.kafka.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from tailrace.protocol.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from tailrace.protocol.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

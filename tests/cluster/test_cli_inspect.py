@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.cli.errors import Exit
-from protocol.records.batch import read_header
-from protocol.records.record import iter_records
+from tailrace.broker.cli.errors import Exit
+from tailrace.protocol.records.batch import read_header
+from tailrace.protocol.records.record import iter_records
 from tests.cluster.cli import output, parsed, refusal
 from tests.process import TailraceProcess
 from tests.server_process import TAILRACE

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from broker.cli.errors import Exit
-from core.errors import CoreError, LedgerFenced
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, LedgerConfig
-from core.metadata.uri import ledgers_root, open_store
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import EntryId, LedgerId
+from tailrace.broker.cli.errors import Exit
+from tailrace.core.errors import CoreError, LedgerFenced
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig
+from tailrace.core.metadata.uri import ledgers_root, open_store
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import EntryId, LedgerId
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed, refusal
 from tests.process import TailraceProcess

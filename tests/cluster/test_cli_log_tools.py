@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import pytest
 
-from broker.cli.errors import Exit
-from broker.cli.log_owner import Nobody
-from core.log.config import LogConfig
-from core.log.log import Log
-from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
-from core.log.writer import LogWriter
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import encode_segment, in_progress_name, segment_name
-from core.metadata.store import Create, Delete
+from tailrace.broker.cli.errors import Exit
+from tailrace.broker.cli.log_owner import Nobody
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.log import Log
+from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import encode_segment, in_progress_name, segment_name
+from tailrace.core.metadata.store import Create, Delete
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed, refusal
 from tests.process import TailraceProcess

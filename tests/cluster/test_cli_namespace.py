@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from broker.cli.errors import Exit
-from core.metadata.namespace_binding import BKDLConfig, decode_binding
-from core.metadata.zookeeper import ZookeeperStore
+from tailrace.broker.cli.errors import Exit
+from tailrace.core.metadata.namespace_binding import BKDLConfig, decode_binding
+from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tests.cluster.cli import output, parsed, refusal
 from tests.zookeeper import ZooKeeperServer
 
@@ -96,7 +96,7 @@ def test_what_cannot_be_bound_is_refused(place: Place) -> None:
 
 def test_a_federated_namespace_is_shown_and_not_opened(place: Place) -> None:
     async def bind() -> None:
-        from core.metadata.bindings import bind_namespace
+        from tailrace.core.metadata.bindings import bind_namespace
 
         store = await ZookeeperStore.connect(place.hosts)
         config = BKDLConfig(bk_zk_servers="z:1", bk_ledgers_path="/l", federated_namespace=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.errors import Exit
-from protocol.errors import ErrorCode
+from tailrace.broker.cli.errors import Exit
+from tailrace.protocol.errors import ErrorCode
 from tests.cluster.cli import output, parsed, refusal
 from tests.cluster.fault_port import FaultPort
 from tests.cluster.raw import RawClient

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, ThrottleEvent
 
-from protocol.kafka.apis import (
+from tailrace.protocol.kafka.apis import (
     ALTER_CLIENT_QUOTAS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -18,14 +18,14 @@ from protocol.kafka.apis import (
     DESCRIBE_CLIENT_QUOTAS,
     FETCH,
 )
-from protocol.kafka.messages import alter_client_quotas as alter
-from protocol.kafka.messages.create_partitions import (
+from tailrace.protocol.kafka.messages import alter_client_quotas as alter
+from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
+from tailrace.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tailrace.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tailrace.protocol.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
 from tests.cluster.raw import RawClient, batch, create_topic, fetch_request, produce
 from tests.process import TailraceProcess
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     CONSUMER_GROUP_HEARTBEAT,
     CREATE_TOPICS,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
 )
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.incremental_alter_configs import (
+from tailrace.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.cluster.config_entities import EntityKind
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.cluster.config_entities import EntityKind
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 from tests.cluster.in_process import running_broker
 
 WITHIN_S = 20

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from core.errors import CoreError
-from core.ledger.config import LedgerConfig
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.config import LedgerConfig
 from tests.cluster.test_ledger_over_tcp import (
     REPLICATED,
     Cluster,

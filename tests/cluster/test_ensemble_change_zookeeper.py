@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.ledger.writer import LedgerWriter
+from tailrace.core.ledger.writer import LedgerWriter
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import tailrace
 from tests.cluster.test_bookie_process import (

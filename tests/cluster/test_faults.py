@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from broker.cli.errors import Exit
+from tailrace.broker.cli.errors import Exit
 from tests.cluster.fault_port import FaultPort
 from tests.process import TailraceProcess
 from tests.unit.broker.cli.test_main import tailrace

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from core.ledger.bookie_client import ask
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.outcomes import ABSENT
-from core.metadata.layout import LedgerPaths, UnderreplicationPaths
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
-from core.metadata.store import MetadataStore
-from core.metadata.underreplication import LAYOUT_BYTES, encode_lock
-from core.metadata.uri import open_store
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.outcomes import ABSENT
+from tailrace.core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.underreplication import LAYOUT_BYTES, encode_lock
+from tailrace.core.metadata.uri import open_store
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed
 from tests.cluster.recovering import stored_ledgers

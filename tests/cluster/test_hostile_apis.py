@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from protocol.errors import ErrorCode
-from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS, APIS, PRODUCE
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import API_VERSIONS, APIS, PRODUCE
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from tests.cluster.any_requests import (
     GROUP,
     TOPIC,

@@ -8,15 +8,21 @@ import cramjam
 import lz4.frame
 import pytest
 
-from protocol.kafka.apis import API_VERSIONS, PRODUCE
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.produce import (
+from tailrace.protocol.kafka.apis import API_VERSIONS, PRODUCE
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, pack_header, read_header, stamp_crc
-from protocol.records.record import Producer
+from tailrace.protocol.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    pack_header,
+    read_header,
+    stamp_crc,
+)
+from tailrace.protocol.records.record import Producer
 from tests.cluster.raw import (
     Closed,
     RawClient,

@@ -4,15 +4,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from protocol.kafka.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
-from protocol.kafka.header import RequestHeader, encode_request_header
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.list_offsets import (
+from tailrace.protocol.kafka.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from tailrace.protocol.kafka.header import RequestHeader, encode_request_header
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.cluster.conftest import MEBIBYTE
 from tests.cluster.raw import (
     RawClient,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
-from protocol.kafka.header import RequestHeader, encode_request_header
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
+from tailrace.protocol.kafka.header import RequestHeader, encode_request_header
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from tests.cluster.raw import (
     Closed,
     RawClient,

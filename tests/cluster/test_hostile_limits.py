@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.metadata import MetadataRequest
+from tailrace.protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest
 from tests.cluster.raw import (
     Closed,
     RawClient,

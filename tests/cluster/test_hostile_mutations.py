@@ -12,19 +12,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.kafka.api import Api
-from protocol.kafka.apis import APIS
-from protocol.kafka.codec import encode_request
-from protocol.kafka.header import RequestHeader, request_frame
-from protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.kafka.messages.list_offsets import (
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import APIS
+from tailrace.protocol.kafka.codec import encode_request
+from tailrace.protocol.kafka.header import RequestHeader, request_frame
+from tailrace.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tailrace.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

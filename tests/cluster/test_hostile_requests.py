@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from protocol.kafka.apis import (
+from tailrace.protocol.kafka.apis import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_RECORDS,
@@ -18,36 +18,41 @@ from protocol.kafka.apis import (
     OFFSET_FOR_LEADER_EPOCH,
     SYNC_GROUP,
 )
-from protocol.kafka.messages.create_partitions import (
+from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.kafka.messages.delete_records import (
+from tailrace.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tailrace.protocol.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.kafka.messages.list_offsets import (
+from tailrace.protocol.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.kafka.messages.offset_for_leader_epoch import (
+from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.cluster.raw import (
     RawClient,
     batch,

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from core.runtime.loop_work import REQUEST_WORK_MAX
+from tailrace.core.runtime.loop_work import REQUEST_WORK_MAX
 from tests.cluster.load import PARTITIONS, TOPIC, Load, create_topic, read_all
 from tests.ports import free_port
 from tests.process import TailraceProcess

@@ -12,18 +12,23 @@ from typing import Any
 
 import pytest
 
-from core.errors import CoreError, LedgerFenced, OverCapacity
-from core.ledger.bookie_client import BookieClient
-from core.ledger.client import LedgerClient
-from core.ledger.config import BookieClientConfig, LedgerClientConfig, LedgerConfig, ReadConfig
-from core.ledger.read_order import Standing
-from core.ledger.tcp_bookie import TcpBookieClient
-from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.network_location import NetworkLocation
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import SystemClock
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.errors import CoreError, LedgerFenced, OverCapacity
+from tailrace.core.ledger.bookie_client import BookieClient
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import (
+    BookieClientConfig,
+    LedgerClientConfig,
+    LedgerConfig,
+    ReadConfig,
+)
+from tailrace.core.ledger.read_order import Standing
+from tailrace.core.ledger.tcp_bookie import TcpBookieClient
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.protocol.ids import BookieId, LedgerId
 
 pytestmark = pytest.mark.crash
 
@@ -37,10 +42,10 @@ STRIPED = LedgerConfig(ensemble_size=3, write_quorum=2, ack_quorum=1, unconfirme
 CHILD = """
 import asyncio, sys
 from pathlib import Path
-from bookie.app import start_bookie
-from bookie.config import BookieConfig
-from core.runtime.clock import SystemClock
-from core.runtime.files import SystemFiles
+from tailrace.bookie.app import start_bookie
+from tailrace.bookie.config import BookieConfig
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.core.runtime.files import SystemFiles
 
 async def main():
     root, bookie_id, port = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

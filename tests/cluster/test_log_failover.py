@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from core.metadata.bindings import bind_namespace
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.uri import ledgers_root, open_store
+from tailrace.core.metadata.bindings import bind_namespace
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.uri import ledgers_root, open_store
 from tests.cluster.three_bookies import ThreeBookies
 from tests.failover import RECORDS_FIRST, Failover, fail_over
 from tests.zookeeper import ZooKeeperServer

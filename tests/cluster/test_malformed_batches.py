@@ -6,10 +6,10 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, read_header, stamp_crc
-from protocol.records.record import Record, build_batch
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD, read_header, stamp_crc
+from tailrace.protocol.records.record import Record, build_batch
 from tests.cluster.raw import RawClient, batch, create_topic, fetch, produce
 from tests.malformed import CASES
 from tests.process import TailraceProcess

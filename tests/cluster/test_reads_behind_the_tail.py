@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.config import BrokerConfig, NetworkConfig
-from broker.partition.cleanable import CleanablePartition
-from broker.partition.config import PartitionConfig
-from broker.partition.partition_log import PartitionLog
-from broker.partition.trimming import raise_log_start
-from compaction.cleaner.cleanable import SegmentCounts
-from compaction.cleaner.means import BLOCK_BYTES
-from protocol.ids import TopicPartition
-from protocol.records.batch import read_header
+from tailrace.broker.broker import Broker
+from tailrace.broker.config import BrokerConfig, NetworkConfig
+from tailrace.broker.partition.cleanable import CleanablePartition
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.trimming import raise_log_start
+from tailrace.compaction.cleaner.cleanable import SegmentCounts
+from tailrace.compaction.cleaner.means import BLOCK_BYTES
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.batch import read_header
 from tests.cluster.in_process import running_broker
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.loops import in_loop

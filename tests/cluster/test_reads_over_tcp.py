@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.ledger.config import LedgerConfig, ReadConfig
-from core.ledger.reader import LedgerReader
+from tailrace.core.ledger.config import LedgerConfig, ReadConfig
+from tailrace.core.ledger.reader import LedgerReader
 from tests.cluster.test_ledger_over_tcp import (
     REPLICATED,
     STRIPED,

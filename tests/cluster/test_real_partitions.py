@@ -4,24 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.names import stream_name
-from broker.config import BrokerConfig, NetworkConfig
-from broker.errors import KafkaError
-from broker.partition.appends import AppendResult
-from broker.partition.partition_log import PartitionLog
-from broker.partition.retained import RetainedPartition
-from broker.partition.timestamps import first_at, newest
-from broker.partition.trimming import delete_records, segments_for_retention
-from compaction.retention import judge
-from core.log import timed_roll
-from core.log.namespace import DEFAULT_ROOT
-from core.metadata.layout import LogPaths
-from core.runtime.clock import SystemClock
-from core.runtime.files import SystemFiles
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.records.batch import read_header
-from protocol.records.record import Producer
+from tailrace.broker.cluster.names import stream_name
+from tailrace.broker.config import BrokerConfig, NetworkConfig
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.retained import RetainedPartition
+from tailrace.broker.partition.timestamps import first_at, newest
+from tailrace.broker.partition.trimming import delete_records, segments_for_retention
+from tailrace.compaction.retention import judge
+from tailrace.core.log import timed_roll
+from tailrace.core.log.namespace import DEFAULT_ROOT
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.batch import read_header
+from tailrace.protocol.records.record import Producer
 from tests.cluster.in_process import running_broker
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.heavy import walked

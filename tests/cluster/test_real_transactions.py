@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from broker.config import BrokerConfig, NetworkConfig
-from broker.partition.appends import AppendResult
-from broker.partition.partition_log import PartitionLog
-from broker.partition.segment_state import PartitionState
-from broker.partition.trimming import delete_records
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.broker.config import BrokerConfig, NetworkConfig
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.segment_state import PartitionState
+from tailrace.broker.partition.trimming import delete_records
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 from tests.cluster.in_process import running_broker
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.loops import in_loop

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from core.log.log import Log
-from core.log.open_namespace import OpenNamespace, open_namespace
-from core.metadata.bindings import bind_namespace
-from core.metadata.layout import LogPaths
-from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.uri import ledgers_root, open_store
+from tailrace.core.log.log import Log
+from tailrace.core.log.open_namespace import OpenNamespace, open_namespace
+from tailrace.core.metadata.bindings import bind_namespace
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.uri import ledgers_root, open_store
 from tests.cluster.three_bookies import ThreeBookies
 from tests.interop.distributedlog.ours import Listener
 from tests.log_rewriter import ALL, KEPT, RECORDS, SEGMENTS, hasty, held, payload, rewrite_once

@@ -10,8 +10,8 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     ALTER_PARTITION_REASSIGNMENTS,
     FETCH,
     FIND_COORDINATOR,
@@ -19,15 +19,17 @@ from protocol.kafka.apis import (
     LIST_PARTITION_REASSIGNMENTS,
     PRODUCE,
 )
-from protocol.kafka.messages import alter_partition_reassignments as alter
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.list_offsets import (
+from tailrace.protocol.kafka.messages import alter_partition_reassignments as alter
+from tailrace.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tailrace.protocol.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from tests.cluster.load import PARTITIONS as LOADED
 from tests.cluster.load import TOPIC as LOAD
 from tests.cluster.load import Load, create_topic

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import FIND_COORDINATOR
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import FIND_COORDINATOR
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from tests.cluster.bank import TELLERS, Teller, check, open_bank
 from tests.cluster.raw import Closed, RawClient
 from tests.cluster.transaction_story import Producer, Story

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode
+from tailrace.protocol.errors import ErrorCode
 from tests.cluster.raw import RawClient
 from tests.cluster.transaction_story import TV1, TV2, Story, Versions
 from tests.process import TailraceProcess

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     ADD_OFFSETS_TO_TXN,
     END_TXN,
     FIND_COORDINATOR,
@@ -16,22 +16,25 @@ from protocol.kafka.apis import (
     OFFSET_FETCH,
     TXN_OFFSET_COMMIT,
 )
-from protocol.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.kafka.messages.end_txn import EndTxnRequest
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tailrace.protocol.kafka.messages.end_txn import EndTxnRequest
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.init_producer_id import InitProducerIdRequest
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.protocol.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.record import Producer
+from tailrace.protocol.records.record import Producer
 from tests.cluster.raw import ANSWER_S, RawClient, create_topic, wait_for_group
 from tests.process import TailraceProcess
 

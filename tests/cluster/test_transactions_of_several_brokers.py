@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 import pytest
 
-from protocol.errors import ErrorCode as E
+from tailrace.protocol.errors import ErrorCode as E
 from tests.cluster.bank import TELLERS, Teller, check, open_bank
 from tests.cluster.raw_cluster import RawCluster
 from tests.cluster.three_bookies import ClusterBroker, ThreeBookies

@@ -55,7 +55,7 @@ def test_it_is_for_one_platform_as_it_holds_what_was_compiled(wheel: Path) -> No
     with zipfile.ZipFile(wheel) as packed:
         compiled = [name for name in packed.namelist() if name.endswith(".so")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    assert compiled == [f"tailrace/_house/protocol/records/_record_loops{suffix}"]
+    assert compiled == [f"tailrace/protocol/records/_record_loops{suffix}"]
 
 
 def test_without_a_compiler_it_works_and_says_what_is_missing(tmp_path: Path) -> None:

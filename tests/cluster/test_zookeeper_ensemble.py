@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BadVersion, Unavailable
-from core.metadata.store import SessionEvent, WatchEvent
-from core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.errors import BadVersion, Unavailable
+from tailrace.core.metadata.store import SessionEvent, WatchEvent
+from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tests.unit.core.metadata.store_contract import WatchLog
 from tests.unit.core.metadata.test_zookeeper_session import SessionLog
 from tests.zookeeper import Ensemble

@@ -8,9 +8,9 @@ from typing import Final, Self
 
 from kazoo.client import KazooClient
 
-from broker.cluster.names import stream_name
-from broker.cluster.paths import ClusterPaths
-from core.metadata.layout import LogPaths
+from tailrace.broker.cluster.names import stream_name
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.core.metadata.layout import LogPaths
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import tailrace
 from tests.cluster.load import PARTITIONS

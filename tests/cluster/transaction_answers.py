@@ -10,32 +10,39 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.kafka import apis
-from protocol.kafka.api import Api
-from protocol.kafka.messages.add_partitions_to_txn import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka import apis
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.kafka.messages.delete_records import (
+from tailrace.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tailrace.protocol.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.kafka.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.kafka.messages.end_txn import EndTxnRequest
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
-from protocol.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.kafka.messages.write_txn_markers import (
+from tailrace.protocol.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    TopicRequest,
+)
+from tailrace.protocol.kafka.messages.end_txn import EndTxnRequest
+from tailrace.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.init_producer_id import InitProducerIdRequest
+from tailrace.protocol.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tailrace.protocol.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.records.batch import CONTROL, TRANSACTIONAL
-from protocol.records.record import NO_PRODUCER, Producer, Record, build_batch
+from tailrace.protocol.records.batch import CONTROL, TRANSACTIONAL
+from tailrace.protocol.records.record import NO_PRODUCER, Producer, Record, build_batch
 from tests.cluster.raw import RawClient
 
 E = ErrorCode

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     FETCH,
@@ -14,16 +14,16 @@ from protocol.kafka.apis import (
     INIT_PRODUCER_ID,
     PRODUCE,
 )
-from protocol.kafka.messages.add_partitions_to_txn import (
+from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from protocol.kafka.messages.end_txn import EndTxnRequest
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
-from protocol.records.batch import read_header, split_batches
-from protocol.records.record import Producer as BatchProducer
-from protocol.records.record import Record, build_batch, iter_records
+from tailrace.protocol.kafka.messages.end_txn import EndTxnRequest
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.init_producer_id import InitProducerIdRequest
+from tailrace.protocol.records.batch import read_header, split_batches
+from tailrace.protocol.records.record import Producer as BatchProducer
+from tailrace.protocol.records.record import Record, build_batch, iter_records
 from tests.cluster.raw import ANSWER_S, create_topic, fetch_request, produce_request
 from tests.process import TailraceProcess
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import psutil
 
-from protocol.errors import ErrorCode
+from tailrace.protocol.errors import ErrorCode
 from tests.cluster.raw import (
     ANSWER_S,
     Closed,

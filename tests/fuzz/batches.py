@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from librt.strings import BytesWriter
 
-from compaction.cleaner.block import Block
-from compaction.cleaner.columns import read_columns
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.headers import read_headers
-from compaction.restoring import errors as restoring
-from compaction.restoring.fold import Aborted, Progress, fold, next_offset
-from compaction.restoring.records import take_batch
-from protocol.compression import Codec, compress, decompress, decompress_into
-from protocol.errors import DecodeError, ProtocolError
-from protocol.lz4_frame import frame_end
-from protocol.records import loops, record_loops
-from protocol.records.batch import (
+from tailrace.compaction.cleaner.block import Block
+from tailrace.compaction.cleaner.columns import read_columns
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.headers import read_headers
+from tailrace.compaction.restoring import errors as restoring
+from tailrace.compaction.restoring.fold import Aborted, Progress, fold, next_offset
+from tailrace.compaction.restoring.records import take_batch
+from tailrace.protocol.compression import Codec, compress, decompress, decompress_into
+from tailrace.protocol.errors import DecodeError, ProtocolError
+from tailrace.protocol.lz4_frame import frame_end
+from tailrace.protocol.records import loops, record_loops
+from tailrace.protocol.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -28,11 +28,11 @@ from protocol.records.batch import (
     stamp_crc,
     verify_crc,
 )
-from protocol.records.control import EndTransaction, build_marker, read_marker
-from protocol.records.recompress import StoredAs, recompress
-from protocol.records.record import Producer, Record, build_batch, iter_records, payload_of
-from protocol.records.times import first_since, newest_from
-from protocol.records.validate import UNBOUNDED_MS, InvalidBatch, ProduceRules, check_batch
+from tailrace.protocol.records.control import EndTransaction, build_marker, read_marker
+from tailrace.protocol.records.recompress import StoredAs, recompress
+from tailrace.protocol.records.record import Producer, Record, build_batch, iter_records, payload_of
+from tailrace.protocol.records.times import first_since, newest_from
+from tailrace.protocol.records.validate import UNBOUNDED_MS, InvalidBatch, ProduceRules, check_batch
 from tests.fuzz.target import Target
 
 NOW_MS = 1_700_000_000_000

@@ -3,17 +3,17 @@
 from functools import partial
 from typing import Any, Final
 
-from bookie.admin import _read_only_of
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.cluster.client_metrics_configs import altered_metrics
-from broker.cluster.config_def import InvalidConfig
-from broker.cluster.dynamic_rules import OWN
-from broker.cluster.topic_configs import TOPIC_CONFIGS
-from broker.errors import KafkaError
-from broker.faults.orders import BadOrder, parse
-from broker.http_admin import _names
-from broker.quotas.connection_counts import numbers_of
-from core.runtime.config import ConfigError
+from tailrace.bookie.admin import _read_only_of
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.cluster.client_metrics_configs import altered_metrics
+from tailrace.broker.cluster.config_def import InvalidConfig
+from tailrace.broker.cluster.dynamic_rules import OWN
+from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.faults.orders import BadOrder, parse
+from tailrace.broker.http_admin import _names
+from tailrace.broker.quotas.connection_counts import numbers_of
+from tailrace.core.runtime.config import ConfigError
 from tests.fuzz.target import Target
 
 _WORDS = (b"[" * 30, b'{"":' * 8, b"\\ud800", b"1e999", b"9" * 30, b"NaN", b'"fault":')

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 
 ROOT: Final = Path(__file__).parents[2]
 OURS: Final = tuple(
-    str(ROOT / name) + "/" for name in ("protocol", "core", "bookie", "broker", "compaction")
+    str(ROOT / "tailrace" / name) + "/"
+    for name in ("protocol", "core", "bookie", "broker", "compaction")
 )
 
 Edge: TypeAlias = tuple[CodeType, int, int]

@@ -64,7 +64,7 @@ class Decoder(NamedTuple):
 def decoders() -> list[Decoder]:
     """Return all of them, in order."""
     return [
-        Decoder(".".join(path.relative_to(ROOT).with_suffix("").parts), name)
+        Decoder(".".join(("tailrace", *path.relative_to(ROOT).with_suffix("").parts)), name)
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
         for name in _functions(ast.parse(path.read_text(encoding="utf-8")), "")

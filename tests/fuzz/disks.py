@@ -4,24 +4,28 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bookie import entry_log_format, group_format, index_format, index_sums, journal_format
-from bookie.cookie import Cookie, format_cookie, parse_cookie
-from bookie.group_scan import GroupScan
-from bookie.index_files import unpack_slots
-from bookie.record_scan import scan_records
-from broker.partition.segment_state import PartitionState, decode_index, encode_index
-from compaction.restoring.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from compaction.restoring.errors import WrongCheckpoint
-from compaction.restoring.fold import Progress
-from core.errors import ColdObjectCorrupt, CorruptData
-from core.log.cold import format as cold
-from protocol.bookkeeper.entry import Entry
-from protocol.crc32c import crc32c
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord
-from protocol.errors import DecodeError
-from protocol.ids import LedgerId
-from protocol.records.batch import read_header
+from tailrace.bookie import entry_log_format, group_format, index_format, index_sums, journal_format
+from tailrace.bookie.cookie import Cookie, format_cookie, parse_cookie
+from tailrace.bookie.group_scan import GroupScan
+from tailrace.bookie.index_files import unpack_slots
+from tailrace.bookie.record_scan import scan_records
+from tailrace.broker.partition.segment_state import PartitionState, decode_index, encode_index
+from tailrace.compaction.restoring.checkpoint import (
+    Checkpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from tailrace.compaction.restoring.errors import WrongCheckpoint
+from tailrace.compaction.restoring.fold import Progress
+from tailrace.core.errors import ColdObjectCorrupt, CorruptData
+from tailrace.core.log.cold import format as cold
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import LedgerId
+from tailrace.protocol.records.batch import read_header
 from tests.fuzz.batches import NOW_MS, batches
 from tests.fuzz.target import Target
 from tests.golden import disk_records

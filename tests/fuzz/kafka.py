@@ -4,31 +4,31 @@ from collections.abc import Callable, Generator, Iterator
 from random import Random
 from typing import Any
 
-from broker.coordinator import records as group_records
-from broker.transactions import records as transaction_records
-from protocol.errors import ProtocolError
-from protocol.kafka import hot_fetch, hot_produce, wire
-from protocol.kafka.api import Api
-from protocol.kafka.apis import APIS, FETCH, PRODUCE
-from protocol.kafka.codec import (
+from tailrace.broker.coordinator import records as group_records
+from tailrace.broker.transactions import records as transaction_records
+from tailrace.protocol.errors import ProtocolError
+from tailrace.protocol.kafka import hot_fetch, hot_produce, wire
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import APIS, FETCH, PRODUCE
+from tailrace.protocol.kafka.codec import (
     decode_request,
     decode_request_steps,
     decode_response,
     encode_request,
     encode_response,
 )
-from protocol.kafka.header import (
+from tailrace.protocol.kafka.header import (
     RequestHeader,
     decode_request_header,
     decode_response_header,
     request_frame,
 )
-from protocol.kafka.messages import (
+from tailrace.protocol.kafka.messages import (
     consumer_group_records,
     consumer_protocol,
     coordinator_records,
 )
-from protocol.kafka.messages import (
+from tailrace.protocol.kafka.messages import (
     transaction_records as transaction_messages,
 )
 from tests.fuzz.judge import plain

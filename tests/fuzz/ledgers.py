@@ -4,9 +4,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from core.errors import CorruptData
-from core.log.entries import visible_records
-from core.log.owner_records import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.entries import visible_records
+from tailrace.core.log.owner_records import (
     SegmentIndex,
     join_index,
     join_snapshot,
@@ -14,12 +14,12 @@ from core.log.owner_records import (
     pack_snapshot,
     read_part,
 )
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.bookkeeper import codec, fast_codec, protobuf_codec, v2_answers, v2_requests
-from protocol.bookkeeper import messages as bk
-from protocol.bookkeeper.availability import decode_availability, encode_availability
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import (
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.bookkeeper import codec, fast_codec, protobuf_codec, v2_answers, v2_requests
+from tailrace.protocol.bookkeeper import messages as bk
+from tailrace.protocol.bookkeeper.availability import decode_availability, encode_availability
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import (
     HEADER_SIZE,
     Entry,
     pack_entry,
@@ -28,24 +28,29 @@ from protocol.bookkeeper.entry import (
     read_ids,
     read_lac,
 )
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import (
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.envelope import (
     EnvelopeCodec,
     pack_bare,
     pack_envelope,
     unpack_columns,
     unpack_envelope,
 )
-from protocol.distributedlog.record import POSITION_MAX, RECORD_SET, LogRecord, read_records
-from protocol.distributedlog.record_set import (
+from tailrace.protocol.distributedlog.record import (
+    POSITION_MAX,
+    RECORD_SET,
+    LogRecord,
+    read_records,
+)
+from tailrace.protocol.distributedlog.record_set import (
     count_records,
     expand,
     pack_record_set,
     record_set,
     unpack_record_set,
 )
-from protocol.errors import BadValue, DecodeError, ProtocolError
-from protocol.ids import LedgerId
+from tailrace.protocol.errors import BadValue, DecodeError, ProtocolError
+from tailrace.protocol.ids import LedgerId
 from tests.fuzz.judge import plain
 from tests.fuzz.target import Target
 from tests.golden import frames, vectors

@@ -6,21 +6,26 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from broker.cluster.config_codec import decode_configs, encode_configs
-from broker.cluster.live_brokers import live_broker
-from broker.cluster.registration import BrokerNode, decode_broker, encode_broker
-from broker.cluster.topic_codec import StoredTopic, decode_assignments, decode_topic, encode_topic
-from broker.quotas.codec import decode_quotas, encode_quotas
-from core.errors import CorruptData
-from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
-from core.log.ownership import parse_member
-from core.metadata import bookie_service_info as service_info
-from core.metadata import namespace_binding, segment_metadata, underreplication
-from core.metadata.layout import LAYOUT_TEXT, check_layout
-from core.metadata.ledger_metadata import decode_ledger, encode_ledger
-from core.metadata.network_location import parse_rack_mapping
-from core.metadata.region_rules import RegionRules, encode_region_rules, parse_region_rules
-from protocol.ids import BookieId
+from tailrace.broker.cluster.config_codec import decode_configs, encode_configs
+from tailrace.broker.cluster.live_brokers import live_broker
+from tailrace.broker.cluster.registration import BrokerNode, decode_broker, encode_broker
+from tailrace.broker.cluster.topic_codec import (
+    StoredTopic,
+    decode_assignments,
+    decode_topic,
+    encode_topic,
+)
+from tailrace.broker.quotas.codec import decode_quotas, encode_quotas
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
+from tailrace.core.log.ownership import parse_member
+from tailrace.core.metadata import bookie_service_info as service_info
+from tailrace.core.metadata import namespace_binding, segment_metadata, underreplication
+from tailrace.core.metadata.layout import LAYOUT_TEXT, check_layout
+from tailrace.core.metadata.ledger_metadata import decode_ledger, encode_ledger
+from tailrace.core.metadata.network_location import parse_rack_mapping
+from tailrace.core.metadata.region_rules import RegionRules, encode_region_rules, parse_region_rules
+from tailrace.protocol.ids import BookieId
 from tests.fuzz.target import Target
 from tests.golden import vectors, znodes
 from tests.unit.core.metadata.golden_nodes import golden_ledgers, golden_segments

@@ -17,21 +17,23 @@ SEED: Final = 34
 
 _ASKED: Final = "what an operator asks for or configures, a word at a time"
 EXCUSED: Final = {
-    "bookie.entry_log_format.split_location": "takes a number apart, no bytes",
-    "broker.cli.endpoints.parse_endpoint": _ASKED,
-    "broker.cli.offset_spec.parse_offset": _ASKED,
-    "broker.cli.position_spec.parse_dlsn": _ASKED,
-    "broker.cli.position_spec.parse_partition": _ASKED,
-    "broker.cli.position_spec.parse_position": _ASKED,
-    "broker.config.NetworkConfig.parsed_advertised": _ASKED,
-    "broker.config.NetworkConfig.parsed_listeners": _ASKED,
-    "compaction.restoring.cluster.parse_bootstrap": _ASKED,
-    "core.metadata.kazoo_reads.MultiRead.deserialize": "called by kazoo, which hands its errors on",
-    "core.metadata.layout.LedgerPaths.read_only_bookie": "makes a path",
-    "core.metadata.network_location.parse_table": _ASKED,
-    "core.metadata.uri.parse_namespace_uri": _ASKED,
-    "core.metadata.uri.parse_servers": _ASKED,
-    "core.metadata.uri.parse_uri": _ASKED,
+    "tailrace.bookie.entry_log_format.split_location": "takes a number apart, no bytes",
+    "tailrace.broker.cli.endpoints.parse_endpoint": _ASKED,
+    "tailrace.broker.cli.offset_spec.parse_offset": _ASKED,
+    "tailrace.broker.cli.position_spec.parse_dlsn": _ASKED,
+    "tailrace.broker.cli.position_spec.parse_partition": _ASKED,
+    "tailrace.broker.cli.position_spec.parse_position": _ASKED,
+    "tailrace.broker.config.NetworkConfig.parsed_advertised": _ASKED,
+    "tailrace.broker.config.NetworkConfig.parsed_listeners": _ASKED,
+    "tailrace.compaction.restoring.cluster.parse_bootstrap": _ASKED,
+    "tailrace.core.metadata.kazoo_reads.MultiRead.deserialize": (
+        "called by kazoo, which hands its errors on"
+    ),
+    "tailrace.core.metadata.layout.LedgerPaths.read_only_bookie": "makes a path",
+    "tailrace.core.metadata.network_location.parse_table": _ASKED,
+    "tailrace.core.metadata.uri.parse_namespace_uri": _ASKED,
+    "tailrace.core.metadata.uri.parse_servers": _ASKED,
+    "tailrace.core.metadata.uri.parse_uri": _ASKED,
 }
 """Functions that are named like decoders, and why no target reaches them."""
 

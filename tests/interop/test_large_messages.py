@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from core.log.config import RECORD_BYTES_LIMIT, RECORD_BYTES_MAX
+from tailrace.core.log.config import RECORD_BYTES_LIMIT, RECORD_BYTES_MAX
 from tests.cluster.three_bookies import ThreeBookies
 from tests.process import TailraceProcess
 from tests.zookeeper import ZooKeeperServer

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.consumer.assignor import Assignor, GroupSpec, MemberSpec, Partitions
-from broker.coordinator.consumer.range_assignor import assign_range
-from broker.coordinator.consumer.uniform_assignor import assign_uniform
+from tailrace.broker.coordinator.consumer.assignor import (
+    Assignor,
+    GroupSpec,
+    MemberSpec,
+    Partitions,
+)
+from tailrace.broker.coordinator.consumer.range_assignor import assign_range
+from tailrace.broker.coordinator.consumer.uniform_assignor import assign_uniform
 from tests.java.peers import LinePeer
 
 pytestmark = pytest.mark.java

@@ -6,16 +6,16 @@ from random import Random
 
 import pytest
 
-from bookie.cookie import Cookie, format_cookie, parse_cookie
-from core.metadata.ledger_metadata import (
+from tailrace.bookie.cookie import Cookie, format_cookie, parse_cookie
+from tailrace.core.metadata.ledger_metadata import (
     Fragment,
     LedgerMetadata,
     LedgerState,
     decode_ledger,
     encode_ledger,
 )
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import BookieId
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import BookieId
 from tests.java.peers import LinePeer
 
 pytestmark = pytest.mark.java

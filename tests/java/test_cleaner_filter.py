@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from compaction.cleaner.transactions import CleanedTransactions
-from protocol.compression import Codec
-from protocol.records.batch import LOG_APPEND_TIME, read_header, split_batches
-from protocol.records.record import iter_records, payload_of
+from tailrace.compaction.cleaner.transactions import CleanedTransactions
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.records.batch import LOG_APPEND_TIME, read_header, split_batches
+from tailrace.protocol.records.record import iter_records, payload_of
 from tests.java.peers import LinePeer
 from tests.unit.compaction.cleaner.support import FakeLog
 

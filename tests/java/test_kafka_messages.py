@@ -9,16 +9,21 @@ from typing import Any
 
 import pytest
 
-from protocol.kafka import wire
-from protocol.kafka.api import Api
-from protocol.kafka.apis import APIS
-from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
-from protocol.kafka.messages import consumer_group_records as group_records
-from protocol.kafka.messages import consumer_protocol, headers
-from protocol.kafka.messages import coordinator_records as records
-from protocol.kafka.messages import transaction_records as transactions
-from protocol.kafka.primitives import RECORDS, UUID, Kind
-from protocol.kafka.wire import Array, Wire
+from tailrace.protocol.kafka import wire
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import APIS
+from tailrace.protocol.kafka.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from tailrace.protocol.kafka.messages import consumer_group_records as group_records
+from tailrace.protocol.kafka.messages import consumer_protocol, headers
+from tailrace.protocol.kafka.messages import coordinator_records as records
+from tailrace.protocol.kafka.messages import transaction_records as transactions
+from tailrace.protocol.kafka.primitives import RECORDS, UUID, Kind
+from tailrace.protocol.kafka.wire import Array, Wire
 from tests.java.peers import LinePeer
 from tests.unit.protocol.kafka.samples import sample
 

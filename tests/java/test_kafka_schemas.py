@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from protocol.kafka.apis import APIS, NEVER
-from protocol.kafka.messages import consumer_group_records as group_records
-from protocol.kafka.messages import consumer_protocol, headers
-from protocol.kafka.messages import coordinator_records as records
-from protocol.kafka.messages import transaction_records as transactions
-from protocol.kafka.primitives import NO_UUID, Kind
-from protocol.kafka.wire import Array, Wire
+from tailrace.protocol.kafka.apis import APIS, NEVER
+from tailrace.protocol.kafka.messages import consumer_group_records as group_records
+from tailrace.protocol.kafka.messages import consumer_protocol, headers
+from tailrace.protocol.kafka.messages import coordinator_records as records
+from tailrace.protocol.kafka.messages import transaction_records as transactions
+from tailrace.protocol.kafka.primitives import NO_UUID, Kind
+from tailrace.protocol.kafka.wire import Array, Wire
 from tests.java.jars import jars
 
 pytestmark = pytest.mark.java

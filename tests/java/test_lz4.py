@@ -7,9 +7,9 @@ from random import Random
 import lz4.frame
 import pytest
 
-from protocol.compression import Codec, decompress
-from protocol.errors import BadValue
-from protocol.lz4_frame import frame_end
+from tailrace.protocol.compression import Codec, decompress
+from tailrace.protocol.errors import BadValue
+from tailrace.protocol.lz4_frame import frame_end
 from tests.java.peers import LinePeer
 
 pytestmark = pytest.mark.java

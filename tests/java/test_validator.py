@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.records.batch import (
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -21,8 +21,8 @@ from protocol.records.batch import (
     stamp_log_append_time,
     with_header,
 )
-from protocol.records.record import Record, build_batch
-from protocol.records.validate import UNBOUNDED_MS, InvalidBatch, ProduceRules, check_batch
+from tailrace.protocol.records.record import Record, build_batch
+from tailrace.protocol.records.validate import UNBOUNDED_MS, InvalidBatch, ProduceRules, check_batch
 from tests.java.peers import LinePeer
 from tests.malformed import CASES, TIME_MS
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from core.ledger.schedule import Schedules
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_metadata import LedgerMetadata, LedgerState, decode_ledger
-from core.metadata.store import Node
-from protocol.bookkeeper.messages import (
+from tailrace.core.ledger.schedule import Schedules
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, LedgerState, decode_ledger
+from tailrace.core.metadata.store import Node
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
     ReadRequest,
@@ -24,7 +24,7 @@ from protocol.bookkeeper.messages import (
     StatusCode,
     WriteFlag,
 )
-from protocol.ids import BookieId, EntryId, LedgerId
+from tailrace.protocol.ids import BookieId, EntryId, LedgerId
 
 PATHS = LedgerPaths("/ledgers")
 _ORDER = {LedgerState.OPEN: 0, LedgerState.IN_RECOVERY: 1, LedgerState.CLOSED: 2}

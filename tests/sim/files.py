@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.runtime.files import LockHeld, Space
-from protocol.ids import Buffer
+from tailrace.core.runtime.files import LockHeld, Space
+from tailrace.protocol.ids import Buffer
 from tests.sim.disk import BLOCK, Inode, SimDisk
 from tests.sim.process import ProcessDied, SimProcess, State
 

@@ -3,7 +3,7 @@
 Tasks, futures and timeouts are asyncio's own, so the code under test runs as it does in production.
 `SimLoop` overrides where the world comes in: the clock, the turns (a process may be paused or
 dead), connections and servers, executors, and (`VirtualThreads`) the worker threads of
-core.runtime.threads.
+tailrace.core.runtime.threads.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from core.runtime.task_health import task_health
+from tailrace.core.runtime.task_health import task_health
 from tests.sim.process import CURRENT, SimProcess, State
 from tests.sim.workers import VirtualRunner
 

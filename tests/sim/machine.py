@@ -8,18 +8,18 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from bookie.app import BookieProcess, OpenBookie, start_bookie
-from bookie.config import BookieConfig
-from bookie.errors import InvalidCookie
-from core.errors import CoreError, CorruptData
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import BookieClientConfig, LedgerClientConfig, ReadConfig
-from core.runtime.files import LockHeld
-from protocol.bookkeeper.digest import Digest, ledger_master_key
-from protocol.bookkeeper.entry import pack_entry
-from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, Response
-from protocol.ids import BookieId
+from tailrace.bookie.app import BookieProcess, OpenBookie, start_bookie
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.errors import InvalidCookie
+from tailrace.core.errors import CoreError, CorruptData
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig, ReadConfig
+from tailrace.core.runtime.files import LockHeld
+from tailrace.protocol.bookkeeper.digest import Digest, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, Response
+from tailrace.protocol.ids import BookieId
 from tests.sim.checkers import BookieChecker
 from tests.sim.disk import SimDisk
 from tests.sim.files import SimFiles
@@ -27,7 +27,7 @@ from tests.sim.metadata import START_MS
 from tests.sim.process import ProcessGone, SimProcess, State, current_process
 
 if TYPE_CHECKING:
-    from core.metadata.store import MetadataStore
+    from tailrace.core.metadata.store import MetadataStore
     from tests.sim.world import World
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from core.errors import MetadataConflict
-from core.metadata.sqlite_tree import Change, SqliteTree, open_tree
-from core.metadata.store import (
+from tailrace.core.errors import MetadataConflict
+from tailrace.core.metadata.sqlite_tree import Change, SqliteTree, open_tree
+from tailrace.core.metadata.store import (
     ANY_VERSION,
     Node,
     WatchEvent,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from bookie.errors import BookieError
-from core.errors import CoreError
+from tailrace.bookie.errors import BookieError
+from tailrace.core.errors import CoreError
 from tests.sim.disk import DiskFaults
 from tests.sim.machine import Client, Machine
 from tests.sim.metadata import HOST, MetadataFaults

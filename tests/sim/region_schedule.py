@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from core.errors import CoreError
-from core.metadata.region_rules import RegionRules
+from tailrace.core.errors import CoreError
+from tailrace.core.metadata.region_rules import RegionRules
 from tests.sim.machine import Client
 from tests.sim.regions import RegionStage
 from tests.sim.schedule import END_S

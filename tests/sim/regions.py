@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from core.ledger.config import LedgerClientConfig, ReadConfig
-from core.ledger.placement_config import PlacementConfig, PolicyName
-from core.metadata.layout import LedgerPaths
-from core.metadata.region_rules import REGION_RULES_PATH, RegionRules, encode_region_rules
-from core.metadata.store import ANY_VERSION
-from protocol.ids import BookieId
+from tailrace.core.ledger.config import LedgerClientConfig, ReadConfig
+from tailrace.core.ledger.placement_config import PlacementConfig, PolicyName
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.region_rules import REGION_RULES_PATH, RegionRules, encode_region_rules
+from tailrace.core.metadata.store import ANY_VERSION
+from tailrace.protocol.ids import BookieId
 from tests.sim.machine import Client, Machine
 from tests.sim.script import SETTINGS, Stage, WrittenLedger
 from tests.sim.world import World, simulate

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from bookie.compaction_rules import GcConfig
-from bookie.config import DiskConfig
-from bookie.scrub import ScrubConfig
+from tailrace.bookie.compaction_rules import GcConfig
+from tailrace.bookie.config import DiskConfig
+from tailrace.bookie.scrub import ScrubConfig
 from tests.sim.checkers import Violation
 from tests.sim.loop import Deadlock, Livelock
 from tests.sim.machine import Client

@@ -9,8 +9,8 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from core.ledger.config import LedgerConfig
-from core.ledger.writer import LedgerWriter
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.writer import LedgerWriter
 from tests.sim.checkers import LedgerModel
 from tests.sim.machine import Client, Machine
 from tests.sim.workload import Listener, Workload

@@ -5,10 +5,10 @@ import contextvars
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.errors import Unavailable
-from core.metadata.node_path import check_ops, check_size
-from core.metadata.sqlite_tree import Change, SqliteTree
-from core.metadata.store import (
+from tailrace.core.errors import Unavailable
+from tailrace.core.metadata.node_path import check_ops, check_size
+from tailrace.core.metadata.sqlite_tree import Change, SqliteTree
+from tailrace.core.metadata.store import (
     ANY_VERSION,
     Node,
     Op,
@@ -17,7 +17,7 @@ from core.metadata.store import (
     Watch,
     WatchEvent,
 )
-from core.metadata.watches import WatchTable
+from tailrace.core.metadata.watches import WatchTable
 from tests.sim.process import current_process
 
 if TYPE_CHECKING:

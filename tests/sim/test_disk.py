@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from core.runtime.files import Files, LockHeld, SystemFiles, write_atomically
+from tailrace.core.runtime.files import Files, LockHeld, SystemFiles, write_atomically
 from tests.sim.disk import SimDisk
 from tests.sim.files import SimFiles
 from tests.sim.trace import Trace

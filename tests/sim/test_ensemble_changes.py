@@ -2,7 +2,7 @@
 
 import asyncio
 
-from core.errors import BookieUnavailable
+from tailrace.core.errors import BookieUnavailable
 from tests.sim.script import Stage, scripted
 
 

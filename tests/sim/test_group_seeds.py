@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group import ClassicGroup
-from broker.replicated.effects import Write
-from broker.replicated.runner import Runner
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.group import ClassicGroup
+from tailrace.broker.replicated.effects import Write
+from tailrace.broker.replicated.runner import Runner
+from tailrace.protocol.errors import ErrorCode
 from tests.sim.groups.schedule import run_group_seed
 from tests.sim.test_seeds import run
 

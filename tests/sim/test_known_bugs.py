@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from core.errors import BookieUnavailable, CorruptData
+from tailrace.core.errors import BookieUnavailable, CorruptData
 from tests.sim.script import Stage, scripted
 
 

@@ -4,8 +4,8 @@ from random import Random
 import pytest
 from typing_extensions import override
 
-from core.errors import Unavailable
-from core.metadata.store import MetadataStore
+from tailrace.core.errors import Unavailable
+from tailrace.core.metadata.store import MetadataStore
 from tests.sim.metadata import MetadataServer
 from tests.sim.sessions import SimStore
 from tests.unit.core.metadata.store_contract import MetadataStoreContract

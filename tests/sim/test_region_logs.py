@@ -3,15 +3,15 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from core.errors import CoreError
-from core.log.config import LogConfig
-from core.log.log import Log
-from core.log.namespace import LogNamespace
-from protocol.distributedlog.dlsn import INITIAL
+from tailrace.core.errors import CoreError
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.log import Log
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.protocol.distributedlog.dlsn import INITIAL
 from tests.sim.regions import THREE, RegionStage, regional
 
 if TYPE_CHECKING:
-    from core.log.writer import LogWriter
+    from tailrace.core.log.writer import LogWriter
 
 NAME = "global"
 READ_BYTES = 1 << 20

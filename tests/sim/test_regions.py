@@ -7,8 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from core.errors import NotEnoughBookies
-from core.metadata.region_rules import RegionRules
+from tailrace.core.errors import NotEnoughBookies
+from tailrace.core.metadata.region_rules import RegionRules
 from tests.sim.region_schedule import random_story
 from tests.sim.regions import FIVE, THREE, Globe, RegionStage, regional
 from tests.sim.script import WrittenLedger

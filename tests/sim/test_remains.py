@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from core.runtime.forever import Forever
-from core.runtime.tasks import Tasks
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.tasks import Tasks
 from tests.sim.__main__ import Kind, _run_seed
 from tests.sim.schedule import Result, run_story
 from tests.sim.test_seeds import run

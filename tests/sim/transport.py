@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 if TYPE_CHECKING:
     from tests.sim.network import SimListener, SimNetwork

@@ -23,7 +23,7 @@ WAKE_S = 5e-6
 
 
 class VirtualRunner:
-    """One worker. See core.runtime.threads.Runner."""
+    """One worker. See tailrace.core.runtime.threads.Runner."""
 
     def __init__(
         self, loop: "SimLoop", name: str, queue: "SimpleQueue[Any]", step: Callable[[], bool]

@@ -7,13 +7,13 @@ are `CoreError`s; anything else that it raises is a finding. What it reads goes 
 import asyncio
 from random import Random
 
-from core.errors import CoreError, LedgerNotFound, OverCapacity
-from core.ledger.adv_writer import AdvLedgerWriter
-from core.ledger.config import LedgerConfig
-from core.ledger.reader import LedgerReader
-from core.ledger.writer import LedgerWriter
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import EntryId
+from tailrace.core.errors import CoreError, LedgerNotFound, OverCapacity
+from tailrace.core.ledger.adv_writer import AdvLedgerWriter
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import EntryId
 from tests.sim.checkers import Checker, LedgerModel
 from tests.sim.machine import Client
 from tests.sim.world import World

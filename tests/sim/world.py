@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from bookie.app import OpenBookie
-from core.ledger.config import LedgerClientConfig
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.network_location import parse_location
-from protocol.ids import BookieId
+from tailrace.bookie.app import OpenBookie
+from tailrace.core.ledger.config import LedgerClientConfig
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.network_location import parse_location
+from tailrace.protocol.ids import BookieId
 from tests.sim.checkers import Checker
 from tests.sim.loop import SimLoop
 from tests.sim.machine import Client, Machine, listened_submit

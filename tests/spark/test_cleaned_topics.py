@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import Row, SparkSession
 
-from pipeline.ingest import ingest_stream
-from pipeline.offsets import parse_bound
-from pipeline.source import TopicSource, read_batch
+from tailrace.pipeline.ingest import ingest_stream
+from tailrace.pipeline.offsets import parse_bound
+from tailrace.pipeline.source import TopicSource, read_batch
 from tests.cleaned import CleanedTopics
 from tests.process import TailraceProcess
 

@@ -8,10 +8,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from pipeline.ingest import PartitionRange, ingest_batch, ingest_stream
-from pipeline.offsets import LATEST, parse_bound
-from pipeline.sink import write_topic
-from pipeline.source import TopicSource, read_batch
+from tailrace.pipeline.ingest import PartitionRange, ingest_batch, ingest_stream
+from tailrace.pipeline.offsets import LATEST, parse_bound
+from tailrace.pipeline.sink import write_topic
+from tailrace.pipeline.source import TopicSource, read_batch
 from tests.process import TailraceProcess
 
 

@@ -3,9 +3,9 @@
 import socket
 import struct
 
-from protocol.kafka.apis import METADATA
-from protocol.kafka.codec import decode_request
-from protocol.kafka.header import decode_request_header
+from tailrace.protocol.kafka.apis import METADATA
+from tailrace.protocol.kafka.codec import decode_request
+from tailrace.protocol.kafka.header import decode_request_header
 from tailrace.testing.metadata import answers, names_a_broker, request
 
 _ID = request()[8:12]

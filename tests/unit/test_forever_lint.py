@@ -85,7 +85,7 @@ def test_nothing_runs_for_ever_by_hand() -> None:
         if (lines := list(by_hand(path.read_text(encoding="utf-8"))))
     }
     by_others = {path: lines for path, lines in found.items() if path not in ALLOWED}
-    assert not by_others, "use core.runtime.forever.Forever: `run`, or `until_done`"
+    assert not by_others, "use tailrace.core.runtime.forever.Forever: `run`, or `until_done`"
     assert found.keys() == ALLOWED.keys(), "an exception that nothing needs any more"
 
 

@@ -6,20 +6,25 @@ getOrMaybeSubscribeStaticConsumerGroupMember.
 
 from dataclasses import replace
 
-from broker.coordinator.consumer.changes import put_current, put_member, put_removal, put_target
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.member import (
+from tailrace.broker.coordinator.consumer.changes import (
+    put_current,
+    put_member,
+    put_removal,
+    put_target,
+)
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.member import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
     Owned,
     new_member,
 )
-from broker.coordinator.consumer_config import ConsumerGroupConfig
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from protocol.kafka.messages.consumer_group_records import encode_group_value
+from tailrace.broker.coordinator.consumer_config import ConsumerGroupConfig
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tailrace.protocol.kafka.messages.consumer_group_records import encode_group_value
 
 MEMBER_BYTES_MAX = 900_000
 """Largest record of a member: with its key, of 64 KiB at most, it fits into a batch."""

@@ -9,23 +9,25 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from broker.cluster.group_configs import GroupConfigs
-from broker.coordinator.consumer.assignor import Assignor, GroupSpec, MemberSpec
-from broker.coordinator.consumer.changes import (
+from tailrace.broker.cluster.group_configs import GroupConfigs
+from tailrace.broker.coordinator.consumer.assignor import Assignor, GroupSpec, MemberSpec
+from tailrace.broker.coordinator.consumer.changes import (
     put_epoch,
     put_regex,
     put_target,
     put_target_epoch,
 )
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.range_assignor import assign_range
-from broker.coordinator.consumer.replayed import ResolvedRegex
-from broker.coordinator.consumer.topic_regex import matching
-from broker.coordinator.consumer.topics import KnownTopics, metadata_hash, topic_ids
-from broker.coordinator.consumer.uniform_assignor import assign_uniform
-from broker.coordinator.consumer_config import ConsumerGroupConfig
-from broker.replicated.effects import Now
-from protocol.kafka.messages.consumer_group_records import ConsumerGroupPartitionMetadataKey
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.range_assignor import assign_range
+from tailrace.broker.coordinator.consumer.replayed import ResolvedRegex
+from tailrace.broker.coordinator.consumer.topic_regex import matching
+from tailrace.broker.coordinator.consumer.topics import KnownTopics, metadata_hash, topic_ids
+from tailrace.broker.coordinator.consumer.uniform_assignor import assign_uniform
+from tailrace.broker.coordinator.consumer_config import ConsumerGroupConfig
+from tailrace.broker.replicated.effects import Now
+from tailrace.protocol.kafka.messages.consumer_group_records import (
+    ConsumerGroupPartitionMetadataKey,
+)
 
 _ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
     {"uniform": assign_uniform, "range": assign_range}

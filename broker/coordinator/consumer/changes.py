@@ -3,11 +3,11 @@
 Source: Kafka GroupCoordinatorRecordHelpers.
 """
 
-from broker.coordinator.consumer.assignor import Partitions
-from broker.coordinator.consumer.member import ConsumerMember
-from broker.coordinator.consumer.replayed import ReplayedGroup, ResolvedRegex
-from broker.replicated.effects import Now
-from protocol.kafka.messages.consumer_group_records import (
+from tailrace.broker.coordinator.consumer.assignor import Partitions
+from tailrace.broker.coordinator.consumer.member import ConsumerMember
+from tailrace.broker.coordinator.consumer.replayed import ReplayedGroup, ResolvedRegex
+from tailrace.broker.replicated.effects import Now
+from tailrace.protocol.kafka.messages.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

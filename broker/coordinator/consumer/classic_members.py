@@ -9,7 +9,7 @@ Source: Kafka GroupMetadataManager.classicGroupJoinToConsumerGroup and the three
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.coordinator.consumer.admission import (
+from tailrace.broker.coordinator.consumer.admission import (
     check_fenced,
     check_size,
     check_storable,
@@ -18,29 +18,37 @@ from broker.coordinator.consumer.admission import (
     unknown_instance,
     unknown_member,
 )
-from broker.coordinator.consumer.assigning import Surroundings
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.heartbeats import advance, subscribe
-from broker.coordinator.consumer.member import ConsumerMember, MemberState, new_member
-from broker.coordinator.consumer.timers import await_join, await_sync, restart_session, timers_of
-from broker.coordinator.consumer.topics import by_topic_id, by_topic_name
-from broker.coordinator.consumer_config import MigrationPolicy
-from broker.coordinator.effects import Caller
-from broker.errors import KafkaError
-from broker.replicated.effects import NEVER
-from protocol.errors import DecodeError, ErrorCode
-from protocol.kafka.messages.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
-from protocol.kafka.messages.consumer_protocol import (
+from tailrace.broker.coordinator.consumer.assigning import Surroundings
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.heartbeats import advance, subscribe
+from tailrace.broker.coordinator.consumer.member import ConsumerMember, MemberState, new_member
+from tailrace.broker.coordinator.consumer.timers import (
+    await_join,
+    await_sync,
+    restart_session,
+    timers_of,
+)
+from tailrace.broker.coordinator.consumer.topics import by_topic_id, by_topic_name
+from tailrace.broker.coordinator.consumer_config import MigrationPolicy
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.replicated.effects import NEVER
+from tailrace.protocol.errors import DecodeError, ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+)
+from tailrace.protocol.kafka.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     decode_subscription,
     encode_assignment,
     version_of,
 )
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.kafka.messages.leave_group import MemberIdentity
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tailrace.protocol.kafka.messages.leave_group import MemberIdentity
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_TYPE = "consumer"
 MEMBER_ID_REQUIRED_SINCE = 4

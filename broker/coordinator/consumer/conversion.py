@@ -10,9 +10,9 @@ ClassicGroup.fromConsumerGroup.
 from collections.abc import Collection
 from dataclasses import replace
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.consumer.assigning import Surroundings
-from broker.coordinator.consumer.changes import (
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.consumer.assigning import Surroundings
+from tailrace.broker.coordinator.consumer.changes import (
     put_current,
     put_deletion,
     put_epoch,
@@ -20,18 +20,21 @@ from broker.coordinator.consumer.changes import (
     put_target,
     put_target_epoch,
 )
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.member import ConsumerMember, new_member
-from broker.coordinator.consumer.timers import start_timers
-from broker.coordinator.consumer.topics import by_topic_id, by_topic_name, metadata_hash
-from broker.coordinator.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
-from broker.coordinator.records import group_record
-from broker.coordinator.roster import Member
-from broker.errors import KafkaError
-from broker.replicated.effects import Now
-from protocol.errors import DecodeError, ErrorCode
-from protocol.kafka.messages.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
-from protocol.kafka.messages.consumer_protocol import (
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.member import ConsumerMember, new_member
+from tailrace.broker.coordinator.consumer.timers import start_timers
+from tailrace.broker.coordinator.consumer.topics import by_topic_id, by_topic_name, metadata_hash
+from tailrace.broker.coordinator.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
+from tailrace.broker.coordinator.records import group_record
+from tailrace.broker.coordinator.roster import Member
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.replicated.effects import Now
+from tailrace.protocol.errors import DecodeError, ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+)
+from tailrace.protocol.kafka.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     decode_assignment,
     decode_subscription,

@@ -3,13 +3,13 @@
 Source: Kafka ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescribeMember.
 """
 
-from broker.coordinator.consumer.assigning import preferred_assignor
-from broker.coordinator.consumer.assignor import Partitions, TopicId
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.member import ConsumerMember
-from broker.coordinator.consumer.topics import KnownTopics
-from broker.coordinator.consumer_config import ConsumerGroupConfig
-from protocol.kafka.messages.consumer_group_describe import (
+from tailrace.broker.coordinator.consumer.assigning import preferred_assignor
+from tailrace.broker.coordinator.consumer.assignor import Partitions, TopicId
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.member import ConsumerMember
+from tailrace.broker.coordinator.consumer.topics import KnownTopics
+from tailrace.broker.coordinator.consumer_config import ConsumerGroupConfig
+from tailrace.protocol.kafka.messages.consumer_group_describe import (
     Assignment,
     DescribedGroup,
     Member,

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from broker.coordinator.consumer.changes import put_deletion
-from broker.coordinator.consumer.member import ConsumerMember
-from broker.coordinator.consumer.replayed import ReplayedGroup
-from broker.coordinator.consumer.topics import KnownTopics
-from broker.coordinator.kinds import Committer, GroupType
-from broker.replicated.effects import NEVER, Effects, Now, Reply, StateRecord, Write
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.consumer.changes import put_deletion
+from tailrace.broker.coordinator.consumer.member import ConsumerMember
+from tailrace.broker.coordinator.consumer.replayed import ReplayedGroup
+from tailrace.broker.coordinator.consumer.topics import KnownTopics
+from tailrace.broker.coordinator.kinds import Committer, GroupType
+from tailrace.broker.replicated.effects import NEVER, Effects, Now, Reply, StateRecord, Write
+from tailrace.protocol.errors import ErrorCode
 
 WRITE_BYTES_MAX = 500_000
 """Records of one group in one write; more go in several, in order. Each prefix of them is a state

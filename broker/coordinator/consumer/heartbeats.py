@@ -5,34 +5,34 @@ Source: Kafka GroupMetadataManager.consumerGroupHeartbeat.
 
 from dataclasses import replace
 
-from broker.coordinator.consumer.admission import (
+from tailrace.broker.coordinator.consumer.admission import (
     check_size,
     check_storable,
     find_member,
     replace_member,
 )
-from broker.coordinator.consumer.assigning import (
+from tailrace.broker.coordinator.consumer.assigning import (
     Surroundings,
     drop_unused_regexes,
     refresh,
     update_target,
 )
-from broker.coordinator.consumer.changes import put_current, put_member
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.member import (
+from tailrace.broker.coordinator.consumer.changes import put_current, put_member
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.member import (
     JOIN_EPOCH,
     ConsumerMember,
     Owned,
 )
-from broker.coordinator.consumer.reconciling import Target, reconcile
-from broker.coordinator.consumer.request_checks import UNCHANGED
-from broker.coordinator.consumer.timers import restart_session, watch_revocation
-from broker.coordinator.consumer.topic_regex import regex_fault
-from broker.coordinator.consumer.topics import topic_ids
-from broker.coordinator.effects import Caller
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.broker.coordinator.consumer.reconciling import Target, reconcile
+from tailrace.broker.coordinator.consumer.request_checks import UNCHANGED
+from tailrace.broker.coordinator.consumer.timers import restart_session, watch_revocation
+from tailrace.broker.coordinator.consumer.topic_regex import regex_fault
+from tailrace.broker.coordinator.consumer.topics import topic_ids
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

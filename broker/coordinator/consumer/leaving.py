@@ -6,17 +6,17 @@ Source: Kafka GroupMetadataManager.consumerGroupLeave, consumerGroupFenceMembers
 from collections.abc import Collection
 from dataclasses import replace
 
-from broker.coordinator.consumer.admission import (
+from tailrace.broker.coordinator.consumer.admission import (
     check_fenced,
     unknown_instance,
     unknown_member,
 )
-from broker.coordinator.consumer.assigning import Surroundings, drop_unused_regexes
-from broker.coordinator.consumer.changes import put_current, put_epoch, put_removal
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember
-from broker.coordinator.consumer.topics import metadata_hash
-from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tailrace.broker.coordinator.consumer.assigning import Surroundings, drop_unused_regexes
+from tailrace.broker.coordinator.consumer.changes import put_current, put_epoch, put_removal
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember
+from tailrace.broker.coordinator.consumer.topics import metadata_hash
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
 def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from broker.coordinator.consumer.assignor import TopicId
-from protocol.kafka.messages.consumer_group_records import (
+from tailrace.broker.coordinator.consumer.assignor import TopicId
+from tailrace.protocol.kafka.messages.consumer_group_records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,

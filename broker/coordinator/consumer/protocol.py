@@ -6,39 +6,43 @@ Each finds its group, lets it act, and returns the Effects. A refusal changes no
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker.cluster.group_configs import GroupConfigs
-from broker.coordinator.classic import leave_response
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.consumer import classic_members
-from broker.coordinator.consumer.assigning import Surroundings, note_topic
-from broker.coordinator.consumer.changes import put_deletion
-from broker.coordinator.consumer.conversion import can_downgrade, downgrade, upgrade
-from broker.coordinator.consumer.describing import described_consumer_group
-from broker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
-from broker.coordinator.consumer.heartbeats import heartbeat
-from broker.coordinator.consumer.leaving import leave_for_a_while, leaving_member, remove_members
-from broker.coordinator.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
-from broker.coordinator.consumer.timers import overdue, start_timers
-from broker.coordinator.consumer.topics import KnownTopics
-from broker.coordinator.consumer_config import ConsumerGroupConfig
-from broker.coordinator.effects import Caller
-from broker.coordinator.group import ClassicGroup, GroupState
-from broker.coordinator.groups import Groups
-from broker.coordinator.rebalance import begin_rebalance
-from broker.coordinator.records import ConsumerGroupUpdate
-from broker.errors import KafkaError
-from broker.replicated.effects import Effects, Now, Reply, Ticket
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_describe import DescribedGroup
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.broker.cluster.group_configs import GroupConfigs
+from tailrace.broker.coordinator.classic import leave_response
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.consumer import classic_members
+from tailrace.broker.coordinator.consumer.assigning import Surroundings, note_topic
+from tailrace.broker.coordinator.consumer.changes import put_deletion
+from tailrace.broker.coordinator.consumer.conversion import can_downgrade, downgrade, upgrade
+from tailrace.broker.coordinator.consumer.describing import described_consumer_group
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
+from tailrace.broker.coordinator.consumer.heartbeats import heartbeat
+from tailrace.broker.coordinator.consumer.leaving import (
+    leave_for_a_while,
+    leaving_member,
+    remove_members,
+)
+from tailrace.broker.coordinator.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from tailrace.broker.coordinator.consumer.timers import overdue, start_timers
+from tailrace.broker.coordinator.consumer.topics import KnownTopics
+from tailrace.broker.coordinator.consumer_config import ConsumerGroupConfig
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.coordinator.group import ClassicGroup, GroupState
+from tailrace.broker.coordinator.groups import Groups
+from tailrace.broker.coordinator.rebalance import begin_rebalance
+from tailrace.broker.coordinator.records import ConsumerGroupUpdate
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.replicated.effects import Effects, Now, Reply, Ticket
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_describe import DescribedGroup
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.kafka.messages.consumer_group_records import ConsumerGroupMetadataKey
-from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol.kafka.messages.leave_group import MemberIdentity
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tailrace.protocol.kafka.messages.consumer_group_records import ConsumerGroupMetadataKey
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tailrace.protocol.kafka.messages.leave_group import MemberIdentity
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

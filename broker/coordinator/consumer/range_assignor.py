@@ -6,7 +6,7 @@ is as long as nobody comes or goes.
 Source: Kafka RangeAssignor.
 """
 
-from broker.coordinator.consumer.assignor import GroupSpec, MemberSpec, Partitions, TopicId
+from tailrace.broker.coordinator.consumer.assignor import GroupSpec, MemberSpec, Partitions, TopicId
 
 
 def assign_range(spec: GroupSpec) -> dict[str, Partitions]:

@@ -14,15 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from broker.coordinator.consumer.assignor import Partitions, TopicId
-from broker.coordinator.consumer.member import (
+from tailrace.broker.coordinator.consumer.assignor import Partitions, TopicId
+from tailrace.broker.coordinator.consumer.member import (
     ConsumerMember,
     MemberState,
     Owned,
     PartitionEpochs,
 )
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
 
 
 class Target(NamedTuple):

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from broker.coordinator.consumer.assignor import Partitions, TopicId
-from broker.coordinator.consumer.member import (
+from tailrace.broker.coordinator.consumer.assignor import Partitions, TopicId
+from tailrace.broker.coordinator.consumer.member import (
     LEAVE_EPOCH,
     ConsumerMember,
     new_member,
     with_current,
     with_metadata,
 )
-from broker.replicated.effects import StateRecord
-from protocol.kafka.messages.consumer_group_records import (
+from tailrace.broker.replicated.effects import StateRecord
+from tailrace.protocol.kafka.messages.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,

@@ -3,11 +3,11 @@
 Source: Kafka GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
 """
 
-from broker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from broker.coordinator.consumer_config import ConsumerGroupConfig
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tailrace.broker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from tailrace.broker.coordinator.consumer_config import ConsumerGroupConfig
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 UNCHANGED = -1
 """A rebalance timeout that says "as before"."""

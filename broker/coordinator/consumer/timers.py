@@ -3,11 +3,11 @@
 Source: Kafka GroupMetadataManager.scheduleConsumerGroupSessionTimeout and the three beside it.
 """
 
-from broker.coordinator.consumer.assigning import Surroundings
-from broker.coordinator.consumer.group import ConsumerGroup, MemberTimers
-from broker.coordinator.consumer.member import ConsumerMember, MemberState
-from broker.coordinator.wakes import wake_ms
-from broker.replicated.effects import NEVER, Now
+from tailrace.broker.coordinator.consumer.assigning import Surroundings
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup, MemberTimers
+from tailrace.broker.coordinator.consumer.member import ConsumerMember, MemberState
+from tailrace.broker.coordinator.wakes import wake_ms
+from tailrace.broker.replicated.effects import NEVER, Now
 
 
 def timers_of(group: ConsumerGroup, member_id: str) -> MemberTimers:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from broker.expressions import BadExpression, expression
+from tailrace.broker.expressions import BadExpression, expression
 
 
 def regex_fault(regex: str) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Protocol
 
-from broker.coordinator.consumer.assignor import Partitions, TopicId
-from protocol.kafka.messages.consumer_protocol import TopicPartition
+from tailrace.broker.coordinator.consumer.assignor import Partitions, TopicId
+from tailrace.protocol.kafka.messages.consumer_protocol import TopicPartition
 
 
 class KnownTopic(Protocol):

@@ -5,8 +5,8 @@ as the subscriptions allow (see uniform_mixed.py). Source: Kafka UniformAssignor
 UniformHomogeneousAssignmentBuilder.
 """
 
-from broker.coordinator.consumer.assignor import GroupSpec, MemberSpec, Partitions, TopicId
-from broker.coordinator.consumer.uniform_mixed import assign_mixed
+from tailrace.broker.coordinator.consumer.assignor import GroupSpec, MemberSpec, Partitions, TopicId
+from tailrace.broker.coordinator.consumer.uniform_mixed import assign_mixed
 
 
 def assign_uniform(spec: GroupSpec) -> dict[str, Partitions]:

@@ -10,7 +10,7 @@ are bounded. Source: Kafka UniformHeterogeneousAssignmentBuilder; results are he
 from heapq import heapreplace
 from struct import Struct
 
-from broker.coordinator.consumer.assignor import GroupSpec, Partitions, TopicId
+from tailrace.broker.coordinator.consumer.assignor import GroupSpec, Partitions, TopicId
 
 ROUNDS_MAX = 16
 NOBODY = -1

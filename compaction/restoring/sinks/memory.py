@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from copy import deepcopy
 
-from compaction.restoring.checkpoint import Checkpoint
-from compaction.restoring.digest import Live, live_state
-from compaction.restoring.records import Changes
+from tailrace.compaction.restoring.checkpoint import Checkpoint
+from tailrace.compaction.restoring.digest import Live, live_state
+from tailrace.compaction.restoring.records import Changes
 
 
 class DictSink:

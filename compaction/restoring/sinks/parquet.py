@@ -14,12 +14,16 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from compaction.restoring.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from compaction.restoring.digest import Live, live_state, merged
-from compaction.restoring.errors import WrongCheckpoint
-from compaction.restoring.records import Changes
-from compaction.restoring.sinks.spill import Block, Spill
-from core.runtime.files import Files, LockHeld, SystemFiles, write_atomically
+from tailrace.compaction.restoring.checkpoint import (
+    Checkpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from tailrace.compaction.restoring.digest import Live, live_state, merged
+from tailrace.compaction.restoring.errors import WrongCheckpoint
+from tailrace.compaction.restoring.records import Changes
+from tailrace.compaction.restoring.sinks.spill import Block, Spill
+from tailrace.core.runtime.files import Files, LockHeld, SystemFiles, write_atomically
 
 BUCKET_BYTES = 128 * 1024 * 1024
 """Memory for what is folded at a time; a larger bucket is folded in turns."""

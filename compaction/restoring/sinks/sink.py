@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from compaction.restoring.checkpoint import Checkpoint
-from compaction.restoring.digest import Live
-from compaction.restoring.records import Changes
+from tailrace.compaction.restoring.checkpoint import Checkpoint
+from tailrace.compaction.restoring.digest import Live
+from tailrace.compaction.restoring.records import Changes
 
 
 class Sink(Protocol):

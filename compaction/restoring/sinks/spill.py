@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from compaction.restoring.errors import WrongCheckpoint
-from compaction.restoring.records import Changes
-from core.runtime.files import Files
-from core.runtime.stored_json import NOT_JSON
-from protocol.crc32c import crc32c
-from protocol.ids import Position
+from tailrace.compaction.restoring.errors import WrongCheckpoint
+from tailrace.compaction.restoring.records import Changes
+from tailrace.core.runtime.files import Files
+from tailrace.core.runtime.stored_json import NOT_JSON
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.ids import Position
 
 BUCKETS = 64
 _LENGTHS = struct.Struct(">Ii")

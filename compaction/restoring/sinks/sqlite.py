@@ -6,10 +6,14 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from compaction.restoring.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from compaction.restoring.digest import Live, live_state, merged, pair_digest
-from compaction.restoring.errors import WrongCheckpoint
-from compaction.restoring.records import Changes
+from tailrace.compaction.restoring.checkpoint import (
+    Checkpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from tailrace.compaction.restoring.digest import Live, live_state, merged, pair_digest
+from tailrace.compaction.restoring.errors import WrongCheckpoint
+from tailrace.compaction.restoring.records import Changes
 
 CACHE_KIB = 64 * 1024
 """Pages that SQLite keeps in memory."""

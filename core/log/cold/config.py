@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from core.log.cold.file_systems import what_is_missing
-from core.runtime.config import setting
-from core.runtime.stored_json import NOT_JSON
+from tailrace.core.log.cold.file_systems import what_is_missing
+from tailrace.core.runtime.config import setting
+from tailrace.core.runtime.stored_json import NOT_JSON
 
 _POSITIVE = ("block_bytes", "part_bytes", "uploads_max", "reads_max", "attempts", "timeout_ms")
 

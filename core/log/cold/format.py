@@ -20,11 +20,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from core.errors import ColdObjectCorrupt
-from core.runtime.stored_json import NOT_JSON, Natural
-from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, FRAME_BYTES_LIMIT, Entry
-from protocol.crc32c import crc32c
-from protocol.ids import NO_ENTRY, Buffer, EntryId, LedgerId
+from tailrace.core.errors import ColdObjectCorrupt
+from tailrace.core.runtime.stored_json import NOT_JSON, Natural
+from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, FRAME_BYTES_LIMIT, Entry
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.ids import NO_ENTRY, Buffer, EntryId, LedgerId
 
 FORMAT_VERSION: Final = 1
 HEADER_BYTES_MAX: Final = 64 * 1024

@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 
-from core.errors import CorruptData, NoNode
-from core.metadata.layout import LogPaths
-from core.metadata.node_reads import read_nodes
-from core.metadata.segment_metadata import SegmentMetadata, decode_segment, encode_segment
-from core.metadata.store import MetadataStore
-from core.runtime.stored_json import NOT_JSON, Natural
+from tailrace.core.errors import CorruptData, NoNode
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, decode_segment, encode_segment
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.stored_json import NOT_JSON, Natural
 
 NODE_VERSION: Final = 1
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from core.log.cold.format import (
+from tailrace.core.log.cold.format import (
     Block,
     Header,
     Index,
@@ -11,9 +11,9 @@ from core.log.cold.format import (
     encode_index,
     encode_trailer,
 )
-from protocol.bookkeeper.entry import Entry
-from protocol.crc32c import crc32c
-from protocol.ids import Buffer
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.ids import Buffer
 
 
 class ObjectWriter:

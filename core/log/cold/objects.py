@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from core.errors import (
+from tailrace.core.errors import (
     ColdObjectNotFound,
     ColdStorageUnavailable,
     CoreError,
     OverCapacity,
     Unavailable,
 )
-from core.log.cold.config import ColdConfig
-from core.runtime.files import Files, SystemFiles
-from core.runtime.job_pool import JobPool
-from protocol.ids import Buffer
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.runtime.files import Files, SystemFiles
+from tailrace.core.runtime.job_pool import JobPool
+from tailrace.protocol.ids import Buffer
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -3,15 +3,15 @@
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from core.errors import CorruptData
-from core.log.cold.config import ColdConfig
-from core.log.cold.store import ColdStore
-from core.metadata.layout import LedgerPaths
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.metadata.layout import LedgerPaths
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from core.metadata.store import MetadataStore
+    from tailrace.core.metadata.store import MetadataStore
 
 
 @asynccontextmanager

@@ -7,8 +7,8 @@ for each `span_bytes` that its blocks take; of what was read, the last block is 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from core.errors import ColdObjectCorrupt, EntryNotFound
-from core.log.cold.format import (
+from tailrace.core.errors import ColdObjectCorrupt, EntryNotFound
+from tailrace.core.log.cold.format import (
     TRAILER_BYTES,
     Block,
     Index,
@@ -16,11 +16,11 @@ from core.log.cold.format import (
     decode_index,
     last_entry_id,
 )
-from core.log.cold.metrics import ColdMetrics
-from core.log.cold.nodes import ColdSegment
-from core.log.cold.objects import Objects
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import EntryId, LedgerId
+from tailrace.core.log.cold.metrics import ColdMetrics
+from tailrace.core.log.cold.nodes import ColdSegment
+from tailrace.core.log.cold.objects import Objects
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import EntryId, LedgerId
 
 SPAN_BYTES_MAX: Final = 8 * 1024 * 1024
 """Neighbouring blocks that one ranged read brings; a larger block comes alone."""

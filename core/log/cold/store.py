@@ -17,21 +17,21 @@ from random import Random
 from typing import Final
 from urllib.parse import quote
 
-from core.errors import ColdObjectCorrupt, ColdStorageUnavailable, CoreError
-from core.log.cold.config import ColdConfig
-from core.log.cold.format import Header
-from core.log.cold.metrics import ColdMetrics
-from core.log.cold.nodes import ColdSegment
-from core.log.cold.object_writer import ObjectWriter
-from core.log.cold.objects import Objects
-from core.log.cold.pace import Pace
-from core.log.cold.reader import ColdReader, open_object
-from core.log.cold.verify import verify_object
-from core.log.segment_ledger import SegmentLedger
-from core.metadata.segment_metadata import SegmentMetadata, encode_segment
-from core.runtime.files import Files
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import LedgerId
+from tailrace.core.errors import ColdObjectCorrupt, ColdStorageUnavailable, CoreError
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.cold.format import Header
+from tailrace.core.log.cold.metrics import ColdMetrics
+from tailrace.core.log.cold.nodes import ColdSegment
+from tailrace.core.log.cold.object_writer import ObjectWriter
+from tailrace.core.log.cold.objects import Objects
+from tailrace.core.log.cold.pace import Pace
+from tailrace.core.log.cold.reader import ColdReader, open_object
+from tailrace.core.log.cold.verify import verify_object
+from tailrace.core.log.segment_ledger import SegmentLedger
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, encode_segment
+from tailrace.core.runtime.files import Files
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import LedgerId
 
 logger = logging.getLogger(__name__)
 

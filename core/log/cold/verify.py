@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
-from core.errors import ColdObjectCorrupt
-from core.log.cold.format import (
+from tailrace.core.errors import ColdObjectCorrupt
+from tailrace.core.log.cold.format import (
     HEADER_BYTES_MAX,
     TRAILER_BYTES,
     Header,
@@ -15,11 +15,11 @@ from core.log.cold.format import (
     decode_trailer,
     header_size,
 )
-from core.log.cold.objects import Objects
-from core.log.cold.reader import spans
-from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES, Entry
-from protocol.crc32c import crc32c
-from protocol.ids import LedgerId
+from tailrace.core.log.cold.objects import Objects
+from tailrace.core.log.cold.reader import spans
+from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES, Entry
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.ids import LedgerId
 
 _ENTRY_HEADER_MAX: Final = 100
 """Above BookKeeper's entry header (32 bytes) and its largest digest (20)."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeVar
 
-from protocol.errors import BadValue, BufferUnderflow
-from protocol.ids import Buffer
-from protocol.kafka.primitives import BYTES, INT32, STRING
-from protocol.kafka.wire import array, decode, encode, join, wire
+from tailrace.protocol.errors import BadValue, BufferUnderflow
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.primitives import BYTES, INT32, STRING
+from tailrace.protocol.kafka.wire import array, decode, encode, join, wire
 
 VERSION_MAX: Final = 3
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeAlias, TypeVar
 
-from protocol.errors import BufferUnderflow, UnsupportedVersion
-from protocol.ids import Buffer
-from protocol.kafka.primitives import BYTES, INT32, INT64, STRING, UUID
-from protocol.kafka.wire import array, decode, encode, join, wire
+from tailrace.protocol.errors import BufferUnderflow, UnsupportedVersion
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.primitives import BYTES, INT32, INT64, STRING, UUID
+from tailrace.protocol.kafka.wire import array, decode, encode, join, wire
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from protocol.kafka.primitives import INT16, INT32, INT64, STRING
-from protocol.kafka.wire import wire
+from tailrace.protocol.kafka.primitives import INT16, INT32, INT64, STRING
+from tailrace.protocol.kafka.wire import wire
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.kafka.primitives import INT16, INT32, STRING
-from protocol.kafka.wire import array, wire
+from tailrace.protocol.kafka.primitives import INT16, INT32, STRING
+from tailrace.protocol.kafka.wire import array, wire
 
 
 @dataclass(slots=True, kw_only=True)

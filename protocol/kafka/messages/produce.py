@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.ids import Buffer
-from protocol.kafka.primitives import INT16, INT32, INT64, RECORDS, STRING, UUID
-from protocol.kafka.wire import array, hot_message, wire
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.kafka.primitives import INT16, INT32, INT64, RECORDS, STRING, UUID
+from tailrace.protocol.kafka.wire import array, hot_message, wire
 
 
 @hot_message

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any, Final, Self
 
-from protocol.bookkeeper.codec import encode_request
-from protocol.bookkeeper.messages import BookieInfoRequest
+from tailrace.protocol.bookkeeper.codec import encode_request
+from tailrace.protocol.bookkeeper.messages import BookieInfoRequest
 from tests.java.jars import jars, tool
 from tests.java.peers import OPEN_JVM, SMALL_JVM, JavaClient, JavaError
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
-from core.errors import CoreError
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import BookieClientConfig, LedgerClientConfig
-from core.ledger.writer import LedgerWriter
-from core.metadata.uri import ledgers_root, open_store
-from protocol.ids import EntryId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.uri import ledgers_root, open_store
+from tailrace.protocol.ids import EntryId
 from tests.interop.bookkeeper.java import free_port
 from tests.interop.bookkeeper.payloads import payload
 

@@ -6,9 +6,9 @@ A talk is on a connection and a ledger of its own, here called L.
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.bookkeeper.codec import encode_request
-from protocol.bookkeeper.entry import pack_lac
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.codec import encode_request
+from tailrace.protocol.bookkeeper.entry import pack_lac
+from tailrace.protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
     AuthRequest,
@@ -22,8 +22,8 @@ from protocol.bookkeeper.messages import (
     StartTlsRequest,
     WriteLacRequest,
 )
-from protocol.bookkeeper.schema import MESSAGES
-from protocol.ids import LedgerId
+from tailrace.protocol.bookkeeper.schema import MESSAGES
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.world import DIGEST, KEY, OTHER_KEY, entry_body
 
 L = LedgerId(0)

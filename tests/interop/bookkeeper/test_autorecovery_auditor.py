@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from core.autorecovery.auditor import Auditor
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.election import current_auditor, read_votes
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.errors import NoNode
-from core.ledger.config import LedgerConfig
-from core.metadata.layout import LedgerPaths, UnderreplicationPaths
-from core.metadata.ledger_metadata import decode_ledger
-from core.metadata.store import MetadataStore
-from core.metadata.uri import ledgers_root, open_store
-from core.runtime.clock import SystemClock
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.autorecovery.auditor import Auditor
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.election import current_auditor, read_votes
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.errors import NoNode
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.ledger_metadata import decode_ledger
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.uri import ledgers_root, open_store
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.interop.bookkeeper.java import JavaAutoRecovery, JavaShell
 from tests.interop.bookkeeper.ours import Listener, OurBookie, add, ledger_client, run
 from tests.interop.bookkeeper.payloads import shown

@@ -8,21 +8,21 @@ from random import Random
 
 import pytest
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.replication_metrics import ReplicationMetrics
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.autorecovery.worker import ReplicationWorker
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.config import BookieClientConfig
-from core.ledger.context import LedgerContext
-from core.ledger.ensembles import Ensembles
-from core.ledger.metadata_update import LedgerNodes
-from core.metadata.layout import LedgerPaths, UnderreplicationPaths
-from core.metadata.store import MetadataStore
-from core.metadata.underreplication import Mark
-from core.metadata.uri import ledgers_root, open_store
-from core.runtime.clock import SystemClock
-from protocol.ids import LedgerId
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.replication_metrics import ReplicationMetrics
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.autorecovery.worker import ReplicationWorker
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.metadata_update import LedgerNodes
+from tailrace.core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.underreplication import Mark
+from tailrace.core.metadata.uri import ledgers_root, open_store
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.protocol.ids import LedgerId
 from tests.interop.bookkeeper.java import JavaAutoRecovery, JavaBookie, create
 from tests.interop.bookkeeper.ours import OurBookie, run
 from tests.interop.bookkeeper.payloads import shown

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from core.log.config import RECORD_BYTES_MAX
+from tailrace.core.log.config import RECORD_BYTES_MAX
 from tests.cluster.load import Load, create_topic
 from tests.cluster.three_bookies import ClusterBroker
 from tests.interop.bookkeeper.java import JavaBookie

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bookie.journal_format import FENCE, KEY
+from tailrace.bookie.journal_format import FENCE, KEY
 from tests.interop.bookkeeper.java import JavaShell
 from tests.unit.bookie.world import L1, L2, add, ask, fence, open_small, run
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from core.errors import CoreError, EntryNotFound, LedgerFenced, UnauthorizedAccess
-from core.ledger import bookie_client
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerConfig
-from core.ledger.reader import LedgerReader
-from protocol.bookkeeper.digest import DigestType
-from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
-from protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, StatusCode
-from protocol.ids import LedgerId
+from tailrace.core.errors import CoreError, EntryNotFound, LedgerFenced, UnauthorizedAccess
+from tailrace.core.ledger import bookie_client
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
+from tailrace.protocol.bookkeeper.messages import BatchReadRequest, BatchReadResponse, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.interop.bookkeeper.java import create
 from tests.interop.bookkeeper.ours import Listener, add, bookies_of, ledger_client, run
 from tests.interop.bookkeeper.payloads import payload, shown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
+from tailrace.protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
 from tests.interop.bookkeeper.java import create
 from tests.interop.bookkeeper.ours import OurBookie
 from tests.interop.bookkeeper.payloads import shown

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bookie.cookie import format_cookie, parse_cookie
-from core.ledger.config import LedgerConfig
-from core.metadata.bookie_service_info import decode_service_info
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_tree import initialize_layout, ledger_ranges
-from core.metadata.uri import ledgers_root, open_store
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import LedgerId
+from tailrace.bookie.cookie import format_cookie, parse_cookie
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.metadata.bookie_service_info import decode_service_info
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_tree import initialize_layout, ledger_ranges
+from tailrace.core.metadata.uri import ledgers_root, open_store
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import LedgerId
 from tests.interop.bookkeeper.java import JavaBookie, JavaShell, create
 from tests.interop.bookkeeper.ours import Listener, OurBookie, add, ledger_client, run
 from tests.interop.bookkeeper.payloads import payload, shown

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from core.errors import BookieUnavailable, NotEnoughBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerConfig
-from core.ledger.writer import LedgerWriter
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import LedgerId
+from tailrace.core.errors import BookieUnavailable, NotEnoughBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import LedgerId
 from tests.interop.bookkeeper.java import JavaAutoRecovery, JavaBookie, create
 from tests.interop.bookkeeper.ours import (
     ROOT,
@@ -43,11 +43,11 @@ STRIPED = LedgerConfig(ensemble_size=3, write_quorum=2, ack_quorum=2, digest=Dig
 Bookie = OurBookie | JavaBookie
 WRITER = """
 import asyncio, sys
-from core.errors import CoreError, OverCapacity
-from core.errors import BookieUnavailable, NotEnoughBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerConfig
-from protocol.bookkeeper.digest import DigestType
+from tailrace.core.errors import CoreError, OverCapacity
+from tailrace.core.errors import BookieUnavailable, NotEnoughBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.protocol.bookkeeper.digest import DigestType
 from tests.interop.bookkeeper.ours import Listener, ledger_client
 from tests.interop.bookkeeper.payloads import payload
 

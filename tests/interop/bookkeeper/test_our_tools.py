@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.cluster.cli import output, parsed
 from tests.interop.bookkeeper.java import JavaBookie, create
 from tests.interop.bookkeeper.payloads import payload, shown

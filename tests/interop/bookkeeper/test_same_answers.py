@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from protocol.bookkeeper.availability import decode_availability
-from protocol.bookkeeper.codec import decode_response, encode_request
-from protocol.bookkeeper.entry import pack_lac
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.availability import decode_availability
+from tailrace.protocol.bookkeeper.codec import decode_response, encode_request
+from tailrace.protocol.bookkeeper.entry import pack_lac
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     BookieInfoResponse,
     ListEntriesResponse,
@@ -23,10 +23,10 @@ from protocol.bookkeeper.messages import (
     StatusCode,
     WriteLacRequest,
 )
-from protocol.bookkeeper.v2_answers import decode_response as decode_v2
-from protocol.bookkeeper.v2_requests import encode_request as encode_v2
-from protocol.bookkeeper.v2_requests import is_v2
-from protocol.ids import LedgerId
+from tailrace.protocol.bookkeeper.v2_answers import decode_response as decode_v2
+from tailrace.protocol.bookkeeper.v2_requests import encode_request as encode_v2
+from tailrace.protocol.bookkeeper.v2_requests import is_v2
+from tailrace.protocol.ids import LedgerId
 from tests.interop.bookkeeper.java import JavaBookie
 from tests.interop.bookkeeper.ours import OurBookie, run
 from tests.interop.bookkeeper.talks import (

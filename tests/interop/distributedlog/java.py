@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.interop.distributedlog.records import SIZE, Seen
 from tests.java.peers import JavaClient, JavaError
 

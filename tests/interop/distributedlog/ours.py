@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from core.errors import CoreError
-from core.ledger.config import BookieClientConfig
-from core.log.config import LogConfig
-from core.log.log import Log
-from core.log.namespace import LogNamespace
-from core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
-from core.log.reader import LogReader
-from core.log.writer import LogWriter
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.log import Log
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
+from tailrace.core.log.reader import LogReader
+from tailrace.core.log.writer import LogWriter
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.interop.distributedlog.records import SIZE, Seen, payload
 
 READ_BYTES: Final = 1 << 20

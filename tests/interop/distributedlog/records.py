@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from core.log.entries import LogRecordWithDLSN
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.log.entries import LogRecordWithDLSN
+from tailrace.protocol.distributedlog.dlsn import DLSN
 
 SIZE: Final = 120
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record import record_parts
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.record import record_parts
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.ours import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.distributedlog.dlsn import INITIAL
+from tailrace.protocol.distributedlog.dlsn import INITIAL
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener, java_peer
 from tests.interop.distributedlog.java import JavaLog

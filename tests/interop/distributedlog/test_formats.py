@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from core.errors import EndOfStream
-from core.log.config import CompressionType
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.errors import EndOfStream
+from tailrace.core.log.config import CompressionType
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.ours import (

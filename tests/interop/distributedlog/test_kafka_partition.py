@@ -11,7 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.cluster.names import stream_name
+from tailrace.broker.cluster.names import stream_name
 from tests.cluster.three_bookies import ClusterBroker
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.java import JavaLog

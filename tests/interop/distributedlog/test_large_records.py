@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from core.errors import NotEnoughBookies
-from core.log.config import RECORD_BYTES_MAX
-from core.log.log import Log
-from core.log.namespace import LogNamespace
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.core.errors import NotEnoughBookies
+from tailrace.core.log.config import RECORD_BYTES_MAX
+from tailrace.core.log.log import Log
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.ours import Listener, Place, our_logs, put

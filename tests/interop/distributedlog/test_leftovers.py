@@ -2,18 +2,18 @@
 
 import pytest
 
-from core.errors import LedgerNotFound
-from core.ledger.config import LedgerConfig
-from core.log.log import Log
-from core.log.open_namespace import OpenNamespace
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import (
+from tailrace.core.errors import LedgerNotFound
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.log.log import Log
+from tailrace.core.log.open_namespace import OpenNamespace
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import (
     SegmentMetadata,
     decode_segment,
     encode_segment,
     in_progress_name,
 )
-from protocol.distributedlog.dlsn import INITIAL
+from tailrace.protocol.distributedlog.dlsn import INITIAL
 from tests.interop.bookkeeper.ours import Listener, run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.java import JavaLog

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import InvalidStreamName, LogExists, LogNotFound
-from core.metadata.bindings import bind_namespace
-from core.metadata.namespace_binding import BKDLConfig
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.errors import InvalidStreamName, LogExists, LogNotFound
+from tailrace.core.metadata.bindings import bind_namespace
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.cluster.cli import output
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import LedgerFenced, OwnershipLost
-from core.log.log import Log
-from core.metadata.layout import LogPaths
-from core.metadata.store import MetadataStore
+from tailrace.core.errors import LedgerFenced, OwnershipLost
+from tailrace.core.log.log import Log
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.store import MetadataStore
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.java import JavaLog

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.log.log import Log
+from tailrace.core.log.log import Log
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.java import JavaLog

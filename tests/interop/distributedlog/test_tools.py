@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from core.log.log import Log
-from core.log.open_namespace import OpenNamespace
-from core.metadata.bindings import bind_namespace
-from core.metadata.layout import LogPaths
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.segment_metadata import completed_name, decode_segment, encode_segment
+from tailrace.core.log.log import Log
+from tailrace.core.log.open_namespace import OpenNamespace
+from tailrace.core.metadata.bindings import bind_namespace
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.segment_metadata import completed_name, decode_segment, encode_segment
 from tests.cluster.cli import output, tailrace
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener

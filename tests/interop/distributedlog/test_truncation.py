@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.distributedlog.dlsn import INITIAL
+from tailrace.protocol.distributedlog.dlsn import INITIAL
 from tests.interop.bookkeeper.ours import run
 from tests.interop.distributedlog.conftest import Opener
 from tests.interop.distributedlog.java import JavaLog

@@ -11,21 +11,21 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from broker.coordinator.effects import Caller
-from broker.coordinator.reading import FoundOffsets, WantedOffsets
-from broker.coordinator.runtime import GroupCoordinator
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.kafka.messages.join_group import JoinGroupResponse as Joined
-from protocol.kafka.messages.leave_group import MemberIdentity
-from protocol.kafka.messages.offset_commit import (
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.coordinator.reading import FoundOffsets, WantedOffsets
+from tailrace.broker.coordinator.runtime import GroupCoordinator
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tailrace.protocol.kafka.messages.join_group import JoinGroupResponse as Joined
+from tailrace.protocol.kafka.messages.leave_group import MemberIdentity
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

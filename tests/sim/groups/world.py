@@ -9,14 +9,14 @@ from contextlib import suppress
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.coordinator.runtime import GroupCoordinator, GroupParts
-from broker.partition.config import PartitionConfig
-from broker.partition.partition_logs import PartitionLogs
-from core.errors import BookieUnavailable
-from core.runtime.tasks import Tasks
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.coordinator.runtime import GroupCoordinator, GroupParts
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.core.errors import BookieUnavailable
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.errors import ErrorCode
 from tests.sim.groups.checker import GroupChecker
 from tests.sim.loop import SimLoop
 from tests.sim.machine import SimClock

@@ -10,19 +10,19 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from core.errors import CoreError
-from core.log.entries import LogRecordWithDLSN
-from core.log.segments import min_active
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import (
+from tailrace.core.errors import CoreError
+from tailrace.core.log.entries import LogRecordWithDLSN
+from tailrace.core.log.segments import min_active
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import (
     SegmentMetadata,
     decode_segment,
     read_segment_name,
 )
-from core.metadata.store import Node
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord, RecordParts
-from protocol.ids import LedgerId, TxId
+from tailrace.core.metadata.store import Node
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord, RecordParts
+from tailrace.protocol.ids import LedgerId, TxId
 from tests.sim.world import World
 
 NOTHING = -1

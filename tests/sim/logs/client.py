@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from core.errors import CoreError
-from core.ledger.adder import LedgerListener
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import BookieClientConfig, LedgerConfig
-from core.ledger.reader import LedgerReader
-from core.ledger.writer import LedgerWriter
-from core.log.config import LogConfig
-from core.log.namespace import LogNamespace
-from protocol.ids import Buffer, EntryId, LedgerId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.adder import LedgerListener
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import BookieClientConfig, LedgerConfig
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 from tests.sim.checkers import Checker, LedgerModel
 from tests.sim.machine import Client, draw_client
 from tests.sim.process import ProcessDied

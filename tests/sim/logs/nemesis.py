@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from core.metadata.store import ANY_VERSION
+from tailrace.core.metadata.store import ANY_VERSION
 from tests.sim.logs.client import LogClient
 from tests.sim.logs.workload import LogWorkload
 from tests.sim.nemesis import Fault, Nemesis

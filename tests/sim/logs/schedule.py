@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from core.log.config import LogConfig
+from tailrace.core.log.config import LogConfig
 from tests.sim.logs.client import LogClient
 from tests.sim.logs.nemesis import LogNemesis
 from tests.sim.logs.workload import LogWorkload

@@ -7,13 +7,13 @@ are `CoreError`s; anything else that it raises is a finding. What it hears goes 
 import asyncio
 from random import Random
 
-from core.errors import CoreError, LogExists, LogTruncated, OverCapacity
-from core.log.log import Log
-from core.log.namespace import DEFAULT_ROOT
-from core.log.reader import LogReader
-from core.log.writer import LogWriter
-from core.metadata.layout import LogPaths
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.errors import CoreError, LogExists, LogTruncated, OverCapacity
+from tailrace.core.log.log import Log
+from tailrace.core.log.namespace import DEFAULT_ROOT
+from tailrace.core.log.reader import LogReader
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.sim.logs.checker import NOTHING, LogModel, Owner, Reading
 from tests.sim.logs.client import LogClient
 from tests.sim.workload import Workload

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from core.runtime.files import SystemFiles
-from protocol.ids import Buffer
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.ids import Buffer
 
 BLOCK = 512
 

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from bookie.app import BookieProcess, start_bookie
-from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.codec import decode_response, encode_request
-from protocol.bookkeeper.messages import Request, Response
+from tailrace.bookie.app import BookieProcess, start_bookie
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.codec import decode_response, encode_request
+from tailrace.protocol.bookkeeper.messages import Request, Response
 from tests.unit.bookie.world import small_config
 
 

@@ -7,17 +7,17 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from bookie.app import BookieProcess, start_bookie
-from bookie.config import HttpConfig
-from core.metadata.bookie_service_info import decode_service_info
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
-from core.runtime.metrics import Metrics
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId
+from tailrace.bookie.app import BookieProcess, start_bookie
+from tailrace.bookie.config import HttpConfig
+from tailrace.core.metadata.bookie_service_info import decode_service_info
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId
 from tests.unit.bookie.world import L1, add, ask, run, small_config
 
 HTTP = HttpConfig(enabled=True, port=0)

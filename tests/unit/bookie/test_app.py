@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from bookie.app import start_bookie
-from bookie.config import BookieConfig
-from bookie.errors import InvalidCookie
-from bookie.inspect import BookieFiles
-from core.metadata.bookie_service_info import decode_service_info
-from core.metadata.layout import LedgerPaths
-from core.metadata.network_location import NetworkLocation
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from core.runtime.files import LockHeld, SystemFiles
-from core.runtime.metrics import Metrics
-from protocol.bookkeeper.codec import decode_response, encode_request
-from protocol.bookkeeper.messages import ReadRequest, StatusCode
-from protocol.ids import BookieId, LedgerId
+from tailrace.bookie.app import start_bookie
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.errors import InvalidCookie
+from tailrace.bookie.inspect import BookieFiles
+from tailrace.core.metadata.bookie_service_info import decode_service_info
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import LockHeld, SystemFiles
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.protocol.bookkeeper.codec import decode_response, encode_request
+from tailrace.protocol.bookkeeper.messages import ReadRequest, StatusCode
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.bookie.world import (
     L1,
     L2,

@@ -10,24 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.batch_read import BatchReads
-from bookie.entry_log_format import file_name, pack_location, split_location
-from bookie.entry_reader import EntryReader
-from bookie.entry_spans import LENGTH_SIZE, SLACK_BYTES
-from bookie.index_files import IndexFiles
-from bookie.index_format import IndexHeader
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_state import LedgerState
-from core.errors import CorruptData
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.batch_read import BatchReads
+from tailrace.bookie.entry_log_format import file_name, pack_location, split_location
+from tailrace.bookie.entry_reader import EntryReader
+from tailrace.bookie.entry_spans import LENGTH_SIZE, SLACK_BYTES
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_state import LedgerState
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.messages import (
     LAST_ENTRY,
     BatchReadRequest,
     BatchReadResponse,
     ReadRequest,
     StatusCode,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.world import (
     KEY,
     L1,

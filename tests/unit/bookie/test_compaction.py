@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from bookie import entry_log_format
-from bookie import gc as gc_module
-from bookie.app import OpenBookie, open_bookie
-from bookie.compaction_rules import GcConfig, LogUsage, logs_to_compact
-from bookie.entry_log_format import read_ledgers_map
-from bookie.errors import BookieError
-from bookie.gc import GarbageCollector
-from core.errors import CoreError
-from core.runtime.clock import ManualClock
-from core.runtime.files import Space, SystemFiles
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import LedgerId
+from tailrace.bookie import entry_log_format
+from tailrace.bookie import gc as gc_module
+from tailrace.bookie.app import OpenBookie, open_bookie
+from tailrace.bookie.compaction_rules import GcConfig, LogUsage, logs_to_compact
+from tailrace.bookie.entry_log_format import read_ledgers_map
+from tailrace.bookie.errors import BookieError
+from tailrace.bookie.gc import GarbageCollector
+from tailrace.core.errors import CoreError
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import Space, SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.test_no_room import FullDisk
 from tests.unit.bookie.world import add, ask, entry_body, fence, read, run, small_config

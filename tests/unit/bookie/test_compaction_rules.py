@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.compaction_rules import (
+from tailrace.bookie.compaction_rules import (
     CompactionSchedule,
     GcConfig,
     LogUsage,

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from bookie.disk_check import BYTES_PER_S, DiskCheck
-from bookie.disk_watch import DiskRules, DiskWatch
-from bookie.health import Health
-from core.runtime.files import Space
+from tailrace.bookie.disk_check import BYTES_PER_S, DiskCheck
+from tailrace.bookie.disk_watch import DiskRules, DiskWatch
+from tailrace.bookie.health import Health
+from tailrace.core.runtime.files import Space
 from tests.sim.loop import SimLoop
 
 A, B = Path("/a"), Path("/b")

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from bookie.entry_judge import EntryJudge
-from bookie.metrics import BookieMetrics
-from core.errors import CoreError, CorruptData, Unavailable
-from protocol.bookkeeper.digest import Digest
-from protocol.ids import LedgerId
+from tailrace.bookie.entry_judge import EntryJudge
+from tailrace.bookie.metrics import BookieMetrics
+from tailrace.core.errors import CoreError, CorruptData, Unavailable
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.world import DIGEST, L1, L2, entry_body, run
 
 

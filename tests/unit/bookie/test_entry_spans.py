@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.entry_log_format import pack_location
-from bookie.entry_spans import (
+from tailrace.bookie.entry_log_format import pack_location
+from tailrace.bookie.entry_spans import (
     GUESS_BYTES_MAX,
     HOLE_BYTES_MAX,
     LENGTH_SIZE,

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bookie.fenced_and_removed import COUNT_MAX, FILE_NAME, KEPT_MS, FencedAndRemoved
-from core.errors import CorruptData
-from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
-from protocol.ids import LedgerId
+from tailrace.bookie.fenced_and_removed import COUNT_MAX, FILE_NAME, KEPT_MS, FencedAndRemoved
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.ids import LedgerId
 
 ONE, TWO, FAR = LedgerId(1), LedgerId(2), LedgerId(2**63 - 1)
 

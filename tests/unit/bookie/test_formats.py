@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie import entry_log_format, index_format, journal_format
-from bookie.cookie import Cookie, format_cookie, parse_cookie
-from bookie.entry_log_format import LogHeader, pack_ledgers_map, read_ledgers_map
-from bookie.index_format import IndexHeader
-from bookie.marks import Mark, pack_mark
-from protocol.errors import BadLength, DecodeError
-from protocol.ids import LedgerId
+from tailrace.bookie import entry_log_format, index_format, journal_format
+from tailrace.bookie.cookie import Cookie, format_cookie, parse_cookie
+from tailrace.bookie.entry_log_format import LogHeader, pack_ledgers_map, read_ledgers_map
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.marks import Mark, pack_mark
+from tailrace.protocol.errors import BadLength, DecodeError
+from tailrace.protocol.ids import LedgerId
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 JOURNAL = (GOLDEN / "disk-journal.txt").read_text()

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from bookie.app import OpenBookie, open_bookie
-from bookie.compaction_rules import GcConfig
-from bookie.errors import InvalidCookie
-from bookie.gc import GarbageCollector
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_tree import all_ledgers
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import LedgerId
+from tailrace.bookie.app import OpenBookie, open_bookie
+from tailrace.bookie.compaction_rules import GcConfig
+from tailrace.bookie.errors import InvalidCookie
+from tailrace.bookie.gc import GarbageCollector
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_tree import all_ledgers
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.world import add, ask, fence, read, run, small_config
 
 PATHS = LedgerPaths()

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from bookie.app import OpenBookie
-from protocol.bookkeeper.codec import decode_request, decode_response, encode_response
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.app import OpenBookie
+from tailrace.protocol.bookkeeper.codec import decode_request, decode_response, encode_response
+from tailrace.protocol.bookkeeper.messages import (
     BookieInfoResponse,
     ForceLedgerRequest,
     ReadResponse,
     Response,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.world import ask, open_small, run
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire-v3.txt"

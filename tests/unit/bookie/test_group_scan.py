@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookie import group_scan
-from bookie.group_format import Group, Stop, group_crc, pack_size, pack_trailer, read_group
-from bookie.group_scan import GroupScan
-from bookie.journal_format import pack_padding
-from core.errors import CorruptData
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.bookie import group_scan
+from tailrace.bookie.group_format import Group, Stop, group_crc, pack_size, pack_trailer, read_group
+from tailrace.bookie.group_scan import GroupScan
+from tailrace.bookie.journal_format import pack_padding
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 
 FILE_ID = 7
 START = 100

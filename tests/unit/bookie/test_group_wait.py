@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bookie.config import BookieConfig
-from bookie.group_wait import GroupRules, GroupThread, Item
-from protocol.bookkeeper.messages import StatusCode
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.group_wait import GroupRules, GroupThread, Item
+from tailrace.protocol.bookkeeper.messages import StatusCode
 from tests.unit.bookie.world import L1, L2, add, ask, open_small, read, run
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bookie.disk_watch import DiskRules, DiskWatch
-from bookie.health import Health
-from core.runtime.files import Space
+from tailrace.bookie.disk_watch import DiskRules, DiskWatch
+from tailrace.bookie.health import Health
+from tailrace.core.runtime.files import Space
 
 A = Path("/a")
 FULL, EMPTY, GONE = Space(1000, 40), Space(1000, 900), Space(1000, 0)

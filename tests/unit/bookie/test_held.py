@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.app import OpenBookie
-from bookie.held import is_held
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import pack_entry
-from protocol.bookkeeper.messages import AddRequest, StatusCode
+from tailrace.bookie.app import OpenBookie
+from tailrace.bookie.held import is_held
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.bookkeeper.messages import AddRequest, StatusCode
 from tests.unit.bookie.test_no_room import FullDisk
 from tests.unit.bookie.world import L1, OTHER_KEY, add, ask, fence, open_small, read, run
 

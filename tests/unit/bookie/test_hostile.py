@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from bookie.app import BookieProcess
-from protocol.bookkeeper.codec import decode_response, encode_request
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, pack_lac
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.app import BookieProcess
+from tailrace.protocol.bookkeeper.codec import decode_response, encode_request
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT, pack_lac
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     BatchReadRequest,
     ForceLedgerRequest,
@@ -23,8 +23,8 @@ from protocol.bookkeeper.messages import (
     StatusCode,
     WriteLacRequest,
 )
-from protocol.bookkeeper.v2_requests import encode_request as encode_v2
-from protocol.ids import LedgerId
+from tailrace.protocol.bookkeeper.v2_requests import encode_request as encode_v2
+from tailrace.protocol.ids import LedgerId
 from tests.golden import frames
 from tests.unit.bookie.tcp import Wire, served
 from tests.unit.bookie.world import (

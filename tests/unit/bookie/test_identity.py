@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from bookie.app import open_bookie
-from bookie.cookie import parse_cookie
-from bookie.errors import InvalidCookie
-from core.metadata.layout import LedgerPaths
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId, LedgerId
+from tailrace.bookie.app import open_bookie
+from tailrace.bookie.cookie import parse_cookie
+from tailrace.bookie.errors import InvalidCookie
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.bookie.world import add, ask, open_small, read, run, small_config
 
 EOK = StatusCode.EOK

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bookie.index_files import IndexFiles
-from bookie.index_format import IndexHeader, pack_header
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_state import LocationTable
-from core.errors import CorruptData
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import IndexHeader, pack_header
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_state import LocationTable
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.messages import (
     BatchReadRequest,
     ListEntriesRequest,
     ReadLacRequest,
     StatusCode,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.world import KEY, L1, L2, add, ask, fence, open_small, read, run
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from bookie.index_files import IndexFiles
-from bookie.index_format import IndexHeader
-from bookie.ledger_dirs import LedgerDirs
-from bookie.ledger_state import LocationTable
-from core.runtime.files import SystemFiles
-from protocol.ids import Buffer, LedgerId, Position
+from tailrace.bookie.index_files import IndexFiles
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.bookie.ledger_state import LocationTable
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.ids import Buffer, LedgerId, Position
 from tests.unit.bookie.world import L1, L2
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bookie import entry_log_format
-from bookie.index_format import IndexHeader, pack_header
-from bookie.index_rebuild import Report, rebuild_indexes
-from core.errors import CorruptData
-from core.runtime.files import LockHeld, SystemFiles
-from protocol.bookkeeper.entry import pack_lac
-from protocol.bookkeeper.messages import ReadLacRequest, StatusCode, WriteLacRequest
-from protocol.ids import LedgerId
+from tailrace.bookie import entry_log_format
+from tailrace.bookie.index_format import IndexHeader, pack_header
+from tailrace.bookie.index_rebuild import Report, rebuild_indexes
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import LockHeld, SystemFiles
+from tailrace.protocol.bookkeeper.entry import pack_lac
+from tailrace.protocol.bookkeeper.messages import ReadLacRequest, StatusCode, WriteLacRequest
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.crash_files import Crashed, CrashFiles
 from tests.unit.bookie.test_index_damage import change, flip
 from tests.unit.bookie.world import (

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from bookie.index_format import IndexHeader, pack_header
-from bookie.marks import Mark, pack_mark
-from protocol.bookkeeper.entry import pack_lac
-from protocol.bookkeeper.messages import ReadLacRequest, StatusCode
-from protocol.ids import LedgerId
+from tailrace.bookie.index_format import IndexHeader, pack_header
+from tailrace.bookie.marks import Mark, pack_mark
+from tailrace.protocol.bookkeeper.entry import pack_lac
+from tailrace.protocol.bookkeeper.messages import ReadLacRequest, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.test_formats import (
     ENTRY_LOG,
     JOURNAL,

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from bookie import journal_format
-from bookie.app import OpenBookie
-from bookie.entry_log_format import HEADER_SIZE
-from bookie.errors import StorageFailed
-from bookie.record_scan import scan_records
-from core.errors import CorruptData
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.availability import decode_availability
-from protocol.bookkeeper.messages import (
+from tailrace.bookie import journal_format
+from tailrace.bookie.app import OpenBookie
+from tailrace.bookie.entry_log_format import HEADER_SIZE
+from tailrace.bookie.errors import StorageFailed
+from tailrace.bookie.record_scan import scan_records
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.availability import decode_availability
+from tailrace.protocol.bookkeeper.messages import (
     ForceLedgerRequest,
     ListEntriesRequest,
     ReadLacRequest,
     StatusCode,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.world import L1, L2, add, ask, entry_body, fence, open_small, read, run
 
 EOK = StatusCode.EOK

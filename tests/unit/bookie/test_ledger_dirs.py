@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.ledger_dirs import LedgerDirs
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import LedgerId
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.world import add, ask, entry_body, open_small, read, run
 
 PATHS = [Path("/a"), Path("/b"), Path("/c")]

@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.index_format import IndexHeader
-from bookie.ledger_state import GAP_MAX, LedgerState, LocationTable, lac_of
-from protocol.ids import LedgerId
+from tailrace.bookie.index_format import IndexHeader
+from tailrace.bookie.ledger_state import GAP_MAX, LedgerState, LocationTable, lac_of
+from tailrace.protocol.ids import LedgerId
 
 ids = st.one_of(st.integers(0, 40), st.integers(GAP_MAX, GAP_MAX + 40), st.integers(0, 5 * GAP_MAX))
 

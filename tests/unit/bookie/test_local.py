@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bookie.local import LocalBookieClient
-from core.ledger.bookie_client import ask
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.messages import StatusCode
+from tailrace.bookie.local import LocalBookieClient
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
 from tests.unit.bookie.world import L1, L2, add, fence, open_small, read, run
 
 

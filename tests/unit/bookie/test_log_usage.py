@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from bookie.entry_log_format import HEADER_SIZE, read_header, read_ledgers_map
-from bookie.record_scan import scan_records
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import LedgerId, Position
+from tailrace.bookie.entry_log_format import HEADER_SIZE, read_header, read_ledgers_map
+from tailrace.bookie.record_scan import scan_records
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import LedgerId, Position
 from tests.unit.bookie.test_compaction import World
 from tests.unit.bookie.world import L1, L2, add, ask, open_small, read, run
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.memtable import OVERHEAD_BYTES, Memtable
-from protocol.ids import LedgerId
+from tailrace.bookie.memtable import OVERHEAD_BYTES, Memtable
+from tailrace.protocol.ids import LedgerId
 
 adds = st.lists(
     st.tuples(

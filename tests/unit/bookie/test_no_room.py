@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from bookie.app import OpenBookie
-from bookie.errors import NoRoom
-from bookie.grouped_file import EntryLog
-from bookie.ledger_dirs import LedgerDirs
-from core.runtime.files import Space, SystemFiles
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import Buffer, Position
+from tailrace.bookie.app import OpenBookie
+from tailrace.bookie.errors import NoRoom
+from tailrace.bookie.grouped_file import EntryLog
+from tailrace.bookie.ledger_dirs import LedgerDirs
+from tailrace.core.runtime.files import Space, SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import Buffer, Position
 from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.world import L1, L2, add, ask, fence, open_small, read, run
 

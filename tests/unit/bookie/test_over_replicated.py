@@ -15,22 +15,27 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from bookie.app import OpenBookie, open_bookie
-from bookie.compaction_rules import GcConfig
-from bookie.errors import BookieError
-from bookie.fenced_and_removed import FILE_NAME
-from bookie.over_replicated import is_kept_by_others
-from core.errors import CoreError, Unavailable
-from core.metadata.layout import LedgerPaths, UnderreplicationPaths
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState, encode_ledger
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import Node
-from core.metadata.underreplication import LAYOUT_BYTES, Mark, encode_lock, encode_mark
-from core.runtime.clock import ManualClock
-from core.runtime.files import Files, SystemFiles
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId, LedgerId
+from tailrace.bookie.app import OpenBookie, open_bookie
+from tailrace.bookie.compaction_rules import GcConfig
+from tailrace.bookie.errors import BookieError
+from tailrace.bookie.fenced_and_removed import FILE_NAME
+from tailrace.bookie.over_replicated import is_kept_by_others
+from tailrace.core.errors import CoreError, Unavailable
+from tailrace.core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.ledger_metadata import (
+    Fragment,
+    LedgerMetadata,
+    LedgerState,
+    encode_ledger,
+)
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import Node
+from tailrace.core.metadata.underreplication import LAYOUT_BYTES, Mark, encode_lock, encode_mark
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import Files, SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.test_gc import SlowRemoval
 from tests.unit.bookie.world import add, ask, entry_body, fence, read, run, small_config

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from bookie.page_cache import (
+from tailrace.bookie.page_cache import (
     FORGET_BYTES,
     LAG_BYTES,
     STEP_BYTES,
@@ -16,7 +16,7 @@ from bookie.page_cache import (
     PageCacheWindow,
     ReadBehind,
 )
-from core.runtime.files import SystemFiles
+from tailrace.core.runtime.files import SystemFiles
 
 MIB = 1024 * 1024
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.bookkeeper.codec import decode_response, encode_request
-from protocol.bookkeeper.digest import ledger_master_key
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.codec import decode_response, encode_request
+from tailrace.protocol.bookkeeper.digest import ledger_master_key
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     AuthRequest,
     BatchReadRequest,
@@ -20,11 +20,11 @@ from protocol.bookkeeper.messages import (
     StartTlsRequest,
     StatusCode,
 )
-from protocol.bookkeeper.schema import MESSAGES
-from protocol.bookkeeper.v2_answers import decode_response as decode_v2
-from protocol.bookkeeper.v2_requests import decode_request as decode_v2_request
-from protocol.bookkeeper.v2_requests import encode_request as encode_v2
-from protocol.ids import LedgerId
+from tailrace.protocol.bookkeeper.schema import MESSAGES
+from tailrace.protocol.bookkeeper.v2_answers import decode_response as decode_v2
+from tailrace.protocol.bookkeeper.v2_requests import decode_request as decode_v2_request
+from tailrace.protocol.bookkeeper.v2_requests import encode_request as encode_v2
+from tailrace.protocol.ids import LedgerId
 from tests.golden import frames
 from tests.unit.bookie.tcp import Wire, served
 from tests.unit.bookie.world import KEY, L1, add, entry_body, fence, read, run

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie import journal_format
-from bookie.record_scan import scan_records
-from core.errors import CorruptData
+from tailrace.bookie import journal_format
+from tailrace.bookie.record_scan import scan_records
+from tailrace.core.errors import CorruptData
 
 bodies = st.lists(st.one_of(st.binary(min_size=16, max_size=60), st.just(None)), max_size=12)
 

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from bookie import entry_log_format
-from bookie.app import OpenBookie
-from bookie.entry_log_format import HEADER_SIZE
-from bookie.errors import StorageFailed
-from core.errors import CorruptData
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.entry import pack_lac
-from protocol.bookkeeper.messages import ReadLacRequest, StatusCode, WriteLacRequest
-from protocol.ids import Buffer, LedgerId
+from tailrace.bookie import entry_log_format
+from tailrace.bookie.app import OpenBookie
+from tailrace.bookie.entry_log_format import HEADER_SIZE
+from tailrace.bookie.errors import StorageFailed
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.entry import pack_lac
+from tailrace.protocol.bookkeeper.messages import ReadLacRequest, StatusCode, WriteLacRequest
+from tailrace.protocol.ids import Buffer, LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.world import (
     DIGEST,

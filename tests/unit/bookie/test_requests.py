@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from bookie.app import BookieProcess, start_bookie
-from bookie.local import LocalBookieClient
-from core.autorecovery.ledger_check import Copy, judge
-from core.ledger.bookie_client import BookieClient
-from core.ledger.config import BookieClientConfig
-from core.ledger.tcp_bookie import TcpBookieClient
-from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.availability import decode_availability
-from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, pack_lac
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.app import BookieProcess, start_bookie
+from tailrace.bookie.local import LocalBookieClient
+from tailrace.core.autorecovery.ledger_check import Copy, judge
+from tailrace.core.ledger.bookie_client import BookieClient
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.tcp_bookie import TcpBookieClient
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.availability import decode_availability
+from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, pack_lac
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     AuthRequest,
     AuthResponse,
@@ -39,7 +39,7 @@ from protocol.bookkeeper.messages import (
     UnknownRequest,
     WriteLacRequest,
 )
-from protocol.ids import BookieId, LedgerId
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.bookie.tcp import served
 from tests.unit.bookie.world import (
     DIGEST,

@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie.app import BookieProcess, OpenBookie, start_bookie
-from bookie.config import BookieConfig
-from bookie.entry_judge import EntryJudge
-from bookie.inspect import BookieFiles
-from bookie.metrics import BookieMetrics
-from bookie.scrub import YIELDS_MAX, Pace, Replica, Scrub, ScrubConfig
-from core.errors import CoreError
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerConfig
-from core.ledger.replica_reader import ReplicaReader
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
-from core.runtime.metrics import Metrics
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.messages import BatchReadRequest, StatusCode
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.app import BookieProcess, OpenBookie, start_bookie
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.entry_judge import EntryJudge
+from tailrace.bookie.inspect import BookieFiles
+from tailrace.bookie.metrics import BookieMetrics
+from tailrace.bookie.scrub import YIELDS_MAX, Pace, Replica, Scrub, ScrubConfig
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.replica_reader import ReplicaReader
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.messages import BatchReadRequest, StatusCode
+from tailrace.protocol.ids import EntryId, LedgerId
 from tests.unit.bookie.world import DIGEST, L1, L2, add, ask, open_small, read, run, small_config
 
 COUNT = 5

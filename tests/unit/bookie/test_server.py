@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bookie import server as server_module
-from bookie.config import BookieConfig
-from bookie.server import ANSWER_BYTES_MAX, IN_FLIGHT_MAX, BookieConnection, BookieServer
-from core.runtime.budget import Budget
-from protocol.bookkeeper.codec import encode_request
-from protocol.bookkeeper.messages import (
+from tailrace.bookie import server as server_module
+from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.server import ANSWER_BYTES_MAX, IN_FLIGHT_MAX, BookieConnection, BookieServer
+from tailrace.core.runtime.budget import Budget
+from tailrace.protocol.bookkeeper.codec import encode_request
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     ErrorResponse,
     OperationType,
@@ -21,7 +21,7 @@ from protocol.bookkeeper.messages import (
     ReadResponse,
     StatusCode,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 
 BIG = bytes(5_000_000)
 

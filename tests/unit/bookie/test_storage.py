@@ -14,22 +14,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from typing_extensions import override
 
-from bookie.log_usage import LogUsages
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.availability import decode_availability
-from protocol.bookkeeper.messages import (
+from tailrace.bookie.log_usage import LogUsages
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.availability import decode_availability
+from tailrace.protocol.bookkeeper.messages import (
     ListEntriesRequest,
     ReadLacRequest,
     ReadRequest,
     StatusCode,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.unit.bookie.crash_files import CrashFiles
 from tests.unit.bookie.world import L1, L2, add, ask, entry_body, fence, open_small, read, run
 
 if TYPE_CHECKING:
-    from bookie.app import OpenBookie
-    from bookie.group_wait import Item
+    from tailrace.bookie.app import OpenBookie
+    from tailrace.bookie.group_wait import Item
 
 ledgers = st.integers(0, 3).map(LedgerId)
 entries = st.one_of(st.integers(0, 12), st.sampled_from([900, 1023, 1024, 1025, 5000]))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from bookie.errors import StorageFailed
-from core.runtime.files import SystemFiles
-from protocol.bookkeeper.messages import StatusCode
+from tailrace.bookie.errors import StorageFailed
+from tailrace.core.runtime.files import SystemFiles
+from tailrace.protocol.bookkeeper.messages import StatusCode
 from tests.unit.bookie.world import L1, L2, add, ask, open_small, read, run
 
 EOK = StatusCode.EOK

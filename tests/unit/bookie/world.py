@@ -6,14 +6,14 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from bookie.app import OpenBookie, open_bookie
-from bookie.config import BookieConfig
-from core.runtime.clock import ManualClock
-from core.runtime.files import Files, SystemFiles
-from protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
-from protocol.bookkeeper.entry import pack_entry
-from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, Response
-from protocol.ids import EntryId, LedgerId
+from tailrace.bookie.app import OpenBookie, open_bookie
+from tailrace.bookie.config import BookieConfig
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import Files, SystemFiles
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, Response
+from tailrace.protocol.ids import EntryId, LedgerId
 
 KEY = ledger_master_key(b"")
 OTHER_KEY = ledger_master_key(b"other")

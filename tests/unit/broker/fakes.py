@@ -1,4 +1,4 @@
-"""A log in memory with core.log's contract, topics without a store, and a broker of both.
+"""A log in memory with tailrace.core.log's contract, topics without a store, and a broker of both.
 
 Confirmation is by hand (`confirm`) or, with `auto`, in the next turn of the loop. What was not
 confirmed is lost when a log is opened again, unless `keep_unconfirmed` says that it had landed.
@@ -10,42 +10,48 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
-from broker.broker import Broker
-from broker.cluster.config_entities import ConfigEntities
-from broker.cluster.dynamic_configs import DynamicConfigs
-from broker.cluster.live_brokers import LiveBroker, LiveBrokers
-from broker.cluster.quorums import quorums_of
-from broker.cluster.routes import Routes
-from broker.cluster.settings import TopicDefaults
-from broker.cluster.topic import Topic
-from broker.config import BrokerConfig
-from broker.context import RequestContext
-from broker.errors import KafkaError
-from broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
-from broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
-from broker.partition.partition_log import PartitionLog
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.producer_ids import ProducerIds
-from broker.peers.peers import Peers
-from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.registry import QuotaRegistry
-from broker.transactions.coordinator import Parts, TransactionCoordinator
-from core.errors import CannotRewrite, CoreError, LogNotFound, LogRecordTooLong, Unavailable
-from core.log.entries import EntryRecords, LogRecordWithDLSN
-from core.log.reader_settings import READ_ALL, ReadRules
-from core.log.resume import Place
-from core.log.rolling import RollingPolicy
-from core.log.trimmer import SegmentTier
-from core.metadata.segment_metadata import SegmentMetadata
-from core.runtime.budget import Budget
-from core.runtime.clock import ManualClock
-from protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse, StatusCode
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord, RecordColumns, record_parts
-from protocol.errors import ErrorCode
-from protocol.ids import BookieId, Buffer, LedgerId
-from protocol.kafka.header import RequestHeader
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.broker.broker import Broker
+from tailrace.broker.cluster.config_entities import ConfigEntities
+from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
+from tailrace.broker.cluster.live_brokers import LiveBroker, LiveBrokers
+from tailrace.broker.cluster.quorums import quorums_of
+from tailrace.broker.cluster.routes import Routes
+from tailrace.broker.cluster.settings import TopicDefaults
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.config import BrokerConfig
+from tailrace.broker.context import RequestContext
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
+from tailrace.broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.producer_ids import ProducerIds
+from tailrace.broker.peers.peers import Peers
+from tailrace.broker.quotas.client_quotas import ClientQuotas
+from tailrace.broker.quotas.registry import QuotaRegistry
+from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinator
+from tailrace.core.errors import (
+    CannotRewrite,
+    CoreError,
+    LogNotFound,
+    LogRecordTooLong,
+    Unavailable,
+)
+from tailrace.core.log.entries import EntryRecords, LogRecordWithDLSN
+from tailrace.core.log.reader_settings import READ_ALL, ReadRules
+from tailrace.core.log.resume import Place
+from tailrace.core.log.rolling import RollingPolicy
+from tailrace.core.log.trimmer import SegmentTier
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse, StatusCode
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord, RecordColumns, record_parts
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import BookieId, Buffer, LedgerId
+from tailrace.protocol.kafka.header import RequestHeader
+from tailrace.protocol.records.record import Producer, Record, build_batch
 
 
 class FakeSegment:
@@ -631,7 +637,7 @@ class World(NamedTuple):
         )
 
     async def open(self, name: str, partition: int = 0) -> PartitionLog:
-        from protocol.ids import TopicPartition
+        from tailrace.protocol.ids import TopicPartition
 
         return await self.broker.partitions.open(TopicPartition(name, partition))
 

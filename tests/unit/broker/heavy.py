@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from broker.partition.batch_work import RECORD_WORK, UNPACKED_WORK
-from core.errors import CorruptData
-from protocol import compression
-from protocol.compression import Codec, compress
-from protocol.errors import BadLength, DecodeError
-from protocol.ids import Buffer
-from protocol.records import judging, times, validate
-from protocol.records.batch import (
+from tailrace.broker.partition.batch_work import RECORD_WORK, UNPACKED_WORK
+from tailrace.core.errors import CorruptData
+from tailrace.protocol import compression
+from tailrace.protocol.compression import Codec, compress
+from tailrace.protocol.errors import BadLength, DecodeError
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records import judging, times, validate
+from tailrace.protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -25,8 +25,8 @@ from protocol.records.batch import (
     pack_header,
     stamp_crc,
 )
-from protocol.records.record import NO_PRODUCER, Producer, Record, build_batch, payload_of
-from protocol.records.record_loops import STEP_RECORDS
+from tailrace.protocol.records.record import NO_PRODUCER, Producer, Record, build_batch, payload_of
+from tailrace.protocol.records.record_loops import STEP_RECORDS
 from tests.sim.loop import SimLoop
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.autorecovery_config import AutoRecoveryProcessConfig
-from broker.autorecovery_process import AutoRecovery, serve
+from tailrace.broker.autorecovery_config import AutoRecoveryProcessConfig
+from tailrace.broker.autorecovery_process import AutoRecovery, serve
 
 
 @pytest.fixture(autouse=True)

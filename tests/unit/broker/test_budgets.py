@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from core.runtime.receive_buffer import READ_BYTES_MIN, RECEIVE_BUFFER_BYTES
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import API_VERSIONS, FETCH, PRODUCE
-from protocol.kafka.codec import encode_request
-from protocol.kafka.header import RequestHeader, request_frame
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.core.runtime.receive_buffer import READ_BYTES_MIN, RECEIVE_BUFFER_BYTES
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import API_VERSIONS, FETCH, PRODUCE
+from tailrace.protocol.kafka.codec import encode_request
+from tailrace.protocol.kafka.header import RequestHeader, request_frame
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
 from tests.unit.broker.fakes import FakeWriter, batch
 from tests.unit.broker.handlers.test_verified_produce import Coordinator, request
 from tests.unit.broker.loops import in_loop, turns, until

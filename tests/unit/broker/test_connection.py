@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker import serial_requests
-from broker.handlers import HANDLERS, Handler
-from core.runtime.net import FrameChannel
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
-from protocol.kafka.codec import encode_request
-from protocol.kafka.header import RequestHeader, request_frame
-from protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.kafka.messages.metadata import MetadataRequest
-from protocol.kafka.messages.produce import (
+from tailrace.broker import serial_requests
+from tailrace.broker.handlers import HANDLERS, Handler
+from tailrace.core.runtime.net import FrameChannel
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
+from tailrace.protocol.kafka.codec import encode_request
+from tailrace.protocol.kafka.header import RequestHeader, request_frame
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tailrace.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,

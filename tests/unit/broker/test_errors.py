@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.errors import _TABLE, KafkaError, admin_error_code, error_code
-from core import errors
-from core.errors import CoreError
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import _TABLE, KafkaError, admin_error_code, error_code
+from tailrace.core import errors
+from tailrace.core.errors import CoreError
+from tailrace.protocol.errors import ErrorCode
 
 
 def subclasses(of: type[CoreError]) -> set[type[CoreError]]:

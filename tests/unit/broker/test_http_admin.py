@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker.http_admin import BrokerHttp
-from broker.partition.cleanable_logs import CleanablePartitions
-from compaction.cleaner.config import CleanerConfig
-from compaction.cleaner.pool import CleanerPool
-from core.errors import Unavailable
-from core.runtime.forever import Forever
-from core.runtime.http import HttpServer
-from core.runtime.metrics import Metrics
-from protocol.records.record import Record, build_batch
+from tailrace.broker.http_admin import BrokerHttp
+from tailrace.broker.partition.cleanable_logs import CleanablePartitions
+from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.compaction.cleaner.pool import CleanerPool
+from tailrace.core.errors import Unavailable
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.http import HttpServer
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.compaction.cleaner.computing import InlineComputer

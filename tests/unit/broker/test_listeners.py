@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import NetworkConfig
-from broker.listeners import (
+from tailrace.broker.config import NetworkConfig
+from tailrace.broker.listeners import (
     EVERYWHERE,
     Advertised,
     ConnectionInfo,

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.pipeline import Pipeline, Watch
+from tailrace.broker.pipeline import Pipeline, Watch
 
 
 class Item:

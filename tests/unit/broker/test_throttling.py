@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from broker.config import BrokerConfig, NetworkConfig
-from broker.handlers import HANDLERS
-from broker.quotas.entity import entity_of
-from broker.quotas.table import Quotas
-from broker.throttle import Throttle
-from protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.fetch import FetchRequest, FetchResponse
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.broker.config import BrokerConfig, NetworkConfig
+from tailrace.broker.handlers import HANDLERS
+from tailrace.broker.quotas.entity import entity_of
+from tailrace.broker.quotas.table import Quotas
+from tailrace.broker.throttle import Throttle
+from tailrace.protocol.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.test_connection import fetch_of, produce_of
 from tests.unit.broker.virtual import VirtualBroker, in_virtual_time

@@ -7,21 +7,21 @@ from functools import wraps
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.config import BrokerConfig
-from broker.handlers import HANDLERS, Handler
-from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.registry import QuotaRegistry
-from broker.server import BrokerServer
-from protocol.kafka.api import Api
-from protocol.kafka.codec import decode_response, encode_request
-from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from tailrace.broker.config import BrokerConfig
+from tailrace.broker.handlers import HANDLERS, Handler
+from tailrace.broker.quotas.client_quotas import ClientQuotas
+from tailrace.broker.quotas.registry import QuotaRegistry
+from tailrace.broker.server import BrokerServer
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.codec import decode_response, encode_request
+from tailrace.protocol.kafka.header import RequestHeader, decode_response_header, request_frame
 from tests.sim.loop import SimLoop
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.loops import turns
 from tests.unit.broker.wire import left_in_budgets
 
 if TYPE_CHECKING:
-    from core.runtime.net import FrameChannel
+    from tailrace.core.runtime.net import FrameChannel
 
 Q = TypeVar("Q")
 R = TypeVar("R")

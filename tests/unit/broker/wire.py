@@ -4,11 +4,11 @@ import asyncio
 import struct
 from typing import Any, TypeVar
 
-from broker.config import BrokerConfig, NetworkConfig
-from broker.server import BrokerServer
-from protocol.kafka.api import Api
-from protocol.kafka.codec import decode_response, encode_request
-from protocol.kafka.header import RequestHeader, decode_response_header, request_frame
+from tailrace.broker.config import BrokerConfig, NetworkConfig
+from tailrace.broker.server import BrokerServer
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.codec import decode_response, encode_request
+from tailrace.protocol.kafka.header import RequestHeader, decode_response_header, request_frame
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.loops import turns, until
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.retention import Limits, RetainedSegment, Verdict, judge
+from tailrace.compaction.retention import Limits, RetainedSegment, Verdict, judge
 
 NOW = 10_000
 

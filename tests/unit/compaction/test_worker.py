@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from compaction.retention import Limits, RetainedSegment
-from compaction.worker import RetainedLog, RetentionWorker
-from core.errors import BookieUnavailable
-from core.runtime.clock import ManualClock
+from tailrace.compaction.retention import Limits, RetainedSegment
+from tailrace.compaction.worker import RetainedLog, RetentionWorker
+from tailrace.core.errors import BookieUnavailable
+from tailrace.core.runtime.clock import ManualClock
 
 
 class FakeLog:

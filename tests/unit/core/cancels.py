@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any
 
-from core.errors import CoreError
+from tailrace.core.errors import CoreError
 
 
 async def cancelled_at_every_turn(operation: Callable[[], Coroutine[Any, Any, Any]]) -> CoreError:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import ConnectorUnavailable, connector_jars
+from tailrace.pipeline.jars import ConnectorUnavailable, connector_jars
 
 _NAMES = (
     "spark-sql-kafka-0-10_2.13-4.2.0.jar",

@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from pipeline.offsets import EARLIEST, LATEST, BadOffsets, Bound, parse_bound, source_options
+from tailrace.pipeline.offsets import (
+    EARLIEST,
+    LATEST,
+    BadOffsets,
+    Bound,
+    parse_bound,
+    source_options,
+)
 
 
 @pytest.mark.parametrize(

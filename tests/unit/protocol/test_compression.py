@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import STREAMS_MAX, Codec, compress, decompress, decompress_into
-from protocol.errors import BadLength, BadValue, DecodeError
+from tailrace.protocol.compression import STREAMS_MAX, Codec, compress, decompress, decompress_into
+from tailrace.protocol.errors import BadLength, BadValue, DecodeError
 from tests.strategies import hostile
 
 COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]

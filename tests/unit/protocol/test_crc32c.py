@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.crc32c import crc32c
+from tailrace.protocol.crc32c import crc32c
 
 
 def test_the_check_value_of_castagnoli() -> None:

@@ -7,9 +7,9 @@ from itertools import product
 import lz4.frame
 import pytest
 
-from protocol.compression import Codec, compress, decompress
-from protocol.errors import BadValue
-from protocol.lz4_frame import BLOCKS_MAX, frame_end
+from tailrace.protocol.compression import Codec, compress, decompress
+from tailrace.protocol.errors import BadValue
+from tailrace.protocol.lz4_frame import BLOCKS_MAX, frame_end
 
 TEXTS = {"empty": b"", "short": b"abc", "plain": os.urandom(200_000), "packed": bytes(200_000)}
 SKIPPABLE = struct.pack("<II", 0x184D2A50, 3) + b"abc"

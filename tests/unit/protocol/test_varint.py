@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BadLength, DecodeError
-from protocol.varint import (
+from tailrace.protocol.errors import BadLength, DecodeError
+from tailrace.protocol.varint import (
     read_unsigned32,
     read_varint,
     write_unsigned,

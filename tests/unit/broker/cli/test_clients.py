@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from broker.cli.clients import Target, admin, check_reachable, failure, target
-from broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.clients import Target, admin, check_reachable, failure, target
+from tailrace.broker.cli.errors import CliError, Exit
 
 
 @pytest.fixture

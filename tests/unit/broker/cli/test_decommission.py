@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from broker.cli import decommission
-from broker.cli.cluster_access import Cluster
-from broker.cli.decommission import Decommission, has_entries
-from broker.cli.errors import CliError
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.client import LedgerClient
-from core.metadata.layout import LedgerPaths, UnderreplicationPaths
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import Node
-from core.metadata.underreplication import encode_vote
-from core.runtime.clock import ManualClock
-from protocol.ids import BookieId, LedgerId
+from tailrace.broker.cli import decommission
+from tailrace.broker.cli.cluster_access import Cluster
+from tailrace.broker.cli.decommission import Decommission, has_entries
+from tailrace.broker.cli.errors import CliError
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import Node
+from tailrace.core.metadata.underreplication import encode_vote
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.ids import BookieId, LedgerId
 
 LOST, B, C, D = map(BookieId, ("lost:1", "b:1", "c:1", "d:1"))
 PATHS = LedgerPaths()

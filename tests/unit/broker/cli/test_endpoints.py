@@ -1,7 +1,7 @@
 import pytest
 
-from broker.cli.endpoints import Endpoint, parse_endpoint
-from broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.endpoints import Endpoint, parse_endpoint
+from tailrace.broker.cli.errors import CliError, Exit
 
 
 @pytest.mark.parametrize(

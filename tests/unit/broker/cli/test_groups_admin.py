@@ -5,26 +5,31 @@ from typing import Any, Self
 import pytest
 from typer.testing import CliRunner
 
-from broker.cli import groups_admin
-from broker.cli.errors import CliError
-from broker.cli.group import app
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import (
+from tailrace.broker.cli import groups_admin
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.group import app
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import (
     CONSUMER_GROUP_DESCRIBE,
     DESCRIBE_GROUPS,
     OFFSET_COMMIT,
     OFFSET_FETCH,
 )
-from protocol.kafka.messages.consumer_group_describe import ConsumerGroupDescribeResponse
-from protocol.kafka.messages.consumer_group_describe import DescribedGroup as NewDescribedGroup
-from protocol.kafka.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from tailrace.protocol.kafka.messages.consumer_group_describe import (
+    DescribedGroup as NewDescribedGroup,
+)
+from tailrace.protocol.kafka.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.kafka.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from tailrace.protocol.kafka.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 
 T0, T1, T2 = (TopicPartition("t", partition) for partition in range(3))
 

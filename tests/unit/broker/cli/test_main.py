@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import typer
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.main import COMMANDS, app
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.main import COMMANDS, app
 
 HOUSE = Path(__file__).parents[4]
 
@@ -43,7 +43,7 @@ def printed_by(code: str) -> str:
 
 def test_start_loads_nothing_that_only_others_need() -> None:
     code = (
-        "import sys, broker.cli.main, broker.cli.start;"
+        "import sys, tailrace.broker.cli.main, tailrace.broker.cli.start;"
         "print([m for m in ('rich', 'confluent_kafka', 'pyspark', 'tomllib') if m in sys.modules])"
     )
     assert printed_by(code) == "[]"
@@ -51,24 +51,27 @@ def test_start_loads_nothing_that_only_others_need() -> None:
 
 def test_a_bookie_loads_no_logs_and_no_broker() -> None:
     code = (
-        "import sys, broker.cli.main, broker.cli.bookie, broker.bookie_process;"
-        "print([m for m in ('rich', 'core.log.log', 'broker.config') if m in sys.modules])"
+        "import sys, tailrace.broker.cli.main, tailrace.broker.cli.bookie;"
+        "import tailrace.broker.bookie_process;"
+        "print([m for m in ('rich', 'tailrace.core.log.log', 'tailrace.broker.config')"
+        " if m in sys.modules])"
     )
     assert printed_by(code) == "[]"
 
 
 def test_auto_recovery_loads_no_logs_no_broker_and_no_bookie() -> None:
     code = (
-        "import sys, broker.cli.main, broker.cli.autorecovery, broker.autorecovery_process;"
-        "print([m for m in ('rich', 'core.log.log', 'broker.config', 'bookie.storage')"
-        " if m in sys.modules])"
+        "import sys, tailrace.broker.cli.main, tailrace.broker.cli.autorecovery;"
+        "import tailrace.broker.autorecovery_process;"
+        "print([m for m in ('rich', 'tailrace.core.log.log', 'tailrace.broker.config',"
+        " 'tailrace.bookie.storage') if m in sys.modules])"
     )
     assert printed_by(code) == "[]"
 
 
 def test_reading_options_loads_no_validation_library() -> None:
     code = (
-        "import sys, broker.cli.main as cli, broker.cli.errors as errors\n"
+        "import sys, tailrace.broker.cli.main as cli, tailrace.broker.cli.errors as errors\n"
         "try: cli.app(['bookie', '--set', 'nonsense'], standalone_mode=False)\n"
         "except errors.CliError as error: print(error, 'pydantic' in sys.modules)"
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli.offset_spec import (
+from tailrace.broker.cli.offset_spec import (
     AtEnd,
     AtOffset,
     AtStart,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.output import Column, progress, show_rows
+from tailrace.broker.cli.output import Column, progress, show_rows
 
 HOUSE = Path(__file__).parents[4]
 ROWS = [
@@ -51,7 +51,7 @@ def test_no_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_bar_on_a_terminal() -> None:
     code = (
-        "from broker.cli.output import progress\n"
+        "from tailrace.broker.cli.output import progress\n"
         "with progress('count sheep', 'sheep') as step:\n"
         "    step(1, 2); step(2)\n"
     )

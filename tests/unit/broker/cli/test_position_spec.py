@@ -1,9 +1,9 @@
 import pytest
 
-from broker.cli.errors import CliError, Exit
-from broker.cli.position_spec import PositionSpec, parse_partition, parse_position
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import TopicPartition
+from tailrace.broker.cli.errors import CliError, Exit
+from tailrace.broker.cli.position_spec import PositionSpec, parse_partition, parse_position
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import TopicPartition
 
 AT = TopicPartition("a.b-c_1", 3)
 

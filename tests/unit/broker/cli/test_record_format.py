@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli.record_format import BadFormat, Row, compile_format, json_line, unescape
+from tailrace.broker.cli.record_format import BadFormat, Row, compile_format, json_line, unescape
 
 ROW = Row(
     "orders", 3, 17, 1_700_000_000_000, "create", b"k\xff", b"v\n", (("a", b"1"), ("b", None))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli import record_framing
-from broker.cli.record_framing import Framing, RecordTooLong, key_value, split
+from tailrace.broker.cli import record_framing
+from tailrace.broker.cli.record_framing import Framing, RecordTooLong, key_value, split
 
 LINES = Framing(b"\n", None, whole=False, null=False)
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_process_config import BrokerProcessConfig, OwnedTopicLogConfig
-from broker.cli.errors import Exit
-from broker.config import BrokerConfig, NetworkConfig
-from broker.standalone_config import StandaloneConfig
-from core.log.config import LogConfig
-from core.runtime.config import environment_name, settings_of
+from tailrace.broker.broker_process_config import BrokerProcessConfig, OwnedTopicLogConfig
+from tailrace.broker.cli.errors import Exit
+from tailrace.broker.config import BrokerConfig, NetworkConfig
+from tailrace.broker.standalone_config import StandaloneConfig
+from tailrace.core.log.config import LogConfig
+from tailrace.core.runtime.config import environment_name, settings_of
 from tests.unit.broker.cli.test_main import tailrace
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from broker.cli.errors import CliError
-from broker.cli.topic_contents import latest, stats
+from tailrace.broker.cli.errors import CliError
+from tailrace.broker.cli.topic_contents import latest, stats
 
 
 @contextmanager

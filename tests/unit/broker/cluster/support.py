@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.cluster.settings import TopicDefaults
-from broker.cluster.topic import Topic
-from broker.cluster.topics import TopicRegistry
-from core.errors import InvalidQuorums, LogExists, LogNotFound
-from core.log.log import CheckMay
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
+from tailrace.broker.cluster.settings import TopicDefaults
+from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.core.errors import InvalidQuorums, LogExists, LogNotFound
+from tailrace.core.log.log import CheckMay
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
 
 
 class Crash(Exception):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cluster.admin import (
+from tailrace.broker.cluster.admin import (
     Asked,
     Nodes,
     Shape,
@@ -12,9 +12,9 @@ from broker.cluster.admin import (
     check_new_partitions,
     shape_of,
 )
-from broker.cluster.config import TopicsConfig
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster.config import TopicsConfig
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
 
 DEFAULTS = Shape(3, 1)
 ONE = Nodes((1,), 1)

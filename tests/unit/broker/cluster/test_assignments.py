@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cluster.assignments import Move, broker_in_lock, lock_name, move_of
+from tailrace.broker.cluster.assignments import Move, broker_in_lock, lock_name, move_of
 
 
 def test_a_lock_names_its_broker() -> None:

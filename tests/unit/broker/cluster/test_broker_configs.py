@@ -1,10 +1,10 @@
 from dataclasses import dataclass
 
-from broker.cluster.broker_configs import Fact, broker_entries
-from broker.cluster.config_def import ConfigType
-from broker.cluster.settings import ConfigSource, Layer, TopicDefaults
-from broker.config import BrokerConfig
-from core.runtime.config import setting
+from tailrace.broker.cluster.broker_configs import Fact, broker_entries
+from tailrace.broker.cluster.config_def import ConfigType
+from tailrace.broker.cluster.settings import ConfigSource, Layer, TopicDefaults
+from tailrace.broker.config import BrokerConfig
+from tailrace.core.runtime.config import setting
 
 
 @dataclass(frozen=True, kw_only=True)

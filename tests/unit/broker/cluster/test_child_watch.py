@@ -9,18 +9,18 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from broker.cluster import child_watch
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.cluster.child_watch import ChildWatch
-from broker.cluster.paths import ClusterPaths
-from broker.cluster.settings import TopicDefaults
-from broker.cluster.topics import TopicRegistry
-from broker.errors import KafkaError
-from core.errors import OwnershipAcquireFailed
-from core.log.log import CheckMay
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster import child_watch
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.cluster.child_watch import ChildWatch
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.settings import TopicDefaults
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.errors import KafkaError
+from tailrace.core.errors import OwnershipAcquireFailed
+from tailrace.core.log.log import CheckMay
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.cluster.support import Listener, Streams
 
 WITHIN_S = 10
@@ -204,7 +204,7 @@ def test_who_finishes_a_deletion_late_leaves_the_new_topic_of_that_name(tmp_path
             await go_on.wait()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("broker.cluster.topics.delete_streams", slowly)
+            patch.setattr("tailrace.broker.cluster.topics.delete_streams", slowly)
             late = asyncio.create_task(at.mine.delete("orders"))
             await blocked.wait()
         await at.theirs.create("orders", 2)  # finishes the deletion, and begins anew
@@ -248,7 +248,7 @@ def test_a_creation_that_another_broker_finished_was_successful(tmp_path: Path) 
             await go_on.wait()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("broker.cluster.topics.create_streams", slowly)
+            patch.setattr("tailrace.broker.cluster.topics.create_streams", slowly)
             making = asyncio.create_task(at.mine.create("orders", 1))
             await blocked.wait()
         with pytest.raises(KafkaError) as refused:
@@ -326,7 +326,7 @@ def test_a_slow_deletion_spares_a_topic_that_was_made_again(tmp_path: Path) -> N
 def test_a_deletion_that_an_owner_elsewhere_holds_up_stops_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("broker.cluster.topic_streams.OWNER_PAUSES_S", ())
+    monkeypatch.setattr("tailrace.broker.cluster.topic_streams.OWNER_PAUSES_S", ())
 
     async def story(at: Pair) -> None:
         await at.mine.create("orders", 1)

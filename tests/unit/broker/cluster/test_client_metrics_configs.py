@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.cluster.client_metrics_configs import altered_metrics
-from broker.cluster.config_def import InvalidConfig
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.cluster.client_metrics_configs import altered_metrics
+from tailrace.broker.cluster.config_def import InvalidConfig
 
 MATCH = "match"
 

@@ -1,8 +1,8 @@
 import pytest
 
-from broker.cluster.config import TopicDefaultsConfig, TopicsConfig
-from broker.cluster.topic_configs import TOPIC_CONFIGS
-from core.runtime.config import ConfigError, from_arguments, load, settings_of
+from tailrace.broker.cluster.config import TopicDefaultsConfig, TopicsConfig
+from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS
+from tailrace.core.runtime.config import ConfigError, from_arguments, load, settings_of
 
 
 def test_every_default_is_a_synonym_of_a_topic_config() -> None:

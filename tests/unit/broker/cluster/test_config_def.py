@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.config_def import (
+from tailrace.broker.cluster.config_def import (
     INT_MAX,
     LONG_MAX,
     ConfigType,

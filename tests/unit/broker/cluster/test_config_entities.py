@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.child_watch import ChildWatch
-from broker.cluster.config_codec import decode_configs, encode_configs
-from broker.cluster.config_entities import ConfigEntities, EntityKind
-from core.errors import CorruptData, MetadataConflict
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
+from tailrace.broker.cluster.child_watch import ChildWatch
+from tailrace.broker.cluster.config_codec import decode_configs, encode_configs
+from tailrace.broker.cluster.config_entities import ConfigEntities, EntityKind
+from tailrace.core.errors import CorruptData, MetadataConflict
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
 
 GROUP, BROKER = EntityKind.GROUP, EntityKind.BROKER
 WITHIN_S = 10

@@ -5,14 +5,14 @@ from functools import partial
 
 import pytest
 
-from broker.cluster.config_codec import decode_configs, encode_configs
-from broker.cluster.registration import decode_broker
-from broker.cluster.topic_codec import StoredTopic, decode_topic, encode_topic
-from broker.quotas.codec import decode_quotas
-from core.errors import CorruptData
-from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
-from core.metadata.network_location import parse_rack_mapping
-from core.metadata.region_rules import parse_region_rules
+from tailrace.broker.cluster.config_codec import decode_configs, encode_configs
+from tailrace.broker.cluster.registration import decode_broker
+from tailrace.broker.cluster.topic_codec import StoredTopic, decode_topic, encode_topic
+from tailrace.broker.quotas.codec import decode_quotas
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
+from tailrace.core.metadata.network_location import parse_rack_mapping
+from tailrace.core.metadata.region_rules import parse_region_rules
 
 TOPIC = encode_topic(
     StoredTopic(topic_id="X" * 22, partitions=1, ready=1, created_ms=0, configs={"a": "X"})

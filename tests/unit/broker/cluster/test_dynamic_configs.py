@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.cluster.child_watch import ChildWatch
-from broker.cluster.config_codec import encode_configs
-from broker.cluster.config_entities import ConfigEntities
-from broker.cluster.dynamic_configs import DynamicConfigs
-from broker.cluster.paths import ClusterPaths
-from broker.cluster.settings import TopicDefaults
-from broker.cluster.topics import TopicRegistry
-from broker.config import BrokerConfig
-from broker.errors import KafkaError
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.cluster.child_watch import ChildWatch
+from tailrace.broker.cluster.config_codec import encode_configs
+from tailrace.broker.cluster.config_entities import ConfigEntities
+from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.settings import TopicDefaults
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.config import BrokerConfig
+from tailrace.broker.errors import KafkaError
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
 from tests.unit.broker.cluster.support import Crash, Fuse, FusedStore, Streams
 
 WITHIN_S = 10

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.names import collision_key, name_fault, stream_name
+from tailrace.broker.cluster.names import collision_key, name_fault, stream_name
 
 LEGAL = st.text("abz019._-", min_size=1, max_size=12).filter(lambda n: n not in (".", ".."))
 

@@ -1,7 +1,7 @@
 """Where a cluster's nodes lie."""
 
-from broker.cluster.paths import ClusterPaths
-from core.log.names import is_reserved
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.core.log.names import is_reserved
 
 
 def test_a_standalone_store_is_the_clusters_own() -> None:

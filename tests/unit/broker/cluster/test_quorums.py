@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.config_def import InvalidConfig
-from broker.cluster.quorums import check_quorums, check_same_quorums, quorums_of
-from broker.cluster.settings import TopicDefaults
-from core.log.config import LogConfig
-from core.log.overrides import with_overrides
+from tailrace.broker.cluster.config_def import InvalidConfig
+from tailrace.broker.cluster.quorums import check_quorums, check_same_quorums, quorums_of
+from tailrace.broker.cluster.settings import TopicDefaults
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.overrides import with_overrides
 
 DEFAULTS = TopicDefaults({})
 

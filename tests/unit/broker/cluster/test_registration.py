@@ -8,17 +8,17 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from broker.cluster.registration import (
+from tailrace.broker.cluster.registration import (
     BrokerNode,
     BrokerRegistration,
     broker_node,
     decode_broker,
     encode_broker,
 )
-from broker.listeners import Advertised, Listener, parse_listeners
-from core.errors import CorruptData, NodeExists
-from core.metadata.store import MetadataStore, WatchEvent
-from core.metadata.zookeeper import ZookeeperStore
+from tailrace.broker.listeners import Advertised, Listener, parse_listeners
+from tailrace.core.errors import CorruptData, NodeExists
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tests.unit.broker.loops import turns
 from tests.unit.core.metadata.fickle_store import Fickle
 from tests.unit.core.metadata.test_zookeeper_session import expire

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from broker.cluster import routes
-from broker.cluster.live_brokers import LiveBroker, live_broker
-from broker.cluster.paths import ClusterPaths
-from broker.cluster.registration import broker_node, decode_broker, encode_broker
-from broker.cluster.routes import Routes
-from broker.listeners import Advertised, Endpoint, Listener
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import SessionEvent, SessionListener
-from core.runtime.clock import ManualClock
+from tailrace.broker.cluster import routes
+from tailrace.broker.cluster.live_brokers import LiveBroker, live_broker
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.registration import broker_node, decode_broker, encode_broker
+from tailrace.broker.cluster.routes import Routes
+from tailrace.broker.listeners import Advertised, Endpoint, Listener
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import SessionEvent, SessionListener
+from tailrace.core.runtime.clock import ManualClock
 from tests.unit.broker.fakes import FakeNamespace, FakeTopics
 from tests.unit.broker.loops import in_loop, until
 

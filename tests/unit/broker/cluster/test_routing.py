@@ -6,7 +6,7 @@ from hashlib import blake2b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.routing import owners_of, replicas_of
+from tailrace.broker.cluster.routing import owners_of, replicas_of
 
 TOPIC_ID = bytes(range(16))
 IDS = st.binary(min_size=16, max_size=16)

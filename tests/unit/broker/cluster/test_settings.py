@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.cluster.config_def import LONG_MAX, InvalidConfig, text_of
-from broker.cluster.settings import (
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.cluster.config_def import LONG_MAX, InvalidConfig, text_of
+from tailrace.broker.cluster.settings import (
     ConfigSource,
     Layer,
     SourcedValue,
@@ -14,7 +14,7 @@ from broker.cluster.settings import (
     alter,
     check_overrides,
 )
-from broker.cluster.topic_configs import TOPIC_CONFIGS, topic_config
+from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS, topic_config
 
 PLAIN = TopicDefaults({})
 SET, DELETE, APPEND, SUBTRACT = ConfigOp

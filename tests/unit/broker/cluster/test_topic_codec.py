@@ -2,14 +2,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.topic_codec import (
+from tailrace.broker.cluster.topic_codec import (
     StoredTopic,
     decode_topic,
     encode_topic,
     id_bytes,
     id_text,
 )
-from core.errors import CorruptData
+from tailrace.core.errors import CorruptData
 
 TOPIC = StoredTopic(
     topic_id="aGVsbG8gdG9waWMgaWQgMQ",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.config_def import InvalidConfig, text_of
-from broker.cluster.settings import TopicDefaults, check_overrides
-from broker.cluster.topic_configs import (
+from tailrace.broker.cluster.config_def import InvalidConfig, text_of
+from tailrace.broker.cluster.settings import TopicDefaults, check_overrides
+from tailrace.broker.cluster.topic_configs import (
     MAX_MESSAGE_BYTES_LIMIT,
     TOPIC_CONFIGS,
     Effect,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster import topic_locks
-from broker.cluster.topic_locks import LARGE, LARGE_AT_ONCE, SMALL_AT_ONCE, TopicLocks
-from broker.cluster.topics import TopicRegistry
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster import topic_locks
+from tailrace.broker.cluster.topic_locks import LARGE, LARGE_AT_ONCE, SMALL_AT_ONCE, TopicLocks
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.cluster.support import Streams, registry
 from tests.unit.broker.loops import in_loop, turns, until
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.alterations import Alteration, Changes, ConfigOp
-from broker.cluster.names import stream_name
-from broker.cluster.topics import TopicRegistry
-from broker.errors import KafkaError
-from core.errors import CorruptData, InvalidQuorums
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from protocol.errors import ErrorCode
+from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
+from tailrace.broker.cluster.names import stream_name
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.errors import KafkaError
+from tailrace.core.errors import CorruptData, InvalidQuorums
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.cluster.support import Crash, Fuse, Listener, Streams, registry
 
 

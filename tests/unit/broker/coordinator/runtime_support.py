@@ -6,25 +6,25 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.effects import Caller
-from broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
-from broker.coordinator.reading import WantedOffsets
-from broker.coordinator.runtime import GroupCoordinator, GroupParts
-from core.runtime.clock import ManualClock
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.join_group import (
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC, partition_for_group
+from tailrace.broker.coordinator.reading import WantedOffsets
+from tailrace.broker.coordinator.runtime import GroupCoordinator, GroupParts
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world, restarted
 from tests.unit.broker.loops import turns
 from tests.unit.broker.peers.support import FakeRoutes

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Self
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.consumer.protocol import ConsumerSettings
-from broker.coordinator.effects import Caller
-from broker.coordinator.group import ClassicGroup
-from broker.coordinator.records import read_record
-from broker.coordinator.shard import GroupShard
-from broker.replicated.deadlines import Deadlines
-from broker.replicated.effects import (
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.consumer.protocol import ConsumerSettings
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.coordinator.group import ClassicGroup
+from tailrace.broker.coordinator.records import read_record
+from tailrace.broker.coordinator.shard import GroupShard
+from tailrace.broker.replicated.deadlines import Deadlines
+from tailrace.broker.replicated.effects import (
     NEVER,
     Effects,
     EndOfTransaction,
@@ -21,27 +21,27 @@ from broker.replicated.effects import (
     Ticket,
     Write,
 )
-from broker.replicated.newest import NewestValues
-from broker.replicated.record_log import Pending
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.heartbeat import HeartbeatRequest
-from protocol.kafka.messages.join_group import (
+from tailrace.broker.replicated.newest import NewestValues
+from tailrace.broker.replicated.record_log import Pending
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest
+from tailrace.protocol.kafka.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.kafka.messages.sync_group import (
+from tailrace.protocol.kafka.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

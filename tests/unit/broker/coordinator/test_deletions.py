@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.replicated.record_log import size_of
-from broker.replicated.runner import BATCH_BYTES_MAX
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.offset_delete import (
+from tailrace.broker.replicated.record_log import size_of
+from tailrace.broker.replicated.runner import BATCH_BYTES_MAX
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

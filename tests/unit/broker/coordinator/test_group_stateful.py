@@ -7,15 +7,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.group import GroupState
-from broker.coordinator.records import OffsetUpdate
-from broker.coordinator.shard import GroupShard
-from broker.replicated.effects import NEVER
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.join_group import JoinGroupResponse
-from protocol.kafka.messages.leave_group import MemberIdentity
-from protocol.kafka.messages.sync_group import SyncGroupResponse
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.group import GroupState
+from tailrace.broker.coordinator.records import OffsetUpdate
+from tailrace.broker.coordinator.shard import GroupShard
+from tailrace.broker.replicated.effects import NEVER
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.join_group import JoinGroupResponse
+from tailrace.protocol.kafka.messages.leave_group import MemberIdentity
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupResponse
 from tests.unit.broker.coordinator.support import GROUP, Driver, subscription
 
 ACTORS = 4

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.support import (
     DELAY_MS,
     REBALANCE_MS,

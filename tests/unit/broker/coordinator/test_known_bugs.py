@@ -1,10 +1,10 @@
 """Bugs in groups that other brokers shipped: ours must pass each of them."""
 
-from broker.coordinator.config import GroupConfig
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import FIND_COORDINATOR, SYNC_GROUP
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import FIND_COORDINATOR, SYNC_GROUP
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.unit.broker.coordinator.runtime_support import GROUP, running_groups
 from tests.unit.broker.coordinator.support import Driver
 from tests.unit.broker.handlers.group_support import ask

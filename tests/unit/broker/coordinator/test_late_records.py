@@ -1,8 +1,8 @@
 """Records of a generation that are confirmed late: they mean what they were written for."""
 
-from broker.coordinator.config import GroupConfig
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.leave_group import MemberIdentity
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.leave_group import MemberIdentity
 from tests.unit.broker.coordinator.support import GROUP, Driver
 
 EAGER = GroupConfig(initial_rebalance_delay_ms=0)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from broker.replicated.runner import BATCH_BYTES_MAX
-from protocol.errors import ErrorCode
+from tailrace.broker.replicated.runner import BATCH_BYTES_MAX
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.support import (
     DELAY_MS,
     REBALANCE_MS,

@@ -1,8 +1,8 @@
 """Groups whose partition goes to another broker, and comes from one."""
 
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from protocol.errors import ErrorCode as E
-from protocol.ids import TopicPartition
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.protocol.errors import ErrorCode as E
+from tailrace.protocol.ids import TopicPartition
 from tests.unit.broker.coordinator.runtime_support import GROUP, Groups, running_groups
 from tests.unit.broker.loops import in_loop, turns, until
 

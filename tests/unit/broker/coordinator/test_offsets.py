@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.offsets import OffsetStore
-from broker.coordinator.records import CommittedOffset, OffsetUpdate
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.offsets import OffsetStore
+from tailrace.broker.coordinator.records import CommittedOffset, OffsetUpdate
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.support import (
     DELAY_MS,
     GROUP,

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.offsets import OffsetStore
-from broker.coordinator.pending import PendingOffsets
-from broker.coordinator.records import CommittedOffset, OffsetUpdate
+from tailrace.broker.coordinator.offsets import OffsetStore
+from tailrace.broker.coordinator.pending import PendingOffsets
+from tailrace.broker.coordinator.records import CommittedOffset, OffsetUpdate
 
 GROUPS = st.sampled_from(["g", "h"])
 PARTITIONS = st.integers(0, 1)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.records import (
+from tailrace.broker.coordinator.records import (
     CommittedOffset,
     GroupUpdate,
     OffsetUpdate,
@@ -10,8 +10,8 @@ from broker.coordinator.records import (
     offset_record,
     read_record,
 )
-from protocol.errors import DecodeError, ProtocolError
-from protocol.kafka.messages.coordinator_records import GroupMetadataValue, MemberMetadata
+from tailrace.protocol.errors import DecodeError, ProtocolError
+from tailrace.protocol.kafka.messages.coordinator_records import GroupMetadataValue, MemberMetadata
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
 OFFSETS = st.builds(

@@ -1,4 +1,4 @@
-from broker.coordinator.roster import Member, Roster
+from tailrace.broker.coordinator.roster import Member, Roster
 
 
 def member(name: str, *protocols: str, instance: str | None = None) -> Member:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.coordinator.runtime import GroupCoordinator
-from core.errors import BookieUnavailable, LogNotFound, NotEnoughBookies
-from core.runtime.loop_turns import LoopTurns, Pace
-from core.runtime.metrics import Metrics
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.leave_group import MemberIdentity
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.coordinator.runtime import GroupCoordinator
+from tailrace.core.errors import BookieUnavailable, LogNotFound, NotEnoughBookies
+from tailrace.core.runtime.loop_turns import LoopTurns, Pace
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.leave_group import MemberIdentity
 from tests.unit.broker.coordinator.runtime_support import (
     CONFIG,
     GROUP,
@@ -187,7 +187,7 @@ async def test_a_partition_that_is_gone_is_not_tried_for_ever() -> None:
 async def test_bytes_that_are_no_record_do_not_take_the_others_along(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from protocol.records.record import build_batch, key_value_records
+    from tailrace.protocol.records.record import build_batch, key_value_records
 
     async with running_groups() as groups:
         await groups.commit(7)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.partitioning import partition_for_group
-from broker.replicated.runner import BATCH_BYTES_MAX
-from core.errors import BookieUnavailable, NotEnoughBookies, Unavailable
-from protocol.errors import ErrorCode
-from protocol.records.batch import read_header
-from protocol.records.record import iter_records
+from tailrace.broker.coordinator.partitioning import partition_for_group
+from tailrace.broker.replicated.runner import BATCH_BYTES_MAX
+from tailrace.core.errors import BookieUnavailable, NotEnoughBookies, Unavailable
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.records.batch import read_header
+from tailrace.protocol.records.record import iter_records
 from tests.unit.broker.coordinator.runtime_support import GROUP, PARTITIONS, running_groups
 from tests.unit.broker.loops import in_loop, turns
 

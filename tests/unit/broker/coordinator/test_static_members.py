@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.coordinator.config import GroupConfig
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.support import DELAY_MS, Driver, subscription
 
 NONE = ErrorCode.NONE

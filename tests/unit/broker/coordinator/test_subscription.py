@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.subscription import subscribed_topics
+from tailrace.broker.coordinator.subscription import subscribed_topics
 from tests.unit.broker.coordinator.support import subscription
 
 NAMES = st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=5)

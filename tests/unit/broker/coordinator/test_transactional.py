@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.records import OffsetName
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.records import OffsetName
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.support import DELAY_MS, GROUP, SESSION_MS, Driver
 
 NONE = ErrorCode.NONE

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.offset_requests import Verify
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.partition import producers
-from core.errors import BookieUnavailable
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.broker.coordinator.offset_requests import Verify
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.partition import producers
+from tailrace.core.errors import BookieUnavailable
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.batch import read_header
+from tailrace.protocol.records.batch import read_header
 from tests.unit.broker.coordinator.runtime_support import (
     CALLER,
     GROUP,

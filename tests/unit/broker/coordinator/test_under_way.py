@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.records import OffsetUpdate
-from broker.coordinator.under_way import UnderWay
+from tailrace.broker.coordinator.records import OffsetUpdate
+from tailrace.broker.coordinator.under_way import UnderWay
 
 UPDATE = st.builds(
     OffsetUpdate, st.sampled_from("gh"), st.just("t"), st.integers(0, 2), st.just(None)

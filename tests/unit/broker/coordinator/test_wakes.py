@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.wakes import wake_ms
-from broker.replicated.effects import NEVER, Effects, Now
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.wakes import wake_ms
+from tailrace.broker.replicated.effects import NEVER, Effects, Now
 from tests.unit.broker.coordinator.consumer.support import ConsumerDriver
 from tests.unit.broker.coordinator.support import GROUP, Driver
 

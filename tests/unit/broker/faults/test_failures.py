@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
-import broker.handlers.registry  # noqa: F401 - fills the table of handlers
-from broker.faults.failures import failed, fails_by_partition, fails_by_topic, spoil_metadata
-from broker.handlers import HANDLERS
-from protocol.errors import ErrorCode
-from protocol.kafka.api import Api
-from protocol.kafka.apis import (
+import tailrace.broker.handlers.registry  # noqa: F401 - fills the table of handlers
+from tailrace.broker.faults.failures import (
+    failed,
+    fails_by_partition,
+    fails_by_topic,
+    spoil_metadata,
+)
+from tailrace.broker.handlers import HANDLERS
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import (
     FETCH,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
@@ -21,27 +26,27 @@ from protocol.kafka.apis import (
     OFFSET_FETCH,
     PRODUCE,
 )
-from protocol.kafka.codec import decode_response, encode_response
-from protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
-from protocol.kafka.messages.metadata import (
+from tailrace.protocol.kafka.codec import decode_response, encode_response
+from tailrace.protocol.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.init_producer_id import InitProducerIdRequest
+from tailrace.protocol.kafka.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.kafka.messages.offset_fetch import (
+from tailrace.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from protocol.kafka.messages.produce import (
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from protocol.kafka.wire import join
+from tailrace.protocol.kafka.wire import join
 from tests.unit.protocol.kafka.samples import sample
 
 CODE = ErrorCode.NOT_COORDINATOR

@@ -5,25 +5,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker.faults.interception import Interception
-from broker.faults.orders import DelayAnswers, DropNext, FailNext
-from broker.faults.table import FaultTable
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.fetch import (
+from tailrace.broker.faults.interception import Interception
+from tailrace.broker.faults.orders import DelayAnswers, DropNext, FailNext
+from tailrace.broker.faults.table import FaultTable
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
 )
-from protocol.kafka.messages.list_offsets import (
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.broker.loops import in_loop, turns, until
 from tests.unit.broker.test_connection import V, codes, produce_of
 from tests.unit.broker.wire import Served, WireClient

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.faults.orders import (
+from tailrace.broker.faults.orders import (
     BadOrder,
     Deed,
     DelayAnswers,
@@ -18,7 +18,7 @@ from broker.faults.orders import (
     SkewClock,
     parse,
 )
-from broker.faults.table import FAULTS_MAX, FaultTable
+from tailrace.broker.faults.table import FAULTS_MAX, FaultTable
 
 
 def read(**given: object) -> object:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import broker.handlers.registry  # noqa: F401 - fills the table of handlers
-from broker.faults.failures import failed, joined
-from broker.faults.requests import narrowed
-from broker.handlers import HANDLERS
-from protocol.errors import ErrorCode
-from protocol.kafka.api import Api
-from protocol.kafka.messages.fetch import FetchRequest
+import tailrace.broker.handlers.registry  # noqa: F401 - fills the table of handlers
+from tailrace.broker.faults.failures import failed, joined
+from tailrace.broker.faults.requests import narrowed
+from tailrace.broker.handlers import HANDLERS
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.messages.fetch import FetchRequest
 from tests.unit.protocol.kafka.samples import sample
 
 WITH_PARTITIONS = {

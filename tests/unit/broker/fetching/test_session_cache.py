@@ -4,11 +4,17 @@ from itertools import count
 
 import pytest
 
-from broker.fetching import session_cache
-from broker.fetching.session_cache import EVICTION_MS, FetchSessionCache
-from broker.fetching.sessions import EPOCH_MAX, FetchSession, SessionKind, Updates, next_epoch
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from tailrace.broker.fetching import session_cache
+from tailrace.broker.fetching.session_cache import EVICTION_MS, FetchSessionCache
+from tailrace.broker.fetching.sessions import (
+    EPOCH_MAX,
+    FetchSession,
+    SessionKind,
+    Updates,
+    next_epoch,
+)
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 CONSUMER = SessionKind(privileged=False, uses_topic_ids=False, reads_committed=False)
 FOLLOWER = CONSUMER._replace(privileged=True)

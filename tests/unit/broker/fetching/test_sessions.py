@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.fetching.sessions import CachedPartition, FetchSession, SessionKind, Updates
-from broker.partition.waiters import Waiters
-from protocol.kafka.messages.fetch import (
+from tailrace.broker.fetching.sessions import CachedPartition, FetchSession, SessionKind, Updates
+from tailrace.broker.partition.waiters import Waiters
+from tailrace.protocol.kafka.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchTopic,

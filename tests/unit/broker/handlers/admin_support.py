@@ -11,24 +11,29 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.cluster.config_entities import ConfigEntities
-from broker.cluster.dynamic_configs import DynamicConfigs
-from broker.cluster.live_brokers import LiveBroker, LiveBrokers
-from broker.cluster.routes import Routes
-from broker.cluster.topics import TopicRegistry
-from broker.config import BrokerConfig
-from broker.context import RequestContext
-from broker.handlers import HANDLERS
-from broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
-from core.runtime.loop_turns import LoopTurns
-from protocol.kafka.api import Api
-from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
-from protocol.kafka.header import RequestHeader
+from tailrace.broker.cluster.config_entities import ConfigEntities
+from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
+from tailrace.broker.cluster.live_brokers import LiveBroker, LiveBrokers
+from tailrace.broker.cluster.routes import Routes
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.broker.config import BrokerConfig
+from tailrace.broker.context import RequestContext
+from tailrace.broker.handlers import HANDLERS
+from tailrace.broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
+from tailrace.core.runtime.loop_turns import LoopTurns
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from tailrace.protocol.kafka.header import RequestHeader
 from tests.unit.broker.cluster.support import Streams, registry
 from tests.unit.broker.fakes import Bookies
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from tailrace.broker.broker import Broker
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -47,7 +52,7 @@ for _name in (
     "list_partition_reassignments",
     "update_features",
 ):
-    importlib.import_module(f"broker.handlers.{_name}")
+    importlib.import_module(f"tailrace.broker.handlers.{_name}")
 
 
 class Admin:

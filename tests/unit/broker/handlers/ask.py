@@ -3,10 +3,15 @@
 import asyncio
 from typing import Any, TypeVar
 
-import broker.handlers.registry  # noqa: F401 - fills the table
-from broker.handlers import HANDLERS, Deferred
-from protocol.kafka.api import Api
-from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
+import tailrace.broker.handlers.registry  # noqa: F401 - fills the table
+from tailrace.broker.handlers import HANDLERS, Deferred
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from tests.unit.broker.fakes import World
 
 Q = TypeVar("Q")

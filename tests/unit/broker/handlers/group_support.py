@@ -4,11 +4,16 @@ import asyncio
 import inspect
 from typing import Any, TypeVar
 
-import broker.handlers.registry  # noqa: F401 - fills the table of handlers
-from broker.handlers import HANDLERS, Deferred
-from protocol.kafka.api import Api
-from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
-from protocol.kafka.messages.join_group import (
+import tailrace.broker.handlers.registry  # noqa: F401 - fills the table of handlers
+from tailrace.broker.handlers import HANDLERS, Deferred
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from tailrace.protocol.kafka.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,

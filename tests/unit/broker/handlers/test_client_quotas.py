@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import SystemClock
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
-from protocol.kafka.messages import alter_client_quotas as alter
-from protocol.kafka.messages import describe_client_quotas as describe
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import SystemClock
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from tailrace.protocol.kafka.messages import alter_client_quotas as alter
+from tailrace.protocol.kafka.messages import describe_client_quotas as describe
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.loops import in_loop

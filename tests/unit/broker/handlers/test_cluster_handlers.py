@@ -8,29 +8,29 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.features import Feature, check_update
-from broker.errors import KafkaError
-from broker.handlers.api_versions import tell_features
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.broker.cluster.features import Feature, check_update
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.handlers.api_versions import tell_features
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     ALTER_PARTITION_REASSIGNMENTS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
 )
-from protocol.kafka.messages import alter_partition_reassignments as reassign
-from protocol.kafka.messages.api_versions import ApiVersionsResponse
-from protocol.kafka.messages.describe_user_scram_credentials import (
+from tailrace.protocol.kafka.messages import alter_partition_reassignments as reassign
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsResponse
+from tailrace.protocol.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from protocol.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.kafka.messages.list_partition_reassignments import (
+from tailrace.protocol.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tailrace.protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from protocol.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tailrace.protocol.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.unit.broker.handlers.admin_support import Admin, admin, run
 
 CODES = ErrorCode

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     API_VERSIONS,
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -16,21 +16,21 @@ from protocol.kafka.apis import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
 )
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.kafka.messages.delete_groups import DeleteGroupsRequest
-from protocol.kafka.messages.describe_groups import DescribeGroupsRequest
-from protocol.kafka.messages.list_groups import ListGroupsRequest
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.delete_groups import DeleteGroupsRequest
+from tailrace.protocol.kafka.messages.describe_groups import DescribeGroupsRequest
+from tailrace.protocol.kafka.messages.list_groups import ListGroupsRequest
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.kafka.messages.offset_fetch import (
+from tailrace.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import CREATE_PARTITIONS
-from protocol.kafka.messages.create_partitions import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import CREATE_PARTITIONS
+from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import CREATE_TOPICS
-from protocol.kafka.messages.create_topics import (
+from tailrace.broker.config import BrokerConfig
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import CREATE_TOPICS
+from tailrace.protocol.kafka.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

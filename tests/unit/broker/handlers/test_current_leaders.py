@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from protocol.kafka.apis import FETCH, PRODUCE
-from protocol.kafka.messages.fetch import FetchPartition, FetchTopic
-from protocol.kafka.messages.produce import PartitionProduceData
+from tailrace.protocol.kafka.apis import FETCH, PRODUCE
+from tailrace.protocol.kafka.messages.fetch import FetchPartition, FetchTopic
+from tailrace.protocol.kafka.messages.produce import PartitionProduceData
 from tests.cluster.raw import fetch_request, produce_request
 from tests.unit.broker.fakes import World, batch
 from tests.unit.broker.handlers.ask import ask

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DELETE_GROUPS
-from protocol.kafka.messages.delete_groups import DeleteGroupsRequest
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DELETE_GROUPS
+from tailrace.protocol.kafka.messages.delete_groups import DeleteGroupsRequest
 from tests.unit.broker.coordinator.runtime_support import CONFIG, running_groups
 from tests.unit.broker.handlers.group_support import ask, versions
 from tests.unit.broker.loops import in_loop, turns

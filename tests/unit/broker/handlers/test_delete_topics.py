@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DELETE_TOPICS
-from protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DELETE_TOPICS
+from tailrace.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.unit.broker.handlers.admin_support import admin, run
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.config import TopicDefaultsConfig
-from broker.cluster.topic_configs import TOPIC_CONFIGS
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DESCRIBE_CONFIGS
-from protocol.kafka.messages.describe_configs import (
+from tailrace.broker.cluster.config import TopicDefaultsConfig
+from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DESCRIBE_CONFIGS
+from tailrace.protocol.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

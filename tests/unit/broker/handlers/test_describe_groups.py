@@ -1,8 +1,8 @@
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DESCRIBE_GROUPS, JOIN_GROUP
-from protocol.kafka.messages.describe_groups import DescribeGroupsRequest
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DESCRIBE_GROUPS, JOIN_GROUP
+from tailrace.protocol.kafka.messages.describe_groups import DescribeGroupsRequest
 from tests.unit.broker.coordinator.runtime_support import running_groups
 from tests.unit.broker.handlers.group_support import ask, joining, versions
 from tests.unit.broker.loops import in_loop

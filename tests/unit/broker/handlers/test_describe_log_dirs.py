@@ -2,11 +2,11 @@
 
 import pytest
 
-from core.errors import BookieUnavailable
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import DESCRIBE_LOG_DIRS
-from protocol.kafka.messages.describe_log_dirs import (
+from tailrace.core.errors import BookieUnavailable
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import DESCRIBE_LOG_DIRS
+from tailrace.protocol.kafka.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResult,

@@ -9,27 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.config_entities import EntityKind
-from compaction.cleaner.config import check_change
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.broker.cluster.config_entities import EntityKind
+from tailrace.compaction.cleaner.config import check_change
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     ALTER_CONFIGS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_CONFIG_RESOURCES,
 )
-from protocol.kafka.messages import alter_configs as whole
-from protocol.kafka.messages.describe_configs import (
+from tailrace.protocol.kafka.messages import alter_configs as whole
+from tailrace.protocol.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
-from protocol.kafka.messages.incremental_alter_configs import (
+from tailrace.protocol.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.kafka.messages.list_config_resources import ListConfigResourcesRequest
+from tailrace.protocol.kafka.messages.list_config_resources import ListConfigResourcesRequest
 from tests.unit.broker.handlers.admin_support import Admin, admin, run
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker.fetching import collection
-from broker.handlers import HANDLERS
-from broker.partition.found import Found
-from broker.partition.partition_log import PartitionLog
-from core.errors import LedgerFenced
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import FETCH
-from protocol.kafka.messages.fetch import (
+from tailrace.broker.fetching import collection
+from tailrace.broker.handlers import HANDLERS
+from tailrace.broker.partition.found import Found
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.core.errors import LedgerFenced
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import FETCH
+from tailrace.protocol.kafka.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
     FetchRequest,
@@ -23,8 +23,8 @@ from protocol.kafka.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.records.batch import TRANSACTIONAL, read_header, split_batches
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.protocol.records.batch import TRANSACTIONAL, read_header, split_batches
+from tailrace.protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask, call
 from tests.unit.broker.loops import in_loop, turns

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from broker.fetching.collection import ABORTED_AT_ONCE
-from broker.partition.aborted import AbortedTransaction
-from core.errors import BookieUnavailable, CoreError
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import FETCH
-from protocol.kafka.messages.fetch import AbortedTransaction as Answered
+from tailrace.broker.fetching.collection import ABORTED_AT_ONCE
+from tailrace.broker.partition.aborted import AbortedTransaction
+from tailrace.core.errors import BookieUnavailable, CoreError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import FETCH
+from tailrace.protocol.kafka.messages.fetch import AbortedTransaction as Answered
 from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.handlers.test_fetch import bases, data_of, filled, wanted
 from tests.unit.broker.loops import in_loop, turns

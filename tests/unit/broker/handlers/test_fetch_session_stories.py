@@ -6,16 +6,16 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import FETCH
-from protocol.kafka.messages.fetch import (
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import FETCH
+from tailrace.protocol.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
 )
-from protocol.records.batch import read_header, split_batches
+from tailrace.protocol.records.batch import read_header, split_batches
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.config import BrokerConfig
-from core.errors import LedgerFenced, OwnershipLost
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import FETCH
-from protocol.kafka.messages.fetch import (
+from tailrace.broker.config import BrokerConfig
+from tailrace.core.errors import LedgerFenced, OwnershipLost
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import FETCH
+from tailrace.protocol.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,

@@ -1,9 +1,9 @@
 import pytest
 
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import FIND_COORDINATOR
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import FIND_COORDINATOR
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from tests.unit.broker.coordinator.runtime_support import running_groups
 from tests.unit.broker.handlers.group_support import ask, versions
 from tests.unit.broker.loops import in_loop
@@ -57,7 +57,7 @@ def test_other_kinds_of_keys(version: int, key_type: int, expected: ErrorCode) -
 
 @in_loop
 async def test_without_the_topic_the_coordinator_is_not_available() -> None:
-    from core.errors import NotEnoughBookies
+    from tailrace.core.errors import NotEnoughBookies
 
     async with running_groups(prepared=False) as groups:
 

@@ -5,21 +5,21 @@ import threading
 
 import pytest
 
-from broker.partition.batch_work import UNPACKED_WORK
-from broker.partition.partition_log import PartitionLog
-from core.runtime.fair_queue import Named
-from core.runtime.loop_work import REQUEST_WORK_MAX
-from protocol.compression import Codec, compress
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import API_VERSIONS, LIST_OFFSETS
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.list_offsets import (
+from tailrace.broker.partition.batch_work import UNPACKED_WORK
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.core.runtime.fair_queue import Named
+from tailrace.core.runtime.loop_work import REQUEST_WORK_MAX
+from tailrace.protocol.compression import Codec, compress
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import API_VERSIONS, LIST_OFFSETS
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.records.batch import (
+from tailrace.protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,

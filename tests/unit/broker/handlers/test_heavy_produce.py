@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.handlers import Deferred
-from broker.partition.batch_work import RECORD_WORK, UNPACKED_WORK
-from core.runtime import loop_work
-from core.runtime.loop_work import CLIENT_WORK_MAX, REQUEST_WORK_MAX, STEP_WORK_MAX
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import API_VERSIONS, PRODUCE
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.produce import (
+from tailrace.broker.handlers import Deferred
+from tailrace.broker.partition.batch_work import RECORD_WORK, UNPACKED_WORK
+from tailrace.core.runtime import loop_work
+from tailrace.core.runtime.loop_work import CLIENT_WORK_MAX, REQUEST_WORK_MAX, STEP_WORK_MAX
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import API_VERSIONS, PRODUCE
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import TRANSACTIONAL, read_header
-from protocol.records.record import Producer
+from tailrace.protocol.records.batch import TRANSACTIONAL, read_header
+from tailrace.protocol.records.record import Producer
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import call
 from tests.unit.broker.handlers.test_verified_produce import Coordinator

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import INCREMENTAL_ALTER_CONFIGS
-from protocol.kafka.messages.incremental_alter_configs import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import INCREMENTAL_ALTER_CONFIGS
+from tailrace.protocol.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -1,8 +1,8 @@
 import pytest
 
-from broker.handlers import Deferred
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import JOIN_GROUP
+from tailrace.broker.handlers import Deferred
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import JOIN_GROUP
 from tests.unit.broker.coordinator.runtime_support import running_groups
 from tests.unit.broker.handlers.group_support import answer_of, ask, ask_soon, joining, versions
 from tests.unit.broker.loops import in_loop

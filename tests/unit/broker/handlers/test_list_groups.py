@@ -1,9 +1,9 @@
 import pytest
 
-from core.errors import LogNotFound
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import LIST_GROUPS
-from protocol.kafka.messages.list_groups import ListGroupsRequest
+from tailrace.core.errors import LogNotFound
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import LIST_GROUPS
+from tailrace.protocol.kafka.messages.list_groups import ListGroupsRequest
 from tests.unit.broker.coordinator.runtime_support import running_groups
 from tests.unit.broker.handlers.group_support import ask, versions
 from tests.unit.broker.loops import in_loop

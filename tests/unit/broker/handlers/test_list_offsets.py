@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from core.log.trimmer import SegmentTier
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.errors import ErrorCode
-from protocol.ids import LedgerId
-from protocol.kafka.apis import LIST_OFFSETS
-from protocol.kafka.messages.list_offsets import (
+from tailrace.core.log.trimmer import SegmentTier
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import LedgerId
+from tailrace.protocol.kafka.apis import LIST_OFFSETS
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.protocol.records.batch import TRANSACTIONAL
+from tailrace.protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.loops import in_loop

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import _slices
-from broker.handlers._names import SORTED_AT_ONCE, in_order, repeated
-from broker.replicated.partitions import LOAD_WAIT_S
-from core.runtime.loop_turns import LoopTurns, Pace
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.broker.handlers import _slices
+from tailrace.broker.handlers._names import SORTED_AT_ONCE, in_order, repeated
+from tailrace.broker.replicated.partitions import LOAD_WAIT_S
+from tailrace.core.runtime.loop_turns import LoopTurns, Pace
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     DELETE_GROUPS,
     FIND_COORDINATOR,
     LEAVE_GROUP,
@@ -21,20 +21,23 @@ from protocol.kafka.apis import (
     OFFSET_DELETE,
     OFFSET_FETCH,
 )
-from protocol.kafka.messages.delete_groups import DeleteGroupsRequest
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
-from protocol.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.kafka.messages.offset_commit import (
+from tailrace.protocol.kafka.messages.delete_groups import DeleteGroupsRequest
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.protocol.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.kafka.messages.offset_delete import (
+from tailrace.protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tailrace.protocol.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
 from tests.unit.broker.coordinator.runtime_support import CONFIG, GROUP, running_groups
 from tests.unit.broker.handlers.group_support import ask
 from tests.unit.broker.loops import in_loop, turns
@@ -161,7 +164,7 @@ async def test_coordinators_of_many_keys_take_one_wait(monkeypatch: pytest.Monke
         async def never(*_: object) -> None:
             await asyncio.get_running_loop().create_future()
 
-        monkeypatch.setattr("broker.replicated.runner.Runner._load", never)
+        monkeypatch.setattr("tailrace.broker.replicated.runner.Runner._load", never)
         keys = [f"g{number}" for number in range(MANY)]
         request = FindCoordinatorRequest(coordinator_keys=[*keys, keys[0]])
         began_s = loop.time()

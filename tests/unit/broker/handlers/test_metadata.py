@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.cluster.config import TopicsConfig
-from broker.config import BrokerConfig
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from core.errors import OwnershipAcquireFailed, Unavailable
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import METADATA
-from protocol.kafka.messages.metadata import (
+from tailrace.broker.cluster.config import TopicsConfig
+from tailrace.broker.config import BrokerConfig
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.core.errors import OwnershipAcquireFailed, Unavailable
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import METADATA
+from tailrace.protocol.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

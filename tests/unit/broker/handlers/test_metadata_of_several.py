@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.cluster import known_epochs
-from broker.errors import KafkaError
-from broker.handlers import metadata
-from broker.peers.errors import PeerUnavailable
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.broker.cluster import known_epochs
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.handlers import metadata
+from tailrace.broker.peers.errors import PeerUnavailable
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC_PARTITIONS,
     FETCH,
@@ -20,12 +20,12 @@ from protocol.kafka.apis import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from protocol.kafka.messages.describe_cluster import DescribeClusterRequest
-from protocol.kafka.messages.describe_topic_partitions import (
+from tailrace.protocol.kafka.messages.describe_cluster import DescribeClusterRequest
+from tailrace.protocol.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from protocol.kafka.messages.list_offsets import (
+from tailrace.protocol.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -33,12 +33,12 @@ from protocol.kafka.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from protocol.kafka.messages.metadata import (
+from tailrace.protocol.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponsePartition,
 )
-from protocol.kafka.messages.offset_for_leader_epoch import (
+from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

@@ -3,11 +3,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.coordinator.reading import WantedOffsets
-from broker.handlers import Deferred
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import OFFSET_COMMIT
-from protocol.kafka.messages.offset_commit import (
+from tailrace.broker.coordinator.reading import WantedOffsets
+from tailrace.broker.handlers import Deferred
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import OFFSET_COMMIT
+from tailrace.protocol.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -1,6 +1,6 @@
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import OFFSET_DELETE
-from protocol.kafka.messages.offset_delete import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import OFFSET_DELETE
+from tailrace.protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

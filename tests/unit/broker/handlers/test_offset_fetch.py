@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from core.errors import BookieUnavailable
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import OFFSET_FETCH
-from protocol.kafka.messages.offset_fetch import (
+from tailrace.core.errors import BookieUnavailable
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import OFFSET_FETCH
+from tailrace.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

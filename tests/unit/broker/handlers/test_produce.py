@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from broker.handlers import HANDLERS
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import PRODUCE
-from protocol.kafka.messages.produce import (
+from tailrace.broker.handlers import HANDLERS
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import PRODUCE
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.protocol.records.batch import TRANSACTIONAL
+from tailrace.protocol.records.record import Producer, Record, build_batch
 from tests.counted_loop import CALLS_MAX, CountedLoop, run_counted
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.handlers.ask import ask

@@ -5,29 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.topics import TopicRegistry
-from core.errors import BadVersion
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.broker.cluster.topics import TopicRegistry
+from tailrace.core.errors import BadVersion
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     ALTER_PARTITION_REASSIGNMENTS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
 )
-from protocol.kafka.messages import alter_partition_reassignments as alter
-from protocol.kafka.messages.create_partitions import (
+from tailrace.protocol.kafka.messages import alter_partition_reassignments as alter
+from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from protocol.kafka.messages.create_topics import (
+from tailrace.protocol.kafka.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
 )
-from protocol.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.kafka.messages.list_partition_reassignments import (
+from tailrace.protocol.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tailrace.protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers import HANDLERS
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import (
+from tailrace.broker.handlers import HANDLERS
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import (
     API_VERSIONS,
     APIS,
     DELETE_RECORDS,
@@ -17,20 +17,20 @@ from protocol.kafka.apis import (
     INIT_PRODUCER_ID,
     OFFSET_FOR_LEADER_EPOCH,
 )
-from protocol.kafka.messages.api_versions import ApiVersionsRequest
-from protocol.kafka.messages.delete_records import (
+from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest
+from tailrace.protocol.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.kafka.messages.describe_cluster import DescribeClusterRequest
-from protocol.kafka.messages.describe_topic_partitions import (
+from tailrace.protocol.kafka.messages.describe_cluster import DescribeClusterRequest
+from tailrace.protocol.kafka.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest
-from protocol.kafka.messages.offset_for_leader_epoch import (
+from tailrace.protocol.kafka.messages.init_producer_id import InitProducerIdRequest
+from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

@@ -1,9 +1,9 @@
 import pytest
 
-from broker.handlers import Deferred
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import JOIN_GROUP, SYNC_GROUP
-from protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tailrace.broker.handlers import Deferred
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import JOIN_GROUP, SYNC_GROUP
+from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.unit.broker.coordinator.runtime_support import running_groups
 from tests.unit.broker.handlers.group_support import answer_of, ask, ask_soon, joining, versions
 from tests.unit.broker.loops import in_loop

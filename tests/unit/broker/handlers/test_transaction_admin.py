@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.kafka.apis import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS
-from protocol.kafka.messages.describe_producers import (
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.apis import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS
+from tailrace.protocol.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     PartitionResponse,
     TopicRequest,
 )
-from protocol.kafka.messages.write_txn_markers import (
+from tailrace.protocol.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

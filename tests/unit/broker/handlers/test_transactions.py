@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.transactions.coordinator import TRANSACTIONS_TOPIC
-from broker.transactions.decisions import Producer
-from protocol.errors import ErrorCode as E
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import (
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.transactions.coordinator import TRANSACTIONS_TOPIC
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.protocol.errors import ErrorCode as E
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_TRANSACTIONS,
@@ -16,18 +16,21 @@ from protocol.kafka.apis import (
     LIST_TRANSACTIONS,
     METADATA,
 )
-from protocol.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.kafka.messages.add_partitions_to_txn import (
+from tailrace.protocol.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.kafka.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.kafka.messages.list_transactions import ListTransactionsRequest
-from protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tailrace.protocol.kafka.messages.describe_transactions import DescribeTransactionsRequest
+from tailrace.protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tailrace.protocol.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from tailrace.protocol.kafka.messages.list_transactions import ListTransactionsRequest
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.loops import in_loop, turns
 from tests.unit.broker.transactions.runtime_support import (

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.transactions.config import TransactionConfig
-from broker.transactions.coordinator import Parts, TransactionCoordinator
-from broker.transactions.decisions import Producer
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import TXN_OFFSET_COMMIT
-from protocol.kafka.messages.txn_offset_commit import (
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.transactions.config import TransactionConfig
+from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinator
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import TXN_OFFSET_COMMIT
+from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

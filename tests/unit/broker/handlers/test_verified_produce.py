@@ -6,13 +6,13 @@ from typing import Any, Self, TypeAlias
 
 import pytest
 
-from broker.handlers import _verified_produce as module
-from broker.partition import partition_logs
-from broker.transactions.peer_requests import Question
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import PRODUCE
-from protocol.kafka.messages.produce import (
+from tailrace.broker.handlers import _verified_produce as module
+from tailrace.broker.partition import partition_logs
+from tailrace.broker.transactions.peer_requests import Question
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import PRODUCE
+from tailrace.protocol.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

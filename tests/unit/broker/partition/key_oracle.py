@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker.partition.latest import LatestRecord
-from broker.partition.partition_log import PartitionLog
-from protocol.records.batch import read_header
-from protocol.records.record import Record, iter_records
+from tailrace.broker.partition.latest import LatestRecord
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.protocol.records.batch import read_header
+from tailrace.protocol.records.record import Record, iter_records
 
 
 class Held(NamedTuple):

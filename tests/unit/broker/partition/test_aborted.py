@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.aborted import AbortedIndex, AbortedTransaction
-from protocol.errors import DecodeError
+from tailrace.broker.partition.aborted import AbortedIndex, AbortedTransaction
+from tailrace.protocol.errors import DecodeError
 
 
 def index_of(*rows: tuple[int, int, int, int], stable_end: int = 0) -> AbortedIndex:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.aborted import HOLDERS_KEPT, AbortedHolders
-from broker.partition.appends import AppendResult
-from broker.partition.partition_log import PartitionLog
-from broker.partition.segment_state import PartitionState
-from core.errors import LedgerFenced
-from protocol.errors import DecodeError
-from protocol.ids import TopicPartition
+from tailrace.broker.partition.aborted import HOLDERS_KEPT, AbortedHolders
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.segment_state import PartitionState
+from tailrace.core.errors import LedgerFenced
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import TopicPartition
 from tests.unit.broker.fakes import FakeLog, World, batch, make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.transaction_support import end, write

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from broker.partition.appends import Append, AppendResult
-from protocol.errors import ErrorCode
+from tailrace.broker.partition.appends import Append, AppendResult
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.loops import in_loop, turns
 
 RESULT = AppendResult(5, -1, 0)

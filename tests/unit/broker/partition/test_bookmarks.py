@@ -1,9 +1,9 @@
 """Bookmarks: who is back soon gets a reader, and few are kept."""
 
-from broker.partition.bookmarks import MARKS_MAX, Bookmark, Bookmarks
-from core.log.resume import Place
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import LedgerId
+from tailrace.broker.partition.bookmarks import MARKS_MAX, Bookmark, Bookmarks
+from tailrace.core.log.resume import Place
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import LedgerId
 
 
 def mark(entry: int, read_number: int = 0, batch_bytes: int = 0) -> Bookmark:

@@ -4,16 +4,16 @@ from contextlib import aclosing
 
 import pytest
 
-from broker.partition.cleanable import CleanablePartition
-from broker.partition.notes import read_notes
-from broker.partition.partition_log import PartitionLog
-from broker.partition.segment_state import decode_index
-from broker.partition.trimming import raise_log_start
-from compaction.cleaner.cleanable import CleanCheckpoint, LastSequence, SegmentCounts
-from compaction.cleaner.means import BLOCK_BYTES
-from core.errors import LogTruncated
-from protocol.ids import Buffer, TopicPartition
-from protocol.records.batch import read_header
+from tailrace.broker.partition.cleanable import CleanablePartition
+from tailrace.broker.partition.notes import read_notes
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.segment_state import decode_index
+from tailrace.broker.partition.trimming import raise_log_start
+from tailrace.compaction.cleaner.cleanable import CleanCheckpoint, LastSequence, SegmentCounts
+from tailrace.compaction.cleaner.means import BLOCK_BYTES
+from tailrace.core.errors import LogTruncated
+from tailrace.protocol.ids import Buffer, TopicPartition
+from tailrace.protocol.records.batch import read_header
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.transaction_support import end, write

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from broker.partition.cleanable import CleanablePartition
-from broker.partition.cleanable_logs import CleanablePartitions
-from broker.partition.partition_log import PartitionLog
-from compaction.cleaner.config import CleanerConfig
-from compaction.cleaner.courtesy import PATIENT_BYTES
-from compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES
-from compaction.cleaner.patience import LONG_S, Patience
-from compaction.cleaner.pool import RETRY_MS, CleanerPool
-from compaction.cleaner.walks import Walks
-from core.errors import BadVersion, ColdStorageDisabled, CoreError, Unavailable
-from protocol.distributedlog.record import LogRecord
-from protocol.ids import TopicPartition
-from protocol.records.record import Record, build_batch
+from tailrace.broker.partition.cleanable import CleanablePartition
+from tailrace.broker.partition.cleanable_logs import CleanablePartitions
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.compaction.cleaner.courtesy import PATIENT_BYTES
+from tailrace.compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES
+from tailrace.compaction.cleaner.patience import LONG_S, Patience
+from tailrace.compaction.cleaner.pool import RETRY_MS, CleanerPool
+from tailrace.compaction.cleaner.walks import Walks
+from tailrace.core.errors import BadVersion, ColdStorageDisabled, CoreError, Unavailable
+from tailrace.protocol.distributedlog.record import LogRecord
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import FakeLog, World, make_world
 from tests.unit.broker.loops import in_loop, until
 from tests.unit.broker.partition.key_oracle import read_held
@@ -214,7 +214,7 @@ async def test_a_pass_that_found_no_free_core_takes_its_share_of_one(
         def took(self, seconds: float, now_s: float) -> None:
             super().took(LONG_S + 1 + seconds, now_s)
 
-    monkeypatch.setattr("compaction.cleaner.pool.Patience", Short)
+    monkeypatch.setattr("tailrace.compaction.cleaner.pool.Patience", Short)
     world = make_world()
     await three(world, "t")
     logs = CleanablePartitions(world.broker.partitions, world.broker.topics)
@@ -436,7 +436,9 @@ async def test_a_bug_costs_one_log_and_no_worker(
 
     async with cleaning(world) as pool:
         with monkeypatch.context() as patched:
-            patched.setattr("compaction.cleaner." + place.replace("one_pass.", "passes."), bug)
+            patched.setattr(
+                "tailrace.compaction.cleaner." + place.replace("one_pass.", "passes."), bug
+            )
             assert await pool.clean_filthiest()
         (bad,) = pool.status()["uncleanable"]
         assert "a bug" in bad["reason"]

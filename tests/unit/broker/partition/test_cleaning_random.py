@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.partition.appends import AppendResult
-from broker.partition.partition_log import PartitionLog
-from broker.partition.view_reads import Allowance
-from broker.partition.views import PartitionViews
-from core.errors import Unavailable
-from protocol.compression import Codec
-from protocol.ids import TopicPartition
-from protocol.records.batch import TRANSACTIONAL, read_header
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.view_reads import Allowance
+from tailrace.broker.partition.views import PartitionViews
+from tailrace.core.errors import Unavailable
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.batch import TRANSACTIONAL, read_header
+from tailrace.protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.key_oracle import inline, read_held

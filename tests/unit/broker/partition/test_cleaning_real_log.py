@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from broker.partition.config import PartitionConfig
-from broker.partition.partition_log import PartitionLog
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.trimming import delete_records
-from protocol.ids import Buffer, TopicPartition
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.control import read_marker
-from protocol.records.record import iter_records
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.trimming import delete_records
+from tailrace.protocol.ids import Buffer, TopicPartition
+from tailrace.protocol.records.batch import BatchHeader, read_header
+from tailrace.protocol.records.control import read_marker
+from tailrace.protocol.records.record import iter_records
 from tests.unit.broker.fakes import FakeNamespace, FakeTopics
 from tests.unit.broker.partition.test_cleaning import cleaning
 from tests.unit.broker.partition.test_cleaning_random import Client, Kept

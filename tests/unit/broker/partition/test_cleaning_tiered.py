@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.partition.cleanable import CleanablePartition
-from broker.partition.config import PartitionConfig
-from broker.partition.partition_log import PartitionLog
-from broker.partition.retained import RetainedPartition
-from compaction.retention import Limits
-from core.metadata.layout import LogPaths
+from tailrace.broker.partition.cleanable import CleanablePartition
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.retained import RetainedPartition
+from tailrace.compaction.retention import Limits
+from tailrace.core.metadata.layout import LogPaths
 from tests.unit.broker.fakes import make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.test_cleaning import Table, cleaning, held, put

@@ -1,8 +1,8 @@
 """What is left of a producer's transactions after cleaning, and what it costs the next ones."""
 
-from broker.partition.partition_log import PartitionLog
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.protocol.records.batch import TRANSACTIONAL
+from tailrace.protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.test_cleaning import Table, cleaning, compacted, held, put

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.names import stream_name
-from broker.partition.appends import AppendResult
-from broker.partition.config import PartitionConfig
-from broker.partition.partition_log import PartitionLog
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.timestamps import first_at, newest
-from broker.partition.trimming import segments_for_retention
-from core.errors import CorruptData
-from core.log.search import DAMAGED
-from protocol.bookkeeper.messages import ReadRequest, StatusCode
-from protocol.ids import TopicPartition
-from protocol.records.batch import read_header
+from tailrace.broker.cluster.names import stream_name
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.timestamps import first_at, newest
+from tailrace.broker.partition.trimming import segments_for_retention
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.search import DAMAGED
+from tailrace.protocol.bookkeeper.messages import ReadRequest, StatusCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.batch import read_header
 from tests.unit.broker.fakes import FakeNamespace, FakeTopics, batch
 from tests.unit.broker.heavy import walked
 from tests.unit.broker.partition.transaction_support import end, write

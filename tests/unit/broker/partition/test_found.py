@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.found import fitting
+from tailrace.broker.partition.found import fitting
 
 
 def one_by_one(batches: list[bytes], room: int, *, at_least_one: bool) -> tuple[int, int]:

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from broker.partition.appends import Append, AppendResult
-from broker.partition.config import PartitionConfig
-from broker.partition.partition_log import GAPS_EXCUSED_S, PartitionLog
-from broker.partition.partition_logs import PartitionLogs
-from broker.partition.producer_state import ActiveProducer
-from broker.partition.trimming import delete_records
-from core.log.config import LogConfig
-from core.log.rolling import FIRST_RETRY_S
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.records.batch import read_header
-from protocol.records.record import Producer
+from tailrace.broker.partition.appends import Append, AppendResult
+from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.partition.partition_log import GAPS_EXCUSED_S, PartitionLog
+from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.producer_state import ActiveProducer
+from tailrace.broker.partition.trimming import delete_records
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.rolling import FIRST_RETRY_S
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.batch import read_header
+from tailrace.protocol.records.record import Producer
 from tests.unit.broker.fakes import FakeNamespace, FakeTopics, batch
 from tests.unit.broker.partition.transaction_support import end, write
 from tests.unit.core.log.full_disk import Disk

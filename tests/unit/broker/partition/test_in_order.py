@@ -5,9 +5,9 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.appends import Append
-from broker.partition.in_order import AT_ONCE, InOrder, Place
-from protocol.errors import ErrorCode
+from tailrace.broker.partition.appends import Append
+from tailrace.broker.partition.in_order import AT_ONCE, InOrder, Place
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.loops import in_loop, turns
 
 CALLS = st.one_of(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.in_steps import AT_ONCE, InSteps
+from tailrace.broker.partition.in_steps import AT_ONCE, InSteps
 from tests.unit.broker.loops import in_loop, turns, until
 
 

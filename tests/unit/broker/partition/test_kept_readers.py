@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.bookmarks import Bookmarks
-from broker.partition.kept_readers import NEW_SHARE, Cursor, KeptReaders
+from tailrace.broker.partition.bookmarks import Bookmarks
+from tailrace.broker.partition.kept_readers import NEW_SHARE, Cursor, KeptReaders
 
 LIMIT = 8
 QUOTA = LIMIT // NEW_SHARE

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.partition.latest import pick_records
-from protocol.records.record import Record, build_batch
+from tailrace.broker.partition.latest import pick_records
+from tailrace.protocol.records.record import Record, build_batch
 from tests import malformed
 
 

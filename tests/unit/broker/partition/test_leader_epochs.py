@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition import leader_epochs as module
-from broker.partition.leader_epochs import EpochStart, LeaderEpochs
-from protocol.errors import DecodeError
+from tailrace.broker.partition import leader_epochs as module
+from tailrace.broker.partition.leader_epochs import EpochStart, LeaderEpochs
+from tailrace.protocol.errors import DecodeError
 
 EPOCHS = LeaderEpochs((EpochStart(2, 10), EpochStart(5, 20), EpochStart(9, 50)))
 

@@ -4,9 +4,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.partition.cleanable import CleanablePartition
-from compaction.cleaner.means import BLOCK_BYTES
-from protocol.records.batch import read_header
+from tailrace.broker.partition.cleanable import CleanablePartition
+from tailrace.compaction.cleaner.means import BLOCK_BYTES
+from tailrace.protocol.records.batch import read_header
 from tests.unit.broker.fakes import batch
 from tests.unit.broker.partition.test_cleaning_real_log import Process, Reader, _cleaned
 from tests.unit.broker.partition.transaction_support import end, write

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from broker.partition.appends import Append, AppendResult
-from broker.partition.partition_log import PartitionLog
-from core.errors import BookieUnavailable, LedgerFenced
-from protocol.errors import ErrorCode
+from tailrace.broker.partition.appends import Append, AppendResult
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.core.errors import BookieUnavailable, LedgerFenced
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.fakes import FakeWriter, World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns, until
 

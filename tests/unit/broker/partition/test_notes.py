@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.partition.notes import CleanNotes, LogNotes, read_notes
-from core.errors import CorruptData
+from tailrace.broker.partition.notes import CleanNotes, LogNotes, read_notes
+from tailrace.core.errors import CorruptData
 from tests.unit.broker.fakes import FakeLog
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.test_cleaning_real_log import Process

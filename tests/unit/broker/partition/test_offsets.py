@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition import offsets as module
-from broker.partition.offsets import SegmentIndex
-from protocol.errors import DecodeError
+from tailrace.broker.partition import offsets as module
+from tailrace.broker.partition.offsets import SegmentIndex
+from tailrace.protocol.errors import DecodeError
 
 
 class Batch:

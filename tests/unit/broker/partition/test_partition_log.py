@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from broker.partition.appends import Append, AppendResult
-from broker.partition.partition_log import PartitionLog
-from broker.partition.producers import BATCHES_KEPT
-from broker.partition.timestamps import first_at, newest
-from core.errors import (
+from tailrace.broker.partition.appends import Append, AppendResult
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.producers import BATCHES_KEPT
+from tailrace.broker.partition.timestamps import first_at, newest
+from tailrace.core.errors import (
     CoreError,
     CorruptData,
     LedgerFenced,
@@ -17,11 +17,11 @@ from core.errors import (
     NotEnoughBookies,
     OverCapacity,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.records.batch import read_header, stamp_crc, verify_crc
-from protocol.records.record import Producer
-from protocol.records.validate import InvalidBatch
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.batch import read_header, stamp_crc, verify_crc
+from tailrace.protocol.records.record import Producer
+from tailrace.protocol.records.validate import InvalidBatch
 from tests.unit.broker.fakes import FakeWriter, World, batch, make_world
 from tests.unit.broker.heavy import walked
 from tests.unit.broker.loops import in_loop, turns

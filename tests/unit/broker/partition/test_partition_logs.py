@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.partition.appends import Append, AppendResult
-from broker.partition.partition_log import GAPS_EXCUSED_S, PartitionLog
-from core.errors import BookieUnavailable, LedgerFenced, OwnershipAcquireFailed
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.records.record import Producer
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.partition.appends import Append, AppendResult
+from tailrace.broker.partition.partition_log import GAPS_EXCUSED_S, PartitionLog
+from tailrace.core.errors import BookieUnavailable, LedgerFenced, OwnershipAcquireFailed
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.record import Producer
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from broker.partition.cleanable import BATCHES_AT_ONCE, PartitionRewrite
-from broker.partition.offsets import SegmentIndex
-from broker.partition.timestamps import TimestampedOffset, newest
-from protocol.ids import Buffer
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.broker.partition.cleanable import BATCHES_AT_ONCE, PartitionRewrite
+from tailrace.broker.partition.offsets import SegmentIndex
+from tailrace.broker.partition.timestamps import TimestampedOffset, newest
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.record import Producer, Record, build_batch
 from tests.unit.broker.fakes import make_world
 from tests.unit.broker.heavy import walked
 from tests.unit.broker.loops import in_loop

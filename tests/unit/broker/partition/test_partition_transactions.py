@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from broker.partition.appends import AppendResult
-from broker.partition.partition_log import PartitionLog
-from broker.partition.waiters import FetchWaiter
-from core.errors import LedgerFenced, OverCapacity
-from core.runtime.clock import ManualClock
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.records.batch import read_header, verify_crc
-from protocol.records.control import read_marker
-from protocol.records.record import Producer
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.waiters import FetchWaiter
+from tailrace.core.errors import LedgerFenced, OverCapacity
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.batch import read_header, verify_crc
+from tailrace.protocol.records.control import read_marker
+from tailrace.protocol.records.record import Producer
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.transaction_support import end, transactional, write

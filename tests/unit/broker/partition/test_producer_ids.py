@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.paths import ClusterPaths
-from broker.partition.producer_ids import BLOCK, ProducerIds
-from core.errors import CorruptData
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.partition.producer_ids import BLOCK, ProducerIds
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
 from tests.unit.broker.loops import in_loop
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition import producers as module
-from broker.partition.producer_state import SeenBatch
-from broker.partition.producers import EPOCH_MAX, Producers
-from protocol.errors import BadValue, ErrorCode
-from protocol.records.batch import TRANSACTIONAL, BatchHeader
-from protocol.records.control import EndTransaction
+from tailrace.broker.partition import producers as module
+from tailrace.broker.partition.producer_state import SeenBatch
+from tailrace.broker.partition.producers import EPOCH_MAX, Producers
+from tailrace.protocol.errors import BadValue, ErrorCode
+from tailrace.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from tailrace.protocol.records.control import EndTransaction
 
 E = ErrorCode
 

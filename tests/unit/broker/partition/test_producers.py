@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition import producers as module
-from broker.partition.producer_state import SeenBatch
-from broker.partition.producers import Producers
-from protocol.errors import DecodeError, ErrorCode
-from protocol.records.batch import BatchHeader
-from protocol.records.control import EndTransaction
+from tailrace.broker.partition import producers as module
+from tailrace.broker.partition.producer_state import SeenBatch
+from tailrace.broker.partition.producers import Producers
+from tailrace.protocol.errors import DecodeError, ErrorCode
+from tailrace.protocol.records.batch import BatchHeader
+from tailrace.protocol.records.control import EndTransaction
 from tests.counted_loop import calls_of
 
 INT_MAX = 2**31 - 1

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.bookmarks import Bookmark, Bookmarks
-from broker.partition.kept_readers import READS_ON_BYTES
-from broker.partition.partition_log import PartitionLog
-from broker.partition.reads import OpenReaders, ReadRange, Source
-from core.errors import BookieUnavailable
-from core.log.resume import Place
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import Buffer, LedgerId, TopicPartition
-from protocol.records.batch import read_header
+from tailrace.broker.partition.bookmarks import Bookmark, Bookmarks
+from tailrace.broker.partition.kept_readers import READS_ON_BYTES
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.reads import OpenReaders, ReadRange, Source
+from tailrace.core.errors import BookieUnavailable
+from tailrace.core.log.resume import Place
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import Buffer, LedgerId, TopicPartition
+from tailrace.protocol.records.batch import read_header
 from tests.unit.broker.fakes import FakeLog, World, batch, make_world
 from tests.unit.broker.loops import in_loop, turns
 

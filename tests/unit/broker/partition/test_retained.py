@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from broker.partition.offsets import Totals
-from broker.partition.retained import NEVER_MS, RetainedPartitions, due_at
-from broker.partition.stored import StoredPartition, StoredSegment
-from compaction.retention import Limits
-from compaction.worker import RetentionWorker
-from core.errors import CorruptData
-from protocol.ids import TopicPartition
+from tailrace.broker.partition.offsets import Totals
+from tailrace.broker.partition.retained import NEVER_MS, RetainedPartitions, due_at
+from tailrace.broker.partition.stored import StoredPartition, StoredSegment
+from tailrace.compaction.retention import Limits
+from tailrace.compaction.worker import RetentionWorker
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop
 

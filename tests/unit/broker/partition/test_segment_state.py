@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition.segment_state import PartitionState, decode_index
-from core.errors import CorruptData
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord, record_parts
-from protocol.ids import LedgerId
-from protocol.records.batch import read_header, stamp
-from protocol.records.record import Producer
+from tailrace.broker.partition.segment_state import PartitionState, decode_index
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord, record_parts
+from tailrace.protocol.ids import LedgerId
+from tailrace.protocol.records.batch import read_header, stamp
+from tailrace.protocol.records.record import Producer
 from tests.unit.broker.fakes import batch
 
 
@@ -120,7 +120,7 @@ def test_random_bytes_restore_or_are_corrupt(data: bytes) -> None:
 
 
 def test_log_append_time_is_kept_for_duplicates() -> None:
-    from protocol.records.batch import stamp_log_append_time
+    from tailrace.protocol.records.batch import stamp_log_append_time
 
     data = batch(1, producer=Producer(4, 0, 0))
     stamp(data, 0, 1)

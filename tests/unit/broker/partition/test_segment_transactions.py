@@ -5,13 +5,13 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition.appends import Append, AppendResult
-from broker.partition.partition_log import PartitionLog
-from broker.partition.segment_state import PartitionState, decode_index
-from core.errors import LedgerFenced
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord
-from protocol.ids import LedgerId, TopicPartition
+from tailrace.broker.partition.appends import Append, AppendResult
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.segment_state import PartitionState, decode_index
+from tailrace.core.errors import LedgerFenced
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord
+from tailrace.protocol.ids import LedgerId, TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.transaction_support import end, write

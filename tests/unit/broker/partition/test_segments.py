@@ -2,13 +2,13 @@
 
 import asyncio
 
-from broker.partition.aborted import AbortedHolders
-from broker.partition.offsets import SegmentIndex
-from broker.partition.partition_log import PartitionLog
-from broker.partition.segment_state import SEGMENTS_KEPT, encode_index
-from core.log.resume import Place
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import LedgerId
+from tailrace.broker.partition.aborted import AbortedHolders
+from tailrace.broker.partition.offsets import SegmentIndex
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.segment_state import SEGMENTS_KEPT, encode_index
+from tailrace.core.log.resume import Place
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import LedgerId
 from tests.unit.broker.fakes import FakeLog, batch, make_world
 from tests.unit.broker.loops import in_loop
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.partition.appends import AppendResult
-from protocol.compression import Codec
-from protocol.errors import ErrorCode
-from protocol.records.batch import read_header, verify_crc
-from protocol.records.record import Producer, Record, build_batch, iter_records
+from tailrace.broker.partition.appends import AppendResult
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.records.batch import read_header, verify_crc
+from tailrace.protocol.records.record import Producer, Record, build_batch, iter_records
 from tests.unit.broker.fakes import make_world
 from tests.unit.broker.loops import in_loop
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partition import tail_cache
-from broker.partition.found import Found
-from broker.partition.tail_cache import (
+from tailrace.broker.partition import tail_cache
+from tailrace.broker.partition.found import Found
+from tailrace.broker.partition.tail_cache import (
     BATCH_OVERHEAD_BYTES,
     COPIED_BYTES_MAX,
     PartitionTail,

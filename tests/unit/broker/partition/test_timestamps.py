@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.partition.partition_log import PartitionLog
-from broker.partition.timestamps import first_at, newest
-from core.errors import CorruptData
-from protocol.ids import TopicPartition
-from protocol.records.record import Record, build_batch
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.timestamps import first_at, newest
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.heavy import walked
 from tests.unit.broker.loops import in_loop

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.partition.notes import LogNotes, read_notes
-from broker.partition.partition_log import PartitionLog
-from broker.partition.trimming import (
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.partition.notes import LogNotes, read_notes
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.trimming import (
     SegmentFacts,
     delete_records,
     delete_segments_before,
     segments_for_retention,
 )
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     BookieUnavailable,
     ColdObjectNotFound,
@@ -23,9 +23,9 @@ from core.errors import (
     LedgerNotFound,
     Unavailable,
 )
-from protocol.distributedlog.dlsn import DLSN
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 from tests.unit.broker.fakes import World, batch, make_world
 from tests.unit.broker.loops import in_loop
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.partition.turns import Turns, Work
+from tailrace.broker.partition.turns import Turns, Work
 from tests.unit.broker.loops import in_loop, turns
 
 

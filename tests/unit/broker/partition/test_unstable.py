@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partition.unstable import UnstableOffsets
+from tailrace.broker.partition.unstable import UnstableOffsets
 
 
 def test_a_transaction_is_unstable_until_its_marker_is_confirmed() -> None:

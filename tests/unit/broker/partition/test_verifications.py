@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.partition import verifications as module
-from broker.partition.verifications import Verifications
-from protocol.records.batch import TRANSACTIONAL, BatchHeader
+from tailrace.broker.partition import verifications as module
+from tailrace.broker.partition.verifications import Verifications
+from tailrace.protocol.records.batch import TRANSACTIONAL, BatchHeader
 
 
 def header(sequence: int, *, pid: int = 7, epoch: int = 0) -> BatchHeader:

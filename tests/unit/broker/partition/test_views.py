@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 import pytest
 from typing_extensions import override
 
-from broker.partition import view_reads
-from broker.partition.latest import LatestRecord
-from broker.partition.partition_log import PartitionLog
-from broker.partition.trimming import raise_log_start
-from broker.partition.view_reads import Allowance
-from broker.partition.views import PartitionViews
-from compaction.views.latest_offsets import SMALLEST_BYTES
-from core.errors import CorruptData
-from core.runtime.clock import ManualClock
-from core.runtime.job_pool import JobPool
-from protocol.ids import LedgerId, TopicPartition
-from protocol.records.record import Record, build_batch
+from tailrace.broker.partition import view_reads
+from tailrace.broker.partition.latest import LatestRecord
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.trimming import raise_log_start
+from tailrace.broker.partition.view_reads import Allowance
+from tailrace.broker.partition.views import PartitionViews
+from tailrace.compaction.views.latest_offsets import SMALLEST_BYTES
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.job_pool import JobPool
+from tailrace.protocol.ids import LedgerId, TopicPartition
+from tailrace.protocol.records.record import Record, build_batch
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.loops import in_loop
 from tests.unit.broker.partition.key_oracle import inline, read_held
@@ -369,7 +369,7 @@ async def test_the_records_of_an_answer_are_not_looked_for_without_end(
         await put(log, (b"%d" % number, b"x"))
     await asked.count(log, Allowance())
     monkeypatch.setattr(view_reads, "READ_BYTES", 1)
-    monkeypatch.setattr("broker.partition.views.Allowance", lambda: Allowance(1))
+    monkeypatch.setattr("tailrace.broker.partition.views.Allowance", lambda: Allowance(1))
     found = await asked.latest(log, 10, None, Allowance())
     assert [each.key for each in found.records] == [b"0"]
     assert (found.is_whole, found.bound) == (False, "there are more than 1 keys")

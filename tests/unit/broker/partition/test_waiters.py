@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker.partition.waiters import FetchWaiter, Waiters
+from tailrace.broker.partition.waiters import FetchWaiter, Waiters
 from tests.unit.broker.loops import in_loop
 
 

@@ -1,9 +1,9 @@
 """Batches and markers of transactions, as tests of partitions write them."""
 
-from broker.partition.appends import Append
-from broker.partition.partition_log import PartitionLog
-from protocol.records.batch import TRANSACTIONAL
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.broker.partition.appends import Append
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.protocol.records.batch import TRANSACTIONAL
+from tailrace.protocol.records.record import Producer, Record, build_batch
 
 
 def transactional(producer: int, sequence: int, *, epoch: int = 0, count: int = 1) -> memoryview:

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
-from protocol.ids import TopicPartition
-from protocol.kafka.api import Api
-from protocol.kafka.apis import API_VERSIONS, APIS
-from protocol.kafka.codec import decode_request
-from protocol.kafka.header import decode_request_header, response_frame
-from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import API_VERSIONS, APIS
+from tailrace.protocol.kafka.codec import decode_request
+from tailrace.protocol.kafka.header import decode_request_header, response_frame
+from tailrace.protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 
 class At(NamedTuple):

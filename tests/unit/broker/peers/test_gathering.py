@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.peers import gathering as module
-from broker.peers.errors import PeerBusy, PeerError, PeerTimeout
-from broker.peers.gathering import Gathered
+from tailrace.broker.peers import gathering as module
+from tailrace.broker.peers.errors import PeerBusy, PeerError, PeerTimeout
+from tailrace.broker.peers.gathering import Gathered
 from tests.unit.broker.loops import in_loop, turns
 
 AT_ONCE = 3

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.peers import peers as module
-from broker.peers.errors import (
+from tailrace.broker.peers import peers as module
+from tailrace.broker.peers.errors import (
     PeerBusy,
     PeerError,
     PeerLost,
@@ -14,14 +14,14 @@ from broker.peers.errors import (
     PeerUnavailable,
     PeerUnsupported,
 )
-from broker.peers.peers import Peers
-from protocol.kafka.apis import FIND_COORDINATOR, HEARTBEAT
-from protocol.kafka.messages.find_coordinator import (
+from tailrace.broker.peers.peers import Peers
+from tailrace.protocol.kafka.apis import FIND_COORDINATOR, HEARTBEAT
+from tailrace.protocol.kafka.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tailrace.protocol.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.ports import free_port
 from tests.unit.broker.loops import in_loop, turns
 from tests.unit.broker.peers.support import At, MovingPlaces, OtherBroker
@@ -119,7 +119,7 @@ async def test_who_is_not_alive_or_does_not_listen_is_not_asked() -> None:
 async def test_a_broker_that_does_not_answer_is_logged_once_until_it_does(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "broker.peers")
+    caplog.set_level("INFO", "tailrace.broker.peers")
 
     def logged() -> list[str]:
         records = list(caplog.records)

@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.quotas import accounts as module
-from broker.quotas.accounts import Accounts, ClientAccounts
-from broker.quotas.config import QuotaConfig
-from broker.quotas.connection_rates import ConnectionRates
-from broker.quotas.entity import QuotaEntity, entity_of
-from broker.quotas.metrics import QuotaMetrics
-from broker.quotas.rate import Windows
-from broker.quotas.request_quota import RequestQuota
-from broker.quotas.table import Quotas
-from core.runtime.clock import ManualClock
-from core.runtime.config import ConfigError
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.quotas import accounts as module
+from tailrace.broker.quotas.accounts import Accounts, ClientAccounts
+from tailrace.broker.quotas.config import QuotaConfig
+from tailrace.broker.quotas.connection_rates import ConnectionRates
+from tailrace.broker.quotas.entity import QuotaEntity, entity_of
+from tailrace.broker.quotas.metrics import QuotaMetrics
+from tailrace.broker.quotas.rate import Windows
+from tailrace.broker.quotas.request_quota import RequestQuota
+from tailrace.broker.quotas.table import Quotas
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.config import ConfigError
+from tailrace.protocol.errors import ErrorCode
 
 
 def entity(**names: str | None) -> QuotaEntity:

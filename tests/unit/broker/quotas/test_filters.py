@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import KafkaError
-from broker.quotas.entity import CLIENT_ID, IP, USER, entity_of
-from broker.quotas.filters import Match, filter_of
-from protocol.errors import ErrorCode
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.quotas.entity import CLIENT_ID, IP, USER, entity_of
+from tailrace.broker.quotas.filters import Match, filter_of
+from tailrace.protocol.errors import ErrorCode
 
 NAMES = ("absent", None, "a", "b")
 ENTITIES = [

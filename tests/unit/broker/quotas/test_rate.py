@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.quotas.rate import WAIT_MS_MAX, SampledRate, TokenBucket, Windows
+from tailrace.broker.quotas.rate import WAIT_MS_MAX, SampledRate, TokenBucket, Windows
 
 WINDOWS = Windows(11, 1000)
 GOLDEN = Path(__file__).parents[3] / "golden" / "quota-rates.txt"

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.codec import encode_quotas
-from broker.quotas.config import QuotaConfig
-from broker.quotas.entity import entity_of
-from broker.quotas.registry import QuotaRegistry
-from broker.quotas.table import Alteration, Change, Quotas
-from core.errors import CorruptData
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import Watch, WatchEvent
-from core.runtime.clock import ManualClock
-from core.runtime.metrics import Metrics
+from tailrace.broker.quotas.client_quotas import ClientQuotas
+from tailrace.broker.quotas.codec import encode_quotas
+from tailrace.broker.quotas.config import QuotaConfig
+from tailrace.broker.quotas.entity import entity_of
+from tailrace.broker.quotas.registry import QuotaRegistry
+from tailrace.broker.quotas.table import Alteration, Change, Quotas
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import Watch, WatchEvent
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.metrics import Metrics
 
 NODE = "/tailrace/quotas"
 KEY = "producer_byte_rate"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import KafkaError
-from broker.quotas.codec import decode_quotas, encode_quotas
-from broker.quotas.entity import (
+from tailrace.broker.errors import KafkaError
+from tailrace.broker.quotas.codec import decode_quotas, encode_quotas
+from tailrace.broker.quotas.entity import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     IP,
@@ -18,7 +18,7 @@ from broker.quotas.entity import (
     QuotaEntity,
     entity_of,
 )
-from broker.quotas.table import (
+from tailrace.broker.quotas.table import (
     Alteration,
     Change,
     Limit,
@@ -28,8 +28,8 @@ from broker.quotas.table import (
     connection_rates,
     limit_of,
 )
-from core.errors import CorruptData
-from protocol.errors import ErrorCode
+from tailrace.core.errors import CorruptData
+from tailrace.protocol.errors import ErrorCode
 
 ABSENT = "absent"
 NAMES = (ABSENT, None, "a", "b")

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from broker.replicated.alarms import RETRY_MS, Alarms
-from core.runtime.clock import ManualClock, SystemClock
-from core.runtime.task_health import task_health
+from tailrace.broker.replicated.alarms import RETRY_MS, Alarms
+from tailrace.core.runtime.clock import ManualClock, SystemClock
+from tailrace.core.runtime.task_health import task_health
 from tests.unit.broker.loops import in_loop, turns
 
 

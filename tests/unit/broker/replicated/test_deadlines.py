@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replicated.deadlines import Deadlines
-from broker.replicated.effects import NEVER
+from tailrace.broker.replicated.deadlines import Deadlines
+from tailrace.broker.replicated.effects import NEVER
 
 
 def test_only_an_earlier_deadline_counts() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replicated.newest import Newest, NewestValues
+from tailrace.broker.replicated.newest import Newest, NewestValues
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])
 PRODUCERS = st.integers(1, 3)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replicated.partitioning import java_string_hash, partition_for
+from tailrace.broker.replicated.partitioning import java_string_hash, partition_for
 
 # Printed by Java 17 with kafka-clients 4.3.1: s.hashCode(), Utils.abs(s.hashCode()) % 50
 VECTORS = [

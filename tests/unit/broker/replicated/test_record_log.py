@@ -5,19 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.records import (
+from tailrace.broker.coordinator.records import (
     CommittedOffset,
     OffsetUpdate,
     offset_record,
     read_record,
 )
-from broker.replicated.effects import StateRecord
-from broker.replicated.record_log import RECORD_OVERHEAD_BYTES, read_updates, size_of, to_batch
-from core.errors import Unavailable
-from protocol.compression import Codec
-from protocol.ids import Buffer
-from protocol.records.batch import read_header, stamp
-from protocol.records.record import build_batch, key_value_records
+from tailrace.broker.replicated.effects import StateRecord
+from tailrace.broker.replicated.record_log import (
+    RECORD_OVERHEAD_BYTES,
+    read_updates,
+    size_of,
+    to_batch,
+)
+from tailrace.core.errors import Unavailable
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import read_header, stamp
+from tailrace.protocol.records.record import build_batch, key_value_records
 from tests.unit.broker.fakes import make_world
 from tests.unit.broker.heavy import counting
 from tests.unit.broker.virtual import in_virtual_time

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.replicated.effects import Effects, Now, Reply, StateRecord, Ticket, Write
-from broker.replicated.machine import Service
-from broker.replicated.runner import RELOAD_DELAYS_S, Runner
-from core.runtime.clock import ManualClock
-from core.runtime.tasks import Tasks
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.broker.replicated.effects import Effects, Now, Reply, StateRecord, Ticket, Write
+from tailrace.broker.replicated.machine import Service
+from tailrace.broker.replicated.runner import RELOAD_DELAYS_S, Runner
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 from tests.unit.broker.virtual import in_virtual_time
 
 WRITE = Write((StateRecord(b"k", b"v"),))

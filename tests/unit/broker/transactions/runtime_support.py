@@ -5,19 +5,23 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker.config import BrokerConfig
-from broker.coordinator.config import GroupConfig
-from broker.partition.partition_log import PartitionLog
-from broker.replicated.machine import Answer
-from broker.replicated.partitioning import partition_for
-from broker.transactions.config import TransactionConfig
-from broker.transactions.coordinator import TRANSACTIONS_TOPIC, Parts, TransactionCoordinator
-from broker.transactions.decisions import Producer
-from broker.transactions.peer_requests import Question
-from core.runtime.clock import ManualClock
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.describe_transactions import TransactionState as Described
+from tailrace.broker.config import BrokerConfig
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.replicated.machine import Answer
+from tailrace.broker.replicated.partitioning import partition_for
+from tailrace.broker.transactions.config import TransactionConfig
+from tailrace.broker.transactions.coordinator import (
+    TRANSACTIONS_TOPIC,
+    Parts,
+    TransactionCoordinator,
+)
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.peer_requests import Question
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.describe_transactions import TransactionState as Described
 from tests.unit.broker.fakes import FakeLog, FakeWriter, World, make_world, restarted
 from tests.unit.broker.peers.support import FakePeers, FakeRoutes
 

@@ -4,14 +4,14 @@ from collections import deque
 from itertools import count
 from typing import Any
 
-from broker.replicated.effects import Effects, Now, StateRecord, Ticket, Write
-from broker.transactions.config import TransactionConfig
-from broker.transactions.decisions import Producer
-from broker.transactions.metadata import TransactionMetadata
-from broker.transactions.records import read_record
-from broker.transactions.shard import TransactionShard
-from broker.transactions.values import Add, Markers
-from protocol.ids import TopicPartition
+from tailrace.broker.replicated.effects import Effects, Now, StateRecord, Ticket, Write
+from tailrace.broker.transactions.config import TransactionConfig
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.metadata import TransactionMetadata
+from tailrace.broker.transactions.records import read_record
+from tailrace.broker.transactions.shard import TransactionShard
+from tailrace.broker.transactions.values import Add, Markers
+from tailrace.protocol.ids import TopicPartition
 
 START_MS = 1_700_000_000_000
 TIMEOUT_MS = 1_000

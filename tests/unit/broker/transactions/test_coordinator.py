@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 import re2
 
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.replicated.partitioning import partition_for
-from broker.transactions.config import TransactionConfig
-from broker.transactions.coordinator import TRANSACTIONS_TOPIC
-from broker.transactions.decisions import Producer
-from broker.transactions.describing import list_filter
-from core.errors import BookieUnavailable, LedgerFenced, NotEnoughBookies
-from core.runtime.loop_turns import LoopTurns, Pace
-from core.runtime.metrics import Metrics
-from protocol.errors import ErrorCode as E
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.list_transactions import ListTransactionsRequest
-from protocol.records.batch import read_header
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.replicated.partitioning import partition_for
+from tailrace.broker.transactions.config import TransactionConfig
+from tailrace.broker.transactions.coordinator import TRANSACTIONS_TOPIC
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.describing import list_filter
+from tailrace.core.errors import BookieUnavailable, LedgerFenced, NotEnoughBookies
+from tailrace.core.runtime.loop_turns import LoopTurns, Pace
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.protocol.errors import ErrorCode as E
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.list_transactions import ListTransactionsRequest
+from tailrace.protocol.records.batch import read_header
 from tests.unit.broker.loops import in_loop, turns, until
 from tests.unit.broker.transactions.runtime_support import (
     ADD_WAIT_MS,

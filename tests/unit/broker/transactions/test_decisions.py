@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from broker.transactions.decisions import (
+from tailrace.broker.transactions.decisions import (
     Decision,
     Producer,
     decide_add,
@@ -14,8 +14,8 @@ from broker.transactions.decisions import (
     decide_init,
     verify,
 )
-from broker.transactions.metadata import TransactionMetadata, TransactionState
-from protocol.errors import ErrorCode as E
+from tailrace.broker.transactions.metadata import TransactionMetadata, TransactionState
+from tailrace.protocol.errors import ErrorCode as E
 from tests.unit.broker.transactions.test_metadata import P0, P1, metadata
 
 S = TransactionState

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.partitioning import OFFSETS_TOPIC
-from broker.peers.errors import PeerTimeout
-from broker.transactions import markers as module
-from broker.transactions.decisions import Producer
-from broker.transactions.marker_places import OthersPartitions, OwnPartitions
-from broker.transactions.markers import MarkerUser, MarkerWriter
-from broker.transactions.metrics import TransactionMetrics
-from broker.transactions.values import Markers
-from core.errors import CoreError, Unavailable
-from protocol.errors import ErrorCode as E
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.write_txn_markers import (
+from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
+from tailrace.broker.peers.errors import PeerTimeout
+from tailrace.broker.transactions import markers as module
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.marker_places import OthersPartitions, OwnPartitions
+from tailrace.broker.transactions.markers import MarkerUser, MarkerWriter
+from tailrace.broker.transactions.metrics import TransactionMetrics
+from tailrace.broker.transactions.values import Markers
+from tailrace.core.errors import CoreError, Unavailable
+from tailrace.protocol.errors import ErrorCode as E
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

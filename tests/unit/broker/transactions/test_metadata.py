@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from broker.transactions.metadata import (
+from tailrace.broker.transactions.metadata import (
     ALLOWED_BEFORE,
     EPOCH_MAX,
     NO_EPOCH,
@@ -13,8 +13,8 @@ from broker.transactions.metadata import (
     TransactionMetadata,
     TransactionState,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.ids import TopicPartition
 
 S = TransactionState
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -2,17 +2,17 @@
 
 import asyncio
 
-from broker.replicated.partitioning import partition_for
-from broker.replicated.record_log import to_batch
-from broker.transactions.coordinator import TRANSACTIONS_TOPIC
-from broker.transactions.decisions import Producer
-from broker.transactions.describing import ListFilter
-from broker.transactions.metadata import NO_PRODUCER_ID, TransactionState
-from broker.transactions.records import transaction_record
-from core.errors import OwnershipLost
-from core.runtime.loop_turns import LoopTurns, Pace
-from protocol.errors import ErrorCode as E
-from protocol.ids import TopicPartition
+from tailrace.broker.replicated.partitioning import partition_for
+from tailrace.broker.replicated.record_log import to_batch
+from tailrace.broker.transactions.coordinator import TRANSACTIONS_TOPIC
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.describing import ListFilter
+from tailrace.broker.transactions.metadata import NO_PRODUCER_ID, TransactionState
+from tailrace.broker.transactions.records import transaction_record
+from tailrace.core.errors import OwnershipLost
+from tailrace.core.runtime.loop_turns import LoopTurns, Pace
+from tailrace.protocol.errors import ErrorCode as E
+from tailrace.protocol.ids import TopicPartition
 from tests.unit.broker.loops import in_loop, turns, until
 from tests.unit.broker.transactions.runtime_support import (
     ID,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.transactions.peer_requests import (
+from tailrace.broker.transactions.peer_requests import (
     MARKERS_SINCE,
     QUESTIONS_SINCE,
     MarkerAt,
@@ -16,19 +16,24 @@ from broker.transactions.peer_requests import (
     question_codes,
     questions_request,
 )
-from broker.transactions.values import Marker
-from protocol.errors import ErrorCode as E
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
-from protocol.kafka.codec import decode_request, decode_response, encode_request, encode_response
-from protocol.kafka.messages.add_partitions_to_txn import (
+from tailrace.broker.transactions.values import Marker
+from tailrace.protocol.errors import ErrorCode as E
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
+from tailrace.protocol.kafka.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from protocol.kafka.messages.write_txn_markers import (
+from tailrace.protocol.kafka.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

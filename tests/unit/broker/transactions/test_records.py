@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.transactions.metadata import PREPARED, TransactionMetadata, TransactionState
-from broker.transactions.records import (
+from tailrace.broker.transactions.metadata import PREPARED, TransactionMetadata, TransactionState
+from tailrace.broker.transactions.records import (
     STORED,
     TransactionUpdate,
     by_topic,
@@ -13,9 +13,9 @@ from broker.transactions.records import (
     tombstone,
     transaction_record,
 )
-from protocol.errors import BadValue, DecodeError, ProtocolError, UnexpectedNull
-from protocol.ids import TopicPartition
-from protocol.kafka.messages.transaction_records import (
+from tailrace.protocol.errors import BadValue, DecodeError, ProtocolError, UnexpectedNull
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.messages.transaction_records import (
     PartitionsSchema,
     TransactionLogValue,
     encode_value,

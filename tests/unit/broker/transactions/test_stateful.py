@@ -14,10 +14,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.transactions.decisions import Producer
-from broker.transactions.metadata import EPOCH_MAX, PREPARED, TransactionMetadata, TransactionState
-from broker.transactions.records import read_record
-from protocol.errors import ErrorCode
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.metadata import (
+    EPOCH_MAX,
+    PREPARED,
+    TransactionMetadata,
+    TransactionState,
+)
+from tailrace.broker.transactions.records import read_record
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.transactions.support import ID, TIMEOUT_MS, Driver
 
 S = TransactionState

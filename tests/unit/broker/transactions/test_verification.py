@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from broker.peers.errors import PeerLost
-from broker.replicated.machine import Answer
-from broker.replicated.partitions import answer_now
-from broker.transactions.decisions import Producer
-from broker.transactions.metadata import VERSION_2
-from broker.transactions.peer_requests import Question
-from broker.transactions.verification import Verification
-from protocol.errors import ErrorCode as E
-from protocol.ids import TopicPartition
-from protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
-from protocol.kafka.messages.add_partitions_to_txn import (
+from tailrace.broker.peers.errors import PeerLost
+from tailrace.broker.replicated.machine import Answer
+from tailrace.broker.replicated.partitions import answer_now
+from tailrace.broker.transactions.decisions import Producer
+from tailrace.broker.transactions.metadata import VERSION_2
+from tailrace.broker.transactions.peer_requests import Question
+from tailrace.broker.transactions.verification import Verification
+from tailrace.protocol.errors import ErrorCode as E
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import ADD_PARTITIONS_TO_TXN
+from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,

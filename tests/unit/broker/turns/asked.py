@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from core.runtime.kafka_connection import KafkaConnection
-from protocol.kafka.apis import CREATE_TOPICS, FIND_COORDINATOR
-from protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tailrace.core.runtime.kafka_connection import KafkaConnection
+from tailrace.protocol.kafka.apis import CREATE_TOPICS, FIND_COORDINATOR
+from tailrace.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tailrace.protocol.kafka.messages.find_coordinator import FindCoordinatorRequest
 from tests.cluster.in_process import running_broker
 from tests.unit.broker.turns.hostile import PARTITIONS, TOPIC
 

@@ -8,10 +8,10 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from protocol.kafka.api import Api
-from protocol.kafka.primitives import Kind
-from protocol.kafka.wire import Array, Wire
-from protocol.records.record import Record, build_batch
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.primitives import Kind
+from tailrace.protocol.kafka.wire import Array, Wire
+from tailrace.protocol.records.record import Record, build_batch
 
 MANY: Final = 12_000
 """Far above what a turn of the loop may do, however little each costs: see `CALLS_MAX`."""

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from core.runtime.kafka_connection import KafkaConnection
-from protocol.kafka.api import Api
-from protocol.kafka.apis import (
+from tailrace.core.runtime.kafka_connection import KafkaConnection
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import (
     APIS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -19,16 +19,18 @@ from protocol.kafka.apis import (
     METADATA,
     PRODUCE,
 )
-from protocol.kafka.hot_produce import ELEMENTS_MAX
-from protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from protocol.kafka.messages.elect_leaders import ElectLeadersRequest
-from protocol.kafka.messages.list_partition_reassignments import (
+from tailrace.protocol.kafka.hot_produce import ELEMENTS_MAX
+from tailrace.protocol.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tailrace.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tailrace.protocol.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
+from tailrace.protocol.kafka.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+)
+from tailrace.protocol.kafka.messages.elect_leaders import ElectLeadersRequest
+from tailrace.protocol.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
-from protocol.kafka.messages.metadata import MetadataRequest
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest
 from tests.counted_loop import CALLS_MAX, CountedLoop, run_counted
 from tests.unit.broker.turns.asked import asked
 from tests.unit.broker.turns.hostile import MANY, hostile_requests

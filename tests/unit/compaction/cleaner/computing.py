@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
-from compaction.cleaner.walks import Walks
+from tailrace.compaction.cleaner.walks import Walks
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from compaction.cleaner.building import SummaryBuilder
-from compaction.cleaner.cleanable import AbortedRange, LastSequence
-from compaction.cleaner.filtering import FilterRules, SegmentFilter
-from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
-from compaction.cleaner.outcome import SegmentOutcome, Stays
-from protocol.compression import Codec
-from protocol.records.batch import TRANSACTIONAL, BatchHeader, read_header, stamp
-from protocol.records.control import EndTransaction, build_marker
-from protocol.records.record import Producer, Record, build_batch, iter_records
+from tailrace.compaction.cleaner.building import SummaryBuilder
+from tailrace.compaction.cleaner.cleanable import AbortedRange, LastSequence
+from tailrace.compaction.cleaner.filtering import FilterRules, SegmentFilter
+from tailrace.compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
+from tailrace.compaction.cleaner.outcome import SegmentOutcome, Stays
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.records.batch import TRANSACTIONAL, BatchHeader, read_header, stamp
+from tailrace.protocol.records.control import EndTransaction, build_marker
+from tailrace.protocol.records.record import Producer, Record, build_batch, iter_records
 
 DAY_MS = 86_400_000
 Pair = tuple[bytes | None, bytes | None]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.cleaner.block import Block, rows_of
-from core.runtime.child_process import Joined
+from tailrace.compaction.cleaner.block import Block, rows_of
+from tailrace.core.runtime.child_process import Joined
 
 
 @given(st.binary(min_size=1, max_size=40), st.data())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from compaction.cleaner.choosing import Look, judge
-from compaction.cleaner.cleanable import CleanableSegment, CleanSettings
+from tailrace.compaction.cleaner.choosing import Look, judge
+from tailrace.compaction.cleaner.cleanable import CleanableSegment, CleanSettings
 
 NOW = 1_000_000
 SETTINGS = CleanSettings(min_cleanable_dirty_ratio=0.5)

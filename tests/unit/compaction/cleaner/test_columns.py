@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.cleaner.block import Block
-from compaction.cleaner.columns import Columns, read_columns
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.headers import read_headers
-from core.runtime.child_process import Joined
-from protocol.compression import Codec
-from protocol.ids import Buffer
-from protocol.records.batch import HEADER_SIZE, LOG_APPEND_TIME, stamp_crc
-from protocol.records.record import Record, build_batch, iter_records
+from tailrace.compaction.cleaner.block import Block
+from tailrace.compaction.cleaner.columns import Columns, read_columns
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.headers import read_headers
+from tailrace.core.runtime.child_process import Joined
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records.batch import HEADER_SIZE, LOG_APPEND_TIME, stamp_crc
+from tailrace.protocol.records.record import Record, build_batch, iter_records
 from tests import malformed
 
 FIELD = st.none() | st.binary(max_size=200)

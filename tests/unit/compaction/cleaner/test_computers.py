@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from compaction.cleaner.computers import IDLE_S, Computers, ProcessComputer
-from compaction.cleaner.config import CleanerConfig
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.outcome import NEW
-from compaction.cleaner.walks import Walks
-from core.errors import Unavailable
-from core.runtime.child_process import ChildFailed
-from core.runtime.clock import ManualClock
+from tailrace.compaction.cleaner.computers import IDLE_S, Computers, ProcessComputer
+from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.outcome import NEW
+from tailrace.compaction.cleaner.walks import Walks
+from tailrace.core.errors import Unavailable
+from tailrace.core.runtime.child_process import ChildFailed
+from tailrace.core.runtime.clock import ManualClock
 from tests.unit.compaction.cleaner.computing import InlineComputer
 from tests.unit.compaction.cleaner.support import FakeLog
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.cleaner.courtesy import CATCH_UP, QUIET_S, SAMPLE_S, UNLIMITED, Courtesy
+from tailrace.compaction.cleaner.courtesy import CATCH_UP, QUIET_S, SAMPLE_S, UNLIMITED, Courtesy
 
 FLOOR = 1000.0
 

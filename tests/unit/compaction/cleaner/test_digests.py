@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.cleaner.digests import LONG_BYTES, digest_keys
+from tailrace.compaction.cleaner.digests import LONG_BYTES, digest_keys
 
 KEYS = st.binary(max_size=40) | st.integers(0, 3 * LONG_BYTES).map(bytes)
 """The second ones are zeros: their lengths alone tell them apart."""

@@ -2,16 +2,16 @@
 
 import pytest
 
-from compaction.cleaner.building import SummaryBuilder
-from compaction.cleaner.cleanable import LastSequence
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.filtering import FilterRules, SegmentFilter
-from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
-from compaction.cleaner.outcome import Stays
-from compaction.views.walk import Wanted, walk
-from protocol.compression import Codec
-from protocol.records.batch import DELETE_HORIZON, HEADER_SIZE, read_header, stamp_crc
-from protocol.records.record import iter_records
+from tailrace.compaction.cleaner.building import SummaryBuilder
+from tailrace.compaction.cleaner.cleanable import LastSequence
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.filtering import FilterRules, SegmentFilter
+from tailrace.compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
+from tailrace.compaction.cleaner.outcome import Stays
+from tailrace.compaction.views.walk import Wanted, walk
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.records.batch import DELETE_HORIZON, HEADER_SIZE, read_header, stamp_crc
+from tailrace.protocol.records.record import iter_records
 from tests import malformed
 from tests.unit.compaction.cleaner.support import DAY_MS, FakeLog, keys, last_values
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.cleaner.outcome import SegmentOutcome
-from protocol.compression import Codec
-from protocol.records.batch import read_header
-from protocol.records.record import iter_records
+from tailrace.compaction.cleaner.outcome import SegmentOutcome
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.records.batch import read_header
+from tailrace.protocol.records.record import iter_records
 from tests.unit.compaction.cleaner.support import FakeLog, Seen
 
 EXAMPLES = int(os.environ.get("CLEANER_EXAMPLES", "20"))

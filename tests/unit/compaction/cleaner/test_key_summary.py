@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.cleaner.digests import digest_keys
-from compaction.cleaner.key_summary import ABSENT, SLOT_BYTES, KeySummary, Words
+from tailrace.compaction.cleaner.digests import digest_keys
+from tailrace.compaction.cleaner.key_summary import ABSENT, SLOT_BYTES, KeySummary, Words
 
 KEYS = st.lists(st.binary(max_size=2), max_size=60)
 WORDS = st.tuples(st.integers(0, 3), st.integers(0, 3))  # few: digests collide in their places

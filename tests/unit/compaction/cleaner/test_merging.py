@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.cleaner.cleanable import CleanableSegment
-from compaction.cleaner.merging import COPIED_PER_SEGMENT, SEGMENTS_MAX, mergeable
+from tailrace.compaction.cleaner.cleanable import CleanableSegment
+from tailrace.compaction.cleaner.merging import COPIED_PER_SEGMENT, SEGMENTS_MAX, mergeable
 
 MIB = 1 << 20
 GIB = 1 << 30

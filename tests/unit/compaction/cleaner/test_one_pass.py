@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 from typing_extensions import override
 
-from compaction.cleaner.cleanable import (
+from tailrace.compaction.cleaner.cleanable import (
     AbortedRange,
     CleanableSegment,
     CleanCheckpoint,
@@ -16,14 +16,14 @@ from compaction.cleaner.cleanable import (
     SegmentCounts,
     StoredBatches,
 )
-from compaction.cleaner.errors import CleanAborted
-from compaction.cleaner.key_summary import LOAD_FACTOR, SLOT_BYTES
-from compaction.cleaner.means import PassMeans
-from compaction.cleaner.one_pass import Dirty, one_pass
-from compaction.cleaner.outcome import PassOutcome, PassProgress
-from core.errors import CorruptData, LogTruncated, Unavailable
-from protocol.ids import Buffer, LedgerId
-from protocol.records.batch import read_header
+from tailrace.compaction.cleaner.errors import CleanAborted
+from tailrace.compaction.cleaner.key_summary import LOAD_FACTOR, SLOT_BYTES
+from tailrace.compaction.cleaner.means import PassMeans
+from tailrace.compaction.cleaner.one_pass import Dirty, one_pass
+from tailrace.compaction.cleaner.outcome import PassOutcome, PassProgress
+from tailrace.core.errors import CorruptData, LogTruncated, Unavailable
+from tailrace.protocol.ids import Buffer, LedgerId
+from tailrace.protocol.records.batch import read_header
 from tests.unit.compaction.cleaner.computing import InlineComputer
 from tests.unit.compaction.cleaner.support import FakeLog, keys, last_values
 

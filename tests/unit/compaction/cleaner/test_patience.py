@@ -1,6 +1,6 @@
 """How long a pass goes without waiting for free cores, once it waited in vain."""
 
-from compaction.cleaner.patience import LONG_S, TIMES, Patience
+from tailrace.compaction.cleaner.patience import LONG_S, TIMES, Patience
 
 
 def test_it_lasts_while_blocks_are_soon_computed() -> None:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from compaction.cleaner.building import SummaryBuilder
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.filtering import FilterRules, SegmentFilter
-from compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
-from protocol.compression import Codec
-from protocol.records.batch import DELETE_HORIZON, read_header
-from protocol.records.recompress import StoredAs, recompress
-from protocol.records.record import Record, build_batch, iter_records
+from tailrace.compaction.cleaner.building import SummaryBuilder
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.filtering import FilterRules, SegmentFilter
+from tailrace.compaction.cleaner.key_summary import SLOT_BYTES, KeySummary
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.records.batch import DELETE_HORIZON, read_header
+from tailrace.protocol.records.recompress import StoredAs, recompress
+from tailrace.protocol.records.record import Record, build_batch, iter_records
 from tests.unit.compaction.cleaner.support import DAY_MS, left_of
 
 
@@ -59,7 +59,7 @@ def test_a_batch_that_packs_worse_than_it_came_and_has_no_room_is_told(
     plain = bytes(build_batch(records))
     batch = bytes(recompress(plain, read_header(plain), StoredAs(Codec.GZIP, 9)))
     later = bytes(build_batch([Record(2, 1, key=b"b", value=b"")], base_offset=2))
-    monkeypatch.setattr("compaction.cleaner.filtering.TIGHTEST", {})
+    monkeypatch.setattr("tailrace.compaction.cleaner.filtering.TIGHTEST", {})
     with pytest.raises(CorruptBatch, match=rf"take \d+ bytes, {len(batch)} fit"):
         filtered([batch, later], len(batch) - 1)
 

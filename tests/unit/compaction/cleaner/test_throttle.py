@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from compaction.cleaner.throttle import LOOK_AGAIN_S, WINDOW_S, Throttle
+from tailrace.compaction.cleaner.throttle import LOOK_AGAIN_S, WINDOW_S, Throttle
 from tests.unit.broker.virtual import in_virtual_time
 
 

@@ -1,11 +1,11 @@
 """Whose batches are aborted, where a marker was emptied."""
 
-from compaction.cleaner.cleanable import AbortedRange
-from compaction.cleaner.rebuilding import empty
-from compaction.cleaner.transactions import CleanedTransactions
-from protocol.records.batch import TRANSACTIONAL, read_header
-from protocol.records.control import EndTransaction, build_marker
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.compaction.cleaner.cleanable import AbortedRange
+from tailrace.compaction.cleaner.rebuilding import empty
+from tailrace.compaction.cleaner.transactions import CleanedTransactions
+from tailrace.protocol.records.batch import TRANSACTIONAL, read_header
+from tailrace.protocol.records.control import EndTransaction, build_marker
+from tailrace.protocol.records.record import Producer, Record, build_batch
 
 PRODUCER = 7
 

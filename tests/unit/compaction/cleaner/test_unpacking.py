@@ -3,12 +3,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from compaction.cleaner.block import Block
-from compaction.cleaner.errors import CorruptBatch
-from compaction.cleaner.headers import Headers
-from compaction.cleaner.unpacking import unpack
-from protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
-from protocol.records.record import Record, build_batch
+from tailrace.compaction.cleaner.block import Block
+from tailrace.compaction.cleaner.errors import CorruptBatch
+from tailrace.compaction.cleaner.headers import Headers
+from tailrace.compaction.cleaner.unpacking import unpack
+from tailrace.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
+from tailrace.protocol.records.record import Record, build_batch
 
 HEAD = memoryview(build_batch([Record(0, 5, key=b"k", value=b"v")]))
 

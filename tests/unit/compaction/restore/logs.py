@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from compaction.restoring.fold import Aborted
-from protocol.compression import Codec
-from protocol.records.batch import (
+from tailrace.compaction.restoring.fold import Aborted
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -16,8 +16,8 @@ from protocol.records.batch import (
     stamp,
     stamp_crc,
 )
-from protocol.records.control import EndTransaction, build_marker
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.protocol.records.control import EndTransaction, build_marker
+from tailrace.protocol.records.record import Producer, Record, build_batch
 
 
 @dataclass(slots=True)

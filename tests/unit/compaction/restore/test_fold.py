@@ -4,12 +4,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from compaction.restoring.digest import live_state, merged, pair_digest
-from compaction.restoring.errors import CorruptBatch
-from compaction.restoring.fold import Progress, fold, next_offset
-from compaction.restoring.records import Changes
-from protocol.records.batch import HEADER_SIZE, TRANSACTIONAL, stamp_crc
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.compaction.restoring.digest import live_state, merged, pair_digest
+from tailrace.compaction.restoring.errors import CorruptBatch
+from tailrace.compaction.restoring.fold import Progress, fold, next_offset
+from tailrace.compaction.restoring.records import Changes
+from tailrace.protocol.records.batch import HEADER_SIZE, TRANSACTIONAL, stamp_crc
+from tailrace.protocol.records.record import Producer, Record, build_batch
 from tests.unit.compaction.restore.logs import Log, Transaction, end_transaction, logs
 
 

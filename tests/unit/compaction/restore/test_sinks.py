@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compaction.restore import CallbackSink, DictSink, SqliteSink
-from compaction.restoring.checkpoint import Checkpoint
-from compaction.restoring.digest import Live, live_state
-from compaction.restoring.errors import WrongCheckpoint
-from compaction.restoring.fold import Progress
-from compaction.restoring.records import Changes
-from compaction.restoring.sinks.parquet import ParquetSink
-from compaction.restoring.sinks.sink import Sink
-from compaction.restoring.sinks.spill import Spill
-from core.runtime.files import SystemFiles
+from tailrace.compaction.restore import CallbackSink, DictSink, SqliteSink
+from tailrace.compaction.restoring.checkpoint import Checkpoint
+from tailrace.compaction.restoring.digest import Live, live_state
+from tailrace.compaction.restoring.errors import WrongCheckpoint
+from tailrace.compaction.restoring.fold import Progress
+from tailrace.compaction.restoring.records import Changes
+from tailrace.compaction.restoring.sinks.parquet import ParquetSink
+from tailrace.compaction.restoring.sinks.sink import Sink
+from tailrace.compaction.restoring.sinks.spill import Spill
+from tailrace.core.runtime.files import SystemFiles
 
 Saves = list[dict[int, Changes]]
 Values = dict[int, dict[bytes, bytes]]

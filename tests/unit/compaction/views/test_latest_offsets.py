@@ -5,8 +5,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from compaction.cleaner.digests import digest_keys
-from compaction.views.latest_offsets import SMALLEST_BYTES, LatestOffset, LatestOffsets
+from tailrace.compaction.cleaner.digests import digest_keys
+from tailrace.compaction.views.latest_offsets import SMALLEST_BYTES, LatestOffset, LatestOffsets
 
 
 def put(latest: LatestOffsets, rows: list[tuple[bytes, int, bool]], first: int = 0) -> int:

@@ -1,10 +1,10 @@
 """How far a segment was read: what is between two parts is never counted as read."""
 
-from compaction.views.latest_offsets import LatestOffsets
-from compaction.views.log_view import LogView, Span
-from compaction.views.walk import Wanted
-from protocol.ids import LedgerId
-from protocol.records.record import Record, build_batch
+from tailrace.compaction.views.latest_offsets import LatestOffsets
+from tailrace.compaction.views.log_view import LogView, Span
+from tailrace.compaction.views.walk import Wanted
+from tailrace.protocol.ids import LedgerId
+from tailrace.protocol.records.record import Record, build_batch
 
 SPAN = Span(1, LedgerId(5), 0, 4, None)
 

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from core.autorecovery.auditor import Auditor
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.metadata.layout import LEDGERS_ROOT, LedgerPaths, UnderreplicationPaths
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.store import MetadataStore
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.autorecovery.auditor import Auditor
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.metadata.layout import LEDGERS_ROOT, LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.sim.machine import SimClock
 from tests.sim.metadata import MetadataServer
 from tests.unit.core.ledger.fast_world import InstantLoop

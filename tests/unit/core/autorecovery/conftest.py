@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.errors import Unavailable
-from core.metadata.layout import LEDGERS_ROOT
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import MetadataStore, SessionEvent
-from core.metadata.zookeeper import ZookeeperStore
-from core.runtime.clock import Clock, ManualClock
-from protocol.ids import BookieId
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.errors import Unavailable
+from tailrace.core.metadata.layout import LEDGERS_ROOT
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import MetadataStore, SessionEvent
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.runtime.clock import Clock, ManualClock
+from tailrace.protocol.ids import BookieId
 from tests.sim.metadata import MetadataServer
 from tests.zookeeper import ZooKeeperServer
 

@@ -11,28 +11,28 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.ledger_check import LedgerCheck
-from core.autorecovery.replication_metrics import ReplicationMetrics
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.autorecovery.worker import ReplicationWorker
-from core.errors import CoreError
-from core.ledger.bookie_client import Reply
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, LedgerConfig
-from core.ledger.context import LedgerContext
-from core.ledger.ensembles import Ensembles
-from core.ledger.metadata_update import LedgerNodes
-from core.ledger.read_order import Standing
-from core.metadata.layout import LEDGERS_ROOT, LedgerPaths, UnderreplicationPaths
-from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.network_location import NetworkLocation
-from core.metadata.underreplication import Mark, decode_mark
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import read_entry
-from protocol.bookkeeper.messages import Request, Response
-from protocol.ids import BookieId, EntryId, LedgerId
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.ledger_check import LedgerCheck
+from tailrace.core.autorecovery.replication_metrics import ReplicationMetrics
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.autorecovery.worker import ReplicationWorker
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_client import Reply
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig
+from tailrace.core.ledger.context import LedgerContext
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.metadata_update import LedgerNodes
+from tailrace.core.ledger.read_order import Standing
+from tailrace.core.metadata.layout import LEDGERS_ROOT, LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, decode_ledger, encode_ledger
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.core.metadata.underreplication import Mark, decode_mark
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import read_entry
+from tailrace.protocol.bookkeeper.messages import Request, Response
+from tailrace.protocol.ids import BookieId, EntryId, LedgerId
 from tests.sim.metadata import MetadataServer
 from tests.unit.broker.virtual import LoopClock
 from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie, no_fault

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.autorecovery.audit_rules import (
+from tailrace.core.autorecovery.audit_rules import (
     SECOND_LOOK_S,
     AuditRules,
     Registrations,
     lost_members,
 )
-from protocol.ids import BookieId
+from tailrace.protocol.ids import BookieId
 
 A, B, C = BookieId("a"), BookieId("b"), BookieId("c")
 DAY_S = 86_400

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from core.autorecovery.audit_rules import SECOND_LOOK_S
-from core.autorecovery.election import current_auditor
-from core.autorecovery.registrations import RegistrationWatch
-from core.autorecovery.shared_state import ALL_LEDGERS
-from core.errors import BookieUnavailable, CorruptData, LedgerNotFound, Unavailable
-from core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
-from core.runtime.metrics import Metrics
-from protocol.ids import LedgerId
+from tailrace.core.autorecovery.audit_rules import SECOND_LOOK_S
+from tailrace.core.autorecovery.election import current_auditor
+from tailrace.core.autorecovery.registrations import RegistrationWatch
+from tailrace.core.autorecovery.shared_state import ALL_LEDGERS
+from tailrace.core.errors import BookieUnavailable, CorruptData, LedgerNotFound, Unavailable
+from tailrace.core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.autorecovery.audited import (
     PATHS,
     AuditedCluster,

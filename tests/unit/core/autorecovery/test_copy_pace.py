@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.autorecovery.copy_pace import CopyPace
+from tailrace.core.autorecovery.copy_pace import CopyPace
 
 
 def test_without_a_limit_nobody_waits() -> None:

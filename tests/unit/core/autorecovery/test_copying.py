@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.copying import BATCH_BYTES, Copied, FragmentCopier, LockLost
-from core.autorecovery.fragments import Replacement
-from core.autorecovery.ledger_check import CheckedFragment
-from core.autorecovery.replication_metrics import ReplicationMetrics
-from core.errors import BookieUnavailable, CorruptData, EntryNotFound, NotEnoughBookies
-from core.ledger.config import LedgerConfig
-from core.ledger.durability import PROMISE_KEY
-from core.ledger.metadata_update import StoredLedger
-from core.metadata.network_location import parse_location
-from protocol.bookkeeper.digest import DigestType
-from protocol.bookkeeper.messages import AddRequest, ReadRequest, StatusCode
-from protocol.ids import LedgerId
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.copying import BATCH_BYTES, Copied, FragmentCopier, LockLost
+from tailrace.core.autorecovery.fragments import Replacement
+from tailrace.core.autorecovery.ledger_check import CheckedFragment
+from tailrace.core.autorecovery.replication_metrics import ReplicationMetrics
+from tailrace.core.errors import BookieUnavailable, CorruptData, EntryNotFound, NotEnoughBookies
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.durability import PROMISE_KEY
+from tailrace.core.ledger.metadata_update import StoredLedger
+from tailrace.core.metadata.network_location import parse_location
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.bookkeeper.messages import AddRequest, ReadRequest, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.autorecovery.repair_world import (
     STRIPED,
     WHOLE,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from core.autorecovery.election import Election, current_auditor
-from core.autorecovery.metrics import AuditorMetrics
-from core.errors import CorruptData, Unavailable
-from core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
-from core.metadata.store import MetadataStore
-from core.metadata.underreplication import decode_vote, encode_vote
+from tailrace.core.autorecovery.election import Election, current_auditor
+from tailrace.core.autorecovery.metrics import AuditorMetrics
+from tailrace.core.errors import CorruptData, Unavailable
+from tailrace.core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.underreplication import decode_vote, encode_vote
 from tests.unit.core.autorecovery.conftest import Cluster, Deaf
 
 PATHS = UnderreplicationPaths(LEDGERS_ROOT)

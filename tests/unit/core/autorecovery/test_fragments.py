@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.autorecovery.fragments import (
+from tailrace.core.autorecovery.fragments import (
     FragmentSpan,
     Replacement,
     fragments_of,
     with_replacements,
 )
-from core.ledger.schedule import Schedule
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from protocol.ids import BookieId
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from tailrace.protocol.ids import BookieId
 
 BOOKIES = tuple(BookieId(f"b{i}") for i in range(8))
 SIZES = st.integers(1, 4)

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.ledger_check import CheckedFragment
-from core.errors import LedgerNotFound
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_metadata import Fragment
-from protocol.bookkeeper.messages import LAST_ENTRY, ReadRequest, Request, StatusCode
-from protocol.ids import LedgerId
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.ledger_check import CheckedFragment
+from tailrace.core.errors import LedgerNotFound
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_metadata import Fragment
+from tailrace.protocol.bookkeeper.messages import LAST_ENTRY, ReadRequest, Request, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.autorecovery.repair_world import (
     STRIPED,
     WHOLE,

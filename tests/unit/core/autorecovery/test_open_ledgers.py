@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from core.autorecovery import underreplicated
-from core.ledger.config import LedgerConfig
-from core.metadata.ledger_metadata import LedgerState
+from tailrace.core.autorecovery import underreplicated
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.metadata.ledger_metadata import LedgerState
 from tests.unit.core.autorecovery.repair_world import (
     STRIPED,
     WHOLE,

@@ -1,8 +1,8 @@
 """When unfinished ledgers are looked at again."""
 
-from core.autorecovery.set_aside import SetAside
-from core.metadata.ledger_metadata import Fragment
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.autorecovery.set_aside import SetAside
+from tailrace.core.metadata.ledger_metadata import Fragment
+from tailrace.protocol.ids import BookieId, LedgerId
 
 ONE, OTHER = LedgerId(1), LedgerId(2)
 LAST = Fragment(7, (BookieId("a"),))

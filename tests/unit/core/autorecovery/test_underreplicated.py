@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from core.autorecovery.shared_state import ALL_LEDGERS
-from core.autorecovery.underreplicated import UnderreplicatedLedgers
-from core.errors import CorruptData, NoNode, Unavailable
-from core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
-from core.metadata.underreplication import Mark, decode_lock, encode_mark
-from core.runtime.clock import ManualClock, SystemClock
-from protocol.ids import LedgerId
+from tailrace.core.autorecovery.shared_state import ALL_LEDGERS
+from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
+from tailrace.core.errors import CorruptData, NoNode, Unavailable
+from tailrace.core.metadata.layout import LEDGERS_ROOT, UnderreplicationPaths
+from tailrace.core.metadata.underreplication import Mark, decode_lock, encode_mark
+from tailrace.core.runtime.clock import ManualClock, SystemClock
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.autorecovery.conftest import B1, B2, B3, Cluster, Deaf, Eventful
 
 PATHS = UnderreplicationPaths(LEDGERS_ROOT)

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.autorecovery.ledger_repair import RepairOutcome
-from core.autorecovery.underreplicated import TakenLedger
-from core.autorecovery.worker import BUGS_MAX
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_metadata import LedgerState
-from core.runtime.forever import Forever
-from core.runtime.task_health import task_health
-from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
-from protocol.ids import LedgerId
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.autorecovery.ledger_repair import RepairOutcome
+from tailrace.core.autorecovery.underreplicated import TakenLedger
+from tailrace.core.autorecovery.worker import BUGS_MAX
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_metadata import LedgerState
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.task_health import task_health
+from tailrace.protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.autorecovery.repair_world import (
     QUICK,
     STRIPED,
@@ -451,7 +451,7 @@ def test_an_open_ledger_is_not_fenced_while_nobody_could_find_its_end(
         assert world.metadata(writer.ledger_id).last_entry_id == 1
         world.check_whole(writer.ledger_id)
 
-    with caplog.at_level(logging.DEBUG, "core.autorecovery"):
+    with caplog.at_level(logging.DEBUG, "tailrace.core.autorecovery"):
         run_repair(story)
 
 

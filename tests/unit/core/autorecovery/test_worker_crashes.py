@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.errors import Unavailable
-from core.ledger.config import LedgerConfig
-from core.metadata.layout import LedgerPaths
-from core.metadata.store import Op
-from protocol.bookkeeper.messages import AddRequest, Request
-from protocol.ids import EntryId, LedgerId
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.errors import Unavailable
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.store import Op
+from tailrace.protocol.bookkeeper.messages import AddRequest, Request
+from tailrace.protocol.ids import EntryId, LedgerId
 from tests.unit.core.autorecovery.repair_world import (
     STRIPED,
     WHOLE,
@@ -28,7 +28,7 @@ from tests.unit.core.autorecovery.repair_world import (
 from tests.unit.core.ledger.world import Listener
 
 if TYPE_CHECKING:
-    from core.autorecovery.underreplicated import TakenLedger
+    from tailrace.core.autorecovery.underreplicated import TakenLedger
 
 Meanwhile = Callable[[], Awaitable[Callable[[], None]]]
 """What happens while a commit waits in line; returns what happens right after it."""

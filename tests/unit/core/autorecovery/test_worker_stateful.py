@@ -11,12 +11,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.autorecovery.config import AutoRecoveryConfig
-from core.errors import CoreError
-from core.ledger.config import LedgerConfig
-from core.ledger.writer import LedgerWriter
-from protocol.bookkeeper.messages import Request, StatusCode
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.autorecovery.config import AutoRecoveryConfig
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.protocol.bookkeeper.messages import Request, StatusCode
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.core.autorecovery.repair_world import Process, RepairWorld, payload, run_repair
 from tests.unit.core.ledger.fake_bookie import no_fault
 from tests.unit.core.ledger.world import Listener

@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from core.ledger.bookie_client import BookieClient, ask
-from protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
-from protocol.bookkeeper.entry import pack_entry, pack_lac, read_entry, read_lac
-from protocol.bookkeeper.messages import (
+from tailrace.core.ledger.bookie_client import BookieClient, ask
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import pack_entry, pack_lac, read_entry, read_lac
+from tailrace.protocol.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
     AddResponse,
@@ -26,7 +26,7 @@ from protocol.bookkeeper.messages import (
     WriteFlag,
     WriteLacRequest,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 
 KEY = ledger_master_key(b"")
 OTHER_KEY = ledger_master_key(b"other")

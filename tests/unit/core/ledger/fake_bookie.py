@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from protocol.bookkeeper.entry import HEADER_SIZE, read_ids
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.entry import HEADER_SIZE, read_ids
+from tailrace.protocol.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
     AddResponse,
@@ -32,7 +32,7 @@ from protocol.bookkeeper.messages import (
     WriteLacResponse,
     operation_of,
 )
-from protocol.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from tailrace.protocol.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 
 Reply = Callable[[Response], None]
 Fault = Callable[[Request], StatusCode | None]

@@ -8,14 +8,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig
-from core.ledger.writer import OpenLedger
-from core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
-from core.metadata.ledger_tree import initialize_layout
-from core.runtime.task_health import task_health
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig
+from tailrace.core.ledger.writer import OpenLedger
+from tailrace.core.metadata.ledger_metadata import LedgerMetadata, decode_ledger
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.runtime.task_health import task_health
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.memory_store import MemoryStore
 from tests.unit.core.ledger.world import hear_assertions, settle

@@ -1,7 +1,7 @@
 """A bookie in memory without room."""
 
-from bookie.held import is_held
-from protocol.bookkeeper.messages import AddRequest, Request, StatusCode
+from tailrace.bookie.held import is_held
+from tailrace.protocol.bookkeeper.messages import AddRequest, Request, StatusCode
 from tests.unit.core.ledger.fake_bookie import FakeBookie, Fault
 
 

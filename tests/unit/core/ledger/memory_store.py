@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.errors import Unavailable
-from core.metadata.sqlite_tree import SqliteTree, open_tree
-from core.metadata.store import ANY_VERSION, Node, Op, SessionListener, Watch
-from core.metadata.watches import WatchTable
+from tailrace.core.errors import Unavailable
+from tailrace.core.metadata.sqlite_tree import SqliteTree, open_tree
+from tailrace.core.metadata.store import ANY_VERSION, Node, Op, SessionListener, Watch
+from tailrace.core.metadata.watches import WatchTable
 
 _NOW_MS = 1_700_000_000_000
 Outage = Callable[[], str]

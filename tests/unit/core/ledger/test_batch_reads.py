@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from core.errors import CoreError
-from core.ledger import batch_read
-from core.ledger.config import LedgerConfig
-from core.ledger.writer import LedgerWriter
-from protocol.bookkeeper.messages import BatchReadRequest, ReadRequest, StatusCode
-from protocol.ids import LedgerId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger import batch_read
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.protocol.bookkeeper.messages import BatchReadRequest, ReadRequest, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie, no_fault
 from tests.unit.core.ledger.world import (
     REPLICATED,

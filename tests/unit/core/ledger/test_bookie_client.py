@@ -9,30 +9,30 @@ from typing import Any
 import pytest
 import uvloop
 
-from core.errors import BookieUnavailable
-from core.ledger.bookie_client import (
+from tailrace.core.errors import BookieUnavailable
+from tailrace.core.ledger.bookie_client import (
     BookieClient,
     UnreachableBookie,
     ask,
     ask_all,
 )
-from core.ledger.bookie_registry import LocalBookies, RegisteredBookies
-from core.ledger.config import BookieClientConfig
-from core.ledger.tcp_bookie import TcpBookieClient
-from core.metadata.bookie_service_info import encode_service_info, rpc_service_info
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from protocol.bookkeeper import v2_answers, v2_requests
-from protocol.bookkeeper.codec import decode_request, encode_response
-from protocol.bookkeeper.messages import (
+from tailrace.core.ledger.bookie_registry import LocalBookies, RegisteredBookies
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.tcp_bookie import TcpBookieClient
+from tailrace.core.metadata.bookie_service_info import encode_service_info, rpc_service_info
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.bookkeeper import v2_answers, v2_requests
+from tailrace.protocol.bookkeeper.codec import decode_request, encode_response
+from tailrace.protocol.bookkeeper.messages import (
     ErrorResponse,
     OperationType,
     ReadRequest,
     Response,
     StatusCode,
 )
-from protocol.ids import BookieId, Buffer, LedgerId
+from tailrace.protocol.ids import BookieId, Buffer, LedgerId
 from tests.unit.core.ledger.bookie_contract import BookieContract, add_request
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 

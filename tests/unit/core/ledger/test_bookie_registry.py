@@ -4,21 +4,21 @@ import asyncio
 
 import pytest
 
-from core.errors import BookieUnavailable, Unavailable
-from core.ledger.bookie_client import ask
-from core.ledger.bookie_registry import RegisteredBookies
-from core.ledger.config import BookieClientConfig
-from core.ledger.read_order import Standing
-from core.metadata.bookie_service_info import (
+from tailrace.core.errors import BookieUnavailable, Unavailable
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.read_order import Standing
+from tailrace.core.metadata.bookie_service_info import (
     NETWORK_LOCATION,
     BookieServiceInfo,
     encode_service_info,
     rpc_service_info,
 )
-from core.metadata.network_location import parse_location
-from core.metadata.store import Node, Watch, WatchEvent
-from protocol.bookkeeper.messages import ReadRequest, StatusCode
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.metadata.network_location import parse_location
+from tailrace.core.metadata.store import Node, Watch, WatchEvent
+from tailrace.protocol.bookkeeper.messages import ReadRequest, StatusCode
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.core.ledger.fast_world import FastWorld, run_fast
 from tests.unit.core.ledger.memory_store import MemoryStore
 from tests.unit.core.ledger.world import settle

@@ -12,10 +12,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import CoreError
-from core.ledger.config import LedgerConfig
-from core.ledger.writer import LedgerWriter
-from protocol.bookkeeper.messages import Request, StatusCode
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.protocol.bookkeeper.messages import Request, StatusCode
 from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
 from tests.unit.core.ledger.memory_store import no_outage

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from core.errors import EntryNotFound, LedgerFenced, LedgerNotFound, NotEnoughBookies
-from core.ledger.config import LedgerConfig
-from core.metadata.ledger_metadata import LedgerState
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import LedgerId
+from tailrace.core.errors import EntryNotFound, LedgerFenced, LedgerNotFound, NotEnoughBookies
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.metadata.ledger_metadata import LedgerState
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.ledger.world import (
     REPLICATED,
     SINGLE,

@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     DigestMismatch,
     LedgerExists,
     NotEnoughBookies,
     UnauthorizedAccess,
     Unavailable,
 )
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, LedgerConfig
-from core.metadata.ledger_metadata import LedgerState
-from protocol.bookkeeper.digest import DigestType
-from protocol.bookkeeper.messages import AddRequest, StatusCode
-from protocol.ids import LedgerId
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig
+from tailrace.core.metadata.ledger_metadata import LedgerState
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.bookkeeper.messages import AddRequest, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
 from tests.unit.core.ledger.memory_store import no_outage
 from tests.unit.core.ledger.world import REPLICATED, SINGLE, Listener, settle

@@ -4,8 +4,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ledger.disk_weights import capped_weights, weighted_order
-from protocol.ids import BookieId
+from tailrace.core.ledger.disk_weights import capped_weights, weighted_order
+from tailrace.protocol.ids import BookieId
 
 BOOKIES = [BookieId(f"b{i}") for i in range(5)]
 

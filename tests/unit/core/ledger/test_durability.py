@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import CorruptData
-from core.ledger.config import LedgerConfig
-from core.ledger.durability import PROMISE_KEY, durability_problem, promise_of, with_promise
+from tailrace.core.errors import CorruptData
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.durability import (
+    PROMISE_KEY,
+    durability_problem,
+    promise_of,
+    with_promise,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ledger.ensemble_change import (
+from tailrace.core.ledger.ensemble_change import (
     FailedBookies,
     with_ensemble,
     with_recovered,
     without_unwritten,
 )
-from core.metadata.ledger_metadata import Fragment
-from protocol.ids import BookieId
+from tailrace.core.metadata.ledger_metadata import Fragment
+from tailrace.protocol.ids import BookieId
 
 ENTRIES = 12
 

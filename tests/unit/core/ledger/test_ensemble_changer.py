@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     BookieUnavailable,
     CoreError,
     LedgerClosed,
@@ -16,15 +16,15 @@ from core.errors import (
     NotEnoughBookies,
     Unavailable,
 )
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerConfig
-from core.ledger.ensemble_change import with_ensemble
-from core.ledger.ensembles import Ensembles
-from core.ledger.placement_config import PlacementConfig
-from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from protocol.bookkeeper.messages import AddRequest, AddResponse, Request, StatusCode
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.ensemble_change import with_ensemble
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.placement_config import PlacementConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from tailrace.protocol.bookkeeper.messages import AddRequest, AddResponse, Request, StatusCode
 from tests.unit.core.ledger.fake_bookie import DOWN, SILENT, FakeBookie, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
 from tests.unit.core.ledger.memory_store import no_outage

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from core.errors import InvalidQuorums, NotEnoughBookies
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.ensembles import Ensembles
-from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
-from core.ledger.placement_policy import Quorums
-from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
-from core.metadata.region_rules import RegionRules, encode_region_rules
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId
+from tailrace.core.errors import InvalidQuorums, NotEnoughBookies
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
+from tailrace.core.ledger.placement_policy import Quorums
+from tailrace.core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation
+from tailrace.core.metadata.region_rules import RegionRules, encode_region_rules
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.world import World, run_world
 

@@ -6,22 +6,22 @@ from random import Random
 
 import pytest
 
-from core.errors import BookieUnavailable, CorruptData, LogRecordTooLong, NotEnoughBookies
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerConfig
-from core.ledger.ensembles import Ensembles
-from core.ledger.entry_limit import (
+from tailrace.core.errors import BookieUnavailable, CorruptData, LogRecordTooLong, NotEnoughBookies
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.ensembles import Ensembles
+from tailrace.core.ledger.entry_limit import (
     LIMIT_KEY,
     entry_limit_of,
     has_large_entries,
     with_entry_limit,
 )
-from core.ledger.placement_policy import Quorums
-from core.ledger.reader import SOME_BYTES, LedgerReader
-from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
-from protocol.bookkeeper.messages import StatusCode
-from protocol.ids import BookieId
+from tailrace.core.ledger.placement_policy import Quorums
+from tailrace.core.ledger.reader import SOME_BYTES, LedgerReader
+from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
+from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.protocol.ids import BookieId
 from tests.unit.core.ledger.world import Listener, World, run_world, settle
 
 LARGE = ENTRY_BYTES_LIMIT

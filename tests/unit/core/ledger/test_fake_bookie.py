@@ -1,4 +1,4 @@
-from core.ledger.bookie_client import BookieClient
+from tailrace.core.ledger.bookie_client import BookieClient
 from tests.unit.core.ledger.bookie_contract import BookieContract
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 

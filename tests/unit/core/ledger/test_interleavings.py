@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from core.errors import BookieUnavailable, LedgerFenced, OverCapacity
-from core.ledger.config import LedgerConfig
-from core.metadata.ledger_metadata import Fragment
-from protocol.bookkeeper.messages import AddRequest, StatusCode
+from tailrace.core.errors import BookieUnavailable, LedgerFenced, OverCapacity
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.metadata.ledger_metadata import Fragment
+from tailrace.protocol.bookkeeper.messages import AddRequest, StatusCode
 from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
 from tests.unit.core.ledger.test_recover_changes import crashed, start

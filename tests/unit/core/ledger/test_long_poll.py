@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import BookieUnavailable, EntryNotFound
-from core.ledger.lac_glimpse import LacGlimpse
-from core.ledger.long_poll import LongPoll, Outcome
-from core.ledger.schedule import Schedule
-from protocol.ids import BookieId
+from tailrace.core.errors import BookieUnavailable, EntryNotFound
+from tailrace.core.ledger.lac_glimpse import LacGlimpse
+from tailrace.core.ledger.long_poll import LongPoll, Outcome
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.ids import BookieId
 
 
 @st.composite

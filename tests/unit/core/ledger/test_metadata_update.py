@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from core.errors import CorruptData, LedgerNotFound, MetadataConflict
-from core.ledger.metadata_update import LedgerNodes, StoredLedger
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.errors import CorruptData, LedgerNotFound, MetadataConflict
+from tailrace.core.ledger.metadata_update import LedgerNodes, StoredLedger
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.ids import BookieId, LedgerId
 
 L0 = LedgerId(0)
 METADATA = LedgerMetadata(

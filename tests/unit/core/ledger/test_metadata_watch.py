@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
-from core.errors import LedgerNotFound, Unavailable
-from core.ledger.metadata_update import StoredLedger
-from core.ledger.metadata_watch import MetadataWatch
-from core.ledger.writer import LedgerWriter
-from core.metadata.store import Node, Watch
+from tailrace.core.errors import LedgerNotFound, Unavailable
+from tailrace.core.ledger.metadata_update import StoredLedger
+from tailrace.core.ledger.metadata_watch import MetadataWatch
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.store import Node, Watch
 from tests.unit.core.ledger.fast_world import FastWorld, run_fast
 from tests.unit.core.ledger.test_speculative_reads import written
 from tests.unit.core.ledger.world import settle

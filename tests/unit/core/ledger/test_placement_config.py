@@ -2,14 +2,14 @@ from typing import Any
 
 import pytest
 
-from core.ledger.config import LedgerClientConfig, ReadConfig
-from core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
-from core.ledger.placement_policy import Default, RackAware, ZoneAware
-from core.ledger.region_aware import RegionAware
-from core.metadata.network_location import NetworkLocation
-from core.metadata.region_rules import RegionRules
-from core.runtime.config import Assignment, ConfigError, load
-from protocol.ids import BookieId
+from tailrace.core.ledger.config import LedgerClientConfig, ReadConfig
+from tailrace.core.ledger.placement_config import PlacementConfig, PolicyName, QuarantineConfig
+from tailrace.core.ledger.placement_policy import Default, RackAware, ZoneAware
+from tailrace.core.ledger.region_aware import RegionAware
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.core.metadata.region_rules import RegionRules
+from tailrace.core.runtime.config import Assignment, ConfigError, load
+from tailrace.protocol.ids import BookieId
 
 RACK = NetworkLocation("eu", "/eu/r1")
 

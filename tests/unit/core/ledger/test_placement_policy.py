@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ledger.arrangement import Candidate, Member
-from core.ledger.placement_policy import (
+from tailrace.core.ledger.arrangement import Candidate, Member
+from tailrace.core.ledger.placement_policy import (
     Default,
     PlacementPolicy,
     Quorums,
@@ -18,9 +18,13 @@ from core.ledger.placement_policy import (
     choose,
     replace,
 )
-from core.ledger.region_aware import RegionAware
-from core.metadata.network_location import DEFAULT_LOCATION, NetworkLocation, parse_location
-from protocol.ids import BookieId
+from tailrace.core.ledger.region_aware import RegionAware
+from tailrace.core.metadata.network_location import (
+    DEFAULT_LOCATION,
+    NetworkLocation,
+    parse_location,
+)
+from tailrace.protocol.ids import BookieId
 
 RACKS = [parse_location(f"/{region}/{rack}") for region in "xyz" for rack in "12"]
 

@@ -1,8 +1,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ledger.quarantine import AVOIDED, BOOKIES_MAX, QUARANTINED, Quarantine, doubted_regions
-from protocol.ids import BookieId
+from tailrace.core.ledger.quarantine import (
+    AVOIDED,
+    BOOKIES_MAX,
+    QUARANTINED,
+    Quarantine,
+    doubted_regions,
+)
+from tailrace.protocol.ids import BookieId
 
 B = BookieId("b")
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.ledger.quorum import WriteQuorumTracker
-from core.ledger.schedule import Schedule
-from protocol.ids import BookieId
+from tailrace.core.ledger.quorum import WriteQuorumTracker
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.ids import BookieId
 
 
 def names(*numbers: int) -> tuple[BookieId, ...]:

@@ -7,16 +7,16 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import BookieUnavailable, CoreError, CorruptData, EntryNotFound
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.config import ReadConfig
-from core.ledger.metrics import LedgerMetrics
-from core.ledger.range_read import RangeRead, ReadContext
-from core.ledger.replicas import Replicas
-from core.ledger.schedule import Schedules
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import pack_entry
-from protocol.bookkeeper.messages import (
+from tailrace.core.errors import BookieUnavailable, CoreError, CorruptData, EntryNotFound
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.config import ReadConfig
+from tailrace.core.ledger.metrics import LedgerMetrics
+from tailrace.core.ledger.range_read import RangeRead, ReadContext
+from tailrace.core.ledger.replicas import Replicas
+from tailrace.core.ledger.schedule import Schedules
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.bookkeeper.messages import (
     ErrorResponse,
     OperationType,
     ReadRequest,
@@ -24,7 +24,7 @@ from protocol.bookkeeper.messages import (
     Request,
     StatusCode,
 )
-from protocol.ids import BookieId, LedgerId
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.core.ledger.fake_bookie import Reply
 from tests.unit.core.ledger.fast_world import InstantLoop
 

@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import BookieUnavailable, CoreError, CorruptData, EntryNotFound
-from core.ledger.read_decisions import EntryRead, Speculation
-from protocol.ids import BookieId
+from tailrace.core.errors import BookieUnavailable, CoreError, CorruptData, EntryNotFound
+from tailrace.core.ledger.read_decisions import EntryRead, Speculation
+from tailrace.protocol.ids import BookieId
 
 BOOKIES = tuple(BookieId(f"b{i}") for i in range(5))
 

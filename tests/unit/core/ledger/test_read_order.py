@@ -6,9 +6,15 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ledger.read_order import BOOKIES_MAX, ReadHistory, Standing, Surroundings, reorder
-from core.metadata.network_location import NetworkLocation, parse_location
-from protocol.ids import BookieId
+from tailrace.core.ledger.read_order import (
+    BOOKIES_MAX,
+    ReadHistory,
+    Standing,
+    Surroundings,
+    reorder,
+)
+from tailrace.core.metadata.network_location import NetworkLocation, parse_location
+from tailrace.protocol.ids import BookieId
 
 BOOKIES = tuple(BookieId(f"b{i}") for i in range(5))
 B0, B1, B2, B3, B4 = BOOKIES

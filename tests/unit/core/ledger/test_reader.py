@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BookieUnavailable, CorruptData, EntryNotFound, LedgerNotFound
-from core.ledger.outcomes import add_error_of, error_of, worse
-from core.ledger.writer import LedgerWriter
-from protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
-from protocol.bookkeeper.entry import pack_lac
-from protocol.bookkeeper.messages import ReadRequest, StatusCode, WriteLacRequest
+from tailrace.core.errors import BookieUnavailable, CorruptData, EntryNotFound, LedgerNotFound
+from tailrace.core.ledger.outcomes import add_error_of, error_of, worse
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
+from tailrace.protocol.bookkeeper.entry import pack_lac
+from tailrace.protocol.bookkeeper.messages import ReadRequest, StatusCode, WriteLacRequest
 from tests.unit.core.ledger.fake_bookie import DOWN, SILENT, FakeBookie
 from tests.unit.core.ledger.world import REPLICATED, SINGLE, Listener, World, run_world, settle
 

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import (
+from tailrace.core.errors import (
     BookieUnavailable,
     CoreError,
     CorruptData,
     LedgerFenced,
     LedgerNotFound,
 )
-from core.ledger.config import LedgerConfig
-from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_metadata import Fragment, LedgerState
-from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
-from protocol.ids import LedgerId
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerState
+from tailrace.protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.ledger.fake_bookie import DOWN, SILENT, FakeBookie
 from tests.unit.core.ledger.world import (
     REPLICATED,

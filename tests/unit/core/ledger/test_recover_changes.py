@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import BookieUnavailable, CoreError, LedgerFenced, Unavailable
-from core.ledger.config import LedgerConfig
-from core.ledger.recover import recover_ledger
-from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
-from protocol.ids import LedgerId
+from tailrace.core.errors import BookieUnavailable, CoreError, LedgerFenced, Unavailable
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.recover import recover_ledger
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from tailrace.protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, StatusCode
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.cancels import cancelled_at_every_turn
 from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie, FakeLedger, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
@@ -24,7 +24,7 @@ from tests.unit.core.ledger.memory_store import no_outage
 from tests.unit.core.ledger.world import REPLICATED, SINGLE, STRIPED, Listener, settle
 
 if TYPE_CHECKING:
-    from core.ledger.reader import LedgerReader
+    from tailrace.core.ledger.reader import LedgerReader
 
 
 def no_adds(request: Request) -> StatusCode | None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError
-from core.ledger.config import LedgerConfig
-from core.ledger.reader import LedgerReader
-from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_metadata import LedgerState
-from protocol.bookkeeper.messages import Request, StatusCode
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.ledger_metadata import LedgerState
+from tailrace.protocol.bookkeeper.messages import Request, StatusCode
 from tests.unit.core.ledger.fake_bookie import FakeBookie, no_fault
 from tests.unit.core.ledger.full_bookie import full
 from tests.unit.core.ledger.test_recover import crashed, expected, payloads

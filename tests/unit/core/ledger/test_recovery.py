@@ -2,9 +2,9 @@ from itertools import permutations, product
 
 import pytest
 
-from core.ledger.recovery import EntrySearch, LacSearch, Verdict
-from core.ledger.schedule import Schedule
-from protocol.ids import BookieId
+from tailrace.core.ledger.recovery import EntrySearch, LacSearch, Verdict
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.ids import BookieId
 
 B = tuple(BookieId(f"b{i}") for i in range(3))
 E3 = Schedule(B, 3, 2)

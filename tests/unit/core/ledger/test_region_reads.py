@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from core.errors import Unavailable
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, LedgerConfig, ReadConfig
-from core.ledger.placement_config import PlacementConfig
-from core.ledger.reader import LedgerReader
-from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_tree import initialize_layout
-from protocol.bookkeeper.messages import LAST_ENTRY, ReadRequest, Request, Response
-from protocol.ids import BookieId
+from tailrace.core.errors import Unavailable
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig, ReadConfig
+from tailrace.core.ledger.placement_config import PlacementConfig
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.protocol.bookkeeper.messages import LAST_ENTRY, ReadRequest, Request, Response
+from tailrace.protocol.ids import BookieId
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.fast_world import FastWorld, run_fast
 from tests.unit.core.ledger.world import Listener

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from core.ledger.quorum import WriteQuorumTracker
-from core.ledger.schedule import Schedule
-from protocol.ids import BookieId
+from tailrace.core.ledger.quorum import WriteQuorumTracker
+from tailrace.core.ledger.schedule import Schedule
+from tailrace.protocol.ids import BookieId
 
 SCRIPTS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 ARROW = 20

@@ -2,8 +2,8 @@ from itertools import combinations
 
 import pytest
 
-from core.ledger.schedule import Schedule, Schedules
-from protocol.ids import BookieId
+from tailrace.core.ledger.schedule import Schedule, Schedules
+from tailrace.protocol.ids import BookieId
 
 SHAPES = [(e, w, a) for e in range(1, 6) for w in range(1, e + 1) for a in range(1, w + 1)]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import (
+from tailrace.core.errors import (
     AddEntryQuorumTimeout,
     BookieUnavailable,
     DuplicateEntryId,
@@ -16,12 +16,17 @@ from core.errors import (
     OverCapacity,
     Unavailable,
 )
-from core.ledger.adv_writer import AdvLedgerWriter
-from core.ledger.config import LedgerConfig
-from core.metadata.ledger_metadata import LedgerState
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES, read_entry, read_lac
-from protocol.bookkeeper.messages import AddRequest, ForceLedgerRequest, StatusCode, WriteLacRequest
+from tailrace.core.ledger.adv_writer import AdvLedgerWriter
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.metadata.ledger_metadata import LedgerState
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES, read_entry, read_lac
+from tailrace.protocol.bookkeeper.messages import (
+    AddRequest,
+    ForceLedgerRequest,
+    StatusCode,
+    WriteLacRequest,
+)
 from tests.unit.core.ledger.fake_bookie import DOWN, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, read_all, run_fast
 from tests.unit.core.ledger.world import REPLICATED, SINGLE, Listener, settle

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     BookieUnavailable,
     EntryNotFound,
     LedgerNotFound,
 )
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, LedgerConfig, ReadConfig
-from core.ledger.reader import LedgerReader
-from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
-from protocol.bookkeeper.entry import Entry
-from protocol.bookkeeper.messages import ReadRequest
-from protocol.ids import LedgerId
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig, ReadConfig
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.bookkeeper.messages import ReadRequest
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.ledger.fake_bookie import DOWN, SILENT, FakeBookie, no_fault
 from tests.unit.core.ledger.fast_world import FastWorld, run_fast
 from tests.unit.core.ledger.world import REPLICATED, STRIPED, Listener, settle

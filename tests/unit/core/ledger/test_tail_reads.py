@@ -5,19 +5,19 @@ from collections.abc import Callable
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     BookieUnavailable,
     CoreError,
     EntryNotFound,
     LedgerNotFound,
     Unavailable,
 )
-from core.ledger.config import LedgerConfig
-from core.ledger.reader import LedgerReader
-from core.ledger.writer import LedgerWriter
-from core.metadata.store import Watch, WatchEvent
-from protocol.bookkeeper.entry import Entry
-from protocol.bookkeeper.messages import (
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.store import Watch, WatchEvent
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     ReadRequest,
     ReadResponse,

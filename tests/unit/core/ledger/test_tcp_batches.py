@@ -5,13 +5,13 @@ import logging
 
 import pytest
 
-from core.ledger import tcp_bookie
-from core.ledger.bookie_client import ask
-from core.ledger.config import BookieClientConfig
-from core.ledger.tcp_bookie import TcpBookieClient
-from protocol.bookkeeper import v2_answers, v2_requests
-from protocol.bookkeeper.entry import MAX_FRAME_BYTES
-from protocol.bookkeeper.messages import (
+from tailrace.core.ledger import tcp_bookie
+from tailrace.core.ledger.bookie_client import ask
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.tcp_bookie import TcpBookieClient
+from tailrace.protocol.bookkeeper import v2_answers, v2_requests
+from tailrace.protocol.bookkeeper.entry import MAX_FRAME_BYTES
+from tailrace.protocol.bookkeeper.messages import (
     BatchReadRequest,
     BatchReadResponse,
     ErrorResponse,
@@ -19,7 +19,7 @@ from protocol.bookkeeper.messages import (
     ReadRequest,
     StatusCode,
 )
-from protocol.ids import BookieId, LedgerId
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.core.ledger.bookie_contract import add_request
 from tests.unit.core.ledger.test_bookie_client import TcpBookie, run
 

@@ -1,7 +1,7 @@
 import asyncio
 from typing import Any
 
-from core.ledger.write_timers import Ticker
+from tailrace.core.ledger.write_timers import Ticker
 from tests.unit.core.ledger.fast_world import InstantLoop
 
 

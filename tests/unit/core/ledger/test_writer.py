@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     BookieUnavailable,
     CoreError,
     LedgerFenced,
@@ -13,12 +13,12 @@ from core.errors import (
     UnauthorizedAccess,
     Unavailable,
 )
-from core.ledger import adder
-from core.ledger.config import LedgerConfig
-from core.metadata.ledger_metadata import LedgerState
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import MAX_ENTRY_BYTES, read_entry
-from protocol.bookkeeper.messages import AddRequest, Request, StatusCode
+from tailrace.core.ledger import adder
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.metadata.ledger_metadata import LedgerState
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import MAX_ENTRY_BYTES, read_entry
+from tailrace.protocol.bookkeeper.messages import AddRequest, Request, StatusCode
 from tests.unit.core.ledger.fake_bookie import DOWN
 from tests.unit.core.ledger.world import (
     REPLICATED,

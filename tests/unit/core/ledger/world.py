@@ -6,15 +6,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from core.errors import CoreError
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, LedgerConfig
-from core.ledger.writer import LedgerWriter
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
-from protocol.ids import NO_ENTRY, BookieId
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig
+from tailrace.core.ledger.writer import LedgerWriter
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.ids import NO_ENTRY, BookieId
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 
 REPLICATED = LedgerConfig(ensemble_size=3, write_quorum=3, ack_quorum=2, password=b"pw")

@@ -3,8 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from core.errors import Unavailable
-from core.metadata.store import ANY_VERSION, MetadataStore, Node, Op, SessionListener, Watch
+from tailrace.core.errors import Unavailable
+from tailrace.core.metadata.store import (
+    ANY_VERSION,
+    MetadataStore,
+    Node,
+    Op,
+    SessionListener,
+    Watch,
+)
 
 
 class FaultyStore:

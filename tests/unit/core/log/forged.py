@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.ledger.config import LedgerConfig
-from core.log.log import Log
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import (
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.log.log import Log
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import (
     INVALID_TXID,
     SegmentMetadata,
     encode_segment,
     segment_name,
 )
-from protocol.distributedlog.envelope import pack_envelope
-from protocol.distributedlog.record import LogRecord, control_record
+from tailrace.protocol.distributedlog.envelope import pack_envelope
+from tailrace.protocol.distributedlog.record import LogRecord, control_record
 from tests.unit.core.ledger.world import Listener as LedgerListener
 from tests.unit.core.log.world import World, settle
 

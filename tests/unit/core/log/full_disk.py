@@ -2,9 +2,9 @@
 
 from random import Random
 
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.metadata.store import MetadataStore
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.metadata.store import MetadataStore
 from tests.unit.core.ledger.fake_bookie import no_fault
 from tests.unit.core.ledger.full_bookie import full
 from tests.unit.core.log.world import World

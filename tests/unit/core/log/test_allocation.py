@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import OwnershipLost, Unavailable
-from core.log.allocation import LedgerAllocator
-from core.log.allocation_node import AllocationNode
-from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.store import Node
+from tailrace.core.errors import OwnershipLost, Unavailable
+from tailrace.core.log.allocation import LedgerAllocator
+from tailrace.core.log.allocation_node import AllocationNode
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.metadata.store import Node
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_namespace import Nobody
 from tests.unit.core.log.world import QUIET, Listener, World, run_world, txids_of, write

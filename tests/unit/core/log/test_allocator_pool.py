@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import OverCapacity, Unavailable
-from core.ledger.config import LedgerConfig
-from core.log import allocator_pool
-from core.log.config import LogConfig
-from core.log.log import Log
-from core.log.namespace import LogNamespace
-from core.log.writer import LogWriter
-from core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.errors import OverCapacity, Unavailable
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.log import allocator_pool
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.log import Log
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.ledger_tree import ledger_ranges
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_crash import Process, check_successor, run_until_failure
 from tests.unit.core.log.test_namespace import Nobody

@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from core.errors import AddEntryQuorumTimeout
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig, ReadConfig
-from core.log.config import LogConfig
-from core.log.namespace import LogNamespace
-from protocol.bookkeeper.messages import AddRequest, StatusCode
-from protocol.distributedlog.dlsn import INITIAL
-from protocol.ids import BookieId
+from tailrace.core.errors import AddEntryQuorumTimeout
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig, ReadConfig
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.protocol.bookkeeper.messages import AddRequest, StatusCode
+from tailrace.protocol.distributedlog.dlsn import INITIAL
+from tailrace.protocol.ids import BookieId
 from tests.unit.core.ledger.fake_bookie import DOWN, Fault, no_fault
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, txids_of, write
 

@@ -5,10 +5,10 @@ An owner that forgets one tries again for ever, and who closes it waits for ever
 
 from pathlib import Path
 
-from core.errors import BookieUnavailable
-from core.log.namespace import LogNamespace
-from core.metadata.ledger_tree import initialize_layout
-from protocol.bookkeeper.messages import ReadRequest, Request, StatusCode
+from tailrace.core.errors import BookieUnavailable
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.protocol.bookkeeper.messages import ReadRequest, Request, StatusCode
 from tests.unit.core.cancels import cancelled_at_every_turn
 from tests.unit.core.ledger.fake_bookie import DOWN
 from tests.unit.core.ledger.memory_store import MemoryStore

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from core.errors import MetadataConflict
-from core.ledger.config import LedgerConfig
-from core.log.cold.nodes import decode_cold, encode_cold
-from core.log.log import Log
-from core.metadata.segment_metadata import decode_segment, encode_segment, segment_name
+from tailrace.core.errors import MetadataConflict
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.log.cold.nodes import decode_cold, encode_cold
+from tailrace.core.log.log import Log
+from tailrace.core.metadata.segment_metadata import decode_segment, encode_segment, segment_name
 from tests.unit.core.ledger.world import Listener as LedgerListener
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_cold_log import PATHS, objects, on_bookies, release_all, run_cold

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     ColdObjectCorrupt,
     ColdObjectNotFound,
     ColdStorageDisabled,
@@ -16,12 +16,12 @@ from core.errors import (
     LogTruncated,
     Unavailable,
 )
-from core.log.cold.store import ColdStore
-from core.log.log import Log
-from core.log.segment_nodes import SegmentNodes
-from core.log.segments import SegmentEnd
-from core.metadata.layout import LogPaths
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.log.log import Log
+from tailrace.core.log.segment_nodes import SegmentNodes
+from tailrace.core.log.segments import SegmentEnd
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.cold.ledgers import cold_store
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_trimmer import DELAY_MS, HOUR_MS, read_on, statuses, with_segments

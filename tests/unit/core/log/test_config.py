@@ -1,17 +1,17 @@
 import pytest
 
-from core.log.config import (
+from tailrace.core.log.config import (
     ENTRY_RECORDS_BYTES_MAX,
     RECORD_BYTES_LIMIT,
     RECORD_BYTES_MAX,
     LogConfig,
     TransmitMode,
 )
-from core.runtime.config import load, settings_of
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
-from protocol.distributedlog.envelope import ENVELOPE_SIZE, pack_envelope
-from protocol.distributedlog.record import MAX_LOGRECORDSET_SIZE, LogRecord
+from tailrace.core.runtime.config import load, settings_of
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import HEADER_SIZE, MAX_ENTRY_BYTES
+from tailrace.protocol.distributedlog.envelope import ENVELOPE_SIZE, pack_envelope
+from tailrace.protocol.distributedlog.record import MAX_LOGRECORDSET_SIZE, LogRecord
 
 
 def test_limits_fit_into_each_other() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, EndOfStream, LedgerFenced, OwnershipLost, Unavailable
-from core.log import segment_chain
-from core.log.config import CompressionType
-from core.log.log import Log
-from core.log.writer import LogWriter
-from protocol.distributedlog.dlsn import INITIAL
-from protocol.distributedlog.record import record_parts
+from tailrace.core.errors import CoreError, EndOfStream, LedgerFenced, OwnershipLost, Unavailable
+from tailrace.core.log import segment_chain
+from tailrace.core.log.config import CompressionType
+from tailrace.core.log.log import Log
+from tailrace.core.log.writer import LogWriter
+from tailrace.protocol.distributedlog.dlsn import INITIAL
+from tailrace.protocol.distributedlog.record import record_parts
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import (
     Listener,

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import CorruptData, EntryNotFound
-from core.log.log import Log
-from core.log.reader_settings import ReadRules
-from core.log.search import DAMAGED
-from core.log.stored_log import StoredLog
-from protocol.bookkeeper.messages import ReadRequest, StatusCode
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import Buffer
+from tailrace.core.errors import CorruptData, EntryNotFound
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader_settings import ReadRules
+from tailrace.core.log.search import DAMAGED
+from tailrace.core.log.stored_log import StoredLog
+from tailrace.protocol.bookkeeper.messages import ReadRequest, StatusCode
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import Buffer
 from tests.unit.core.log.world import Listener, RecordState, World, put, run_world, write
 
 TXIDS = range(0, 80, 2)

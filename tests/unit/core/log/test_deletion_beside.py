@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, LogNotFound
-from core.log.log import Log
-from core.log.rewrite import SegmentRewrite
+from tailrace.core.errors import CoreError, LogNotFound
+from tailrace.core.log.log import Log
+from tailrace.core.log.rewrite import SegmentRewrite
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_cold_log import objects, release_all, run_cold
 from tests.unit.core.log.test_rewrite import fill, rewritten, with_state

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from core.errors import InvalidQuorums
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.config import LedgerClientConfig
-from core.ledger.durability import promise_of
-from core.ledger.placement_config import PlacementConfig, PolicyName
-from core.log.config import LogConfig
-from core.log.namespace import LogNamespace
-from core.runtime.clock import ManualClock
-from core.runtime.config import ConfigError
+from tailrace.core.errors import InvalidQuorums
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig
+from tailrace.core.ledger.durability import promise_of
+from tailrace.core.ledger.placement_config import PlacementConfig, PolicyName
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.config import ConfigError
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.world import World, run_world
 from tests.unit.core.log.world import Listener

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, EndOfStream, Unavailable
-from core.log.log import Log
-from core.log.rolling import RollingPolicy
-from protocol.bookkeeper.messages import AddRequest, StatusCode
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record import END_OF_STREAM_TXID
+from tailrace.core.errors import CoreError, EndOfStream, Unavailable
+from tailrace.core.log.log import Log
+from tailrace.core.log.rolling import RollingPolicy
+from tailrace.protocol.bookkeeper.messages import AddRequest, StatusCode
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.record import END_OF_STREAM_TXID
 from tests.unit.core.log.world import (
     Listener,
     RecordState,

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import CorruptData
-from core.log.entries import LogRecordWithDLSN, visible_records
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.bookkeeper.entry import Entry
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import EnvelopeCodec, pack_bare, pack_envelope
-from protocol.distributedlog.record import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.log.entries import LogRecordWithDLSN, visible_records
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.envelope import EnvelopeCodec, pack_bare, pack_envelope
+from tailrace.protocol.distributedlog.record import (
     CONTROL,
     HEADER_SIZE,
     LogRecord,
     control_record,
     end_of_stream_record,
 )
-from protocol.distributedlog.record_set import record_set
-from protocol.ids import LedgerId
+from tailrace.protocol.distributedlog.record_set import record_set
+from tailrace.protocol.ids import LedgerId
 
 LSSN = 7
 

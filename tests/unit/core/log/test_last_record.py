@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from core.ledger.reader import LedgerReader
-from core.log.last_record import count_all, count_from, find_last_record
-from core.log.log import Log
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record_set import record_set
+from tailrace.core.ledger.reader import LedgerReader
+from tailrace.core.log.last_record import count_all, count_from, find_last_record
+from tailrace.core.log.log import Log
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.record_set import record_set
 from tests.unit.core.log.test_recovery import control_record, foreign_segment, user
 from tests.unit.core.log.world import Listener, World, read_all, run_world, write
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     LogRecordTooLong,
     LogTruncated,
     OwnershipLost,
     TransactionIdOutOfOrder,
     Unavailable,
 )
-from core.log.log import Log
-from core.log.reader import LogReader
-from core.metadata.store import Node, Watch
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader import LogReader
+from tailrace.core.metadata.store import Node, Watch
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.world import (
     Listener,
     RecordState,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, LogNotFound, MetadataConflict, OwnershipLost
+from tailrace.core.errors import CoreError, LogNotFound, MetadataConflict, OwnershipLost
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_allocator_pool import POOLED
 from tests.unit.core.log.world import (

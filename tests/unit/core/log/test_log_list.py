@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import Unavailable
+from tailrace.core.errors import Unavailable
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import Listener, World, run_world, settle, txids_of, write
 

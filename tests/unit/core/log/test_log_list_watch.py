@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from core.errors import Unavailable
-from core.log.log_list_watch import LogListWatch
-from core.log.stream_nodes import delete_stream, make_stream
-from core.metadata.layout import LogPaths
-from core.metadata.store import MetadataStore, Watch, WatchEvent
+from tailrace.core.errors import Unavailable
+from tailrace.core.log.log_list_watch import LogListWatch
+from tailrace.core.log.stream_nodes import delete_stream, make_stream
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.store import MetadataStore, Watch, WatchEvent
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.metadata.conftest import run as run
 

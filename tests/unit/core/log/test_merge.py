@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BadVersion, CannotRewrite
-from core.log.log import Log
-from core.log.stream_inspection import find_problems, read_stream
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.errors import BadVersion, CannotRewrite
+from tailrace.core.log.log import Log
+from tailrace.core.log.stream_inspection import find_problems, read_stream
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_rewrite import PATHS, even, nothing, with_state
 from tests.unit.core.log.test_rewrite_crashes import CHANGES_MAX, until_dead

@@ -1,7 +1,7 @@
 import pytest
 
-from core.errors import InvalidStreamName
-from core.log.names import check_log_name, is_reserved
+from tailrace.core.errors import InvalidStreamName
+from tailrace.core.log.names import check_log_name, is_reserved
 
 
 @pytest.mark.parametrize("name", ["orders-0", "a/b", "%2Ehidden-1", "ä", "a.b", "a_b", "日本-3"])

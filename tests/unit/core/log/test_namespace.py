@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CorruptData,
     InvalidStreamName,
@@ -14,12 +14,12 @@ from core.errors import (
     OwnershipLost,
     Unavailable,
 )
-from core.ledger.config import LedgerConfig
-from core.log.namespace import LogNamespace
-from core.metadata.bindings import resolve_binding
-from core.metadata.ledger_tree import ledger_ranges
-from core.metadata.namespace_binding import BKDLConfig, decode_binding
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.metadata.bindings import resolve_binding
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.core.metadata.namespace_binding import BKDLConfig, decode_binding
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.test_log_list_watch import Heard
 from tests.unit.core.log.world import Listener, World, put, run_world, txids_of, write
 

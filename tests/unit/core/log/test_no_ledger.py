@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, NotEnoughBookies, WriteCancelled
-from core.log.config import LogConfig
-from core.log.rolling import FIRST_RETRY_S
-from core.log.writer import LogWriter
+from tailrace.core.errors import CoreError, NotEnoughBookies, WriteCancelled
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.rolling import FIRST_RETRY_S
+from tailrace.core.log.writer import LogWriter
 from tests.unit.core.log.full_disk import Disk
 from tests.unit.core.log.world import (
     QUIET,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     CorruptData,
     LogNotFound,
     NoNode,
@@ -15,13 +15,13 @@ from core.errors import (
     NotYetImplemented,
     Unavailable,
 )
-from core.ledger.config import LedgerConfig
-from core.log.open_namespace import NamespaceOptions, open_namespace
-from core.metadata.bindings import bind_namespace
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.namespace_binding import BKDLConfig
-from core.metadata.store import MetadataStore
-from core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
+from tailrace.core.metadata.bindings import bind_namespace
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.namespace_binding import BKDLConfig
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tests.unit.core.log.test_namespace import Nobody
 from tests.unit.core.log.world import World, run_world
 from tests.zookeeper import ZooKeeperServer

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, OwnershipLost, Unavailable
-from core.log.log import Log
-from core.log.recovery import recover_segments
-from core.log.segment_nodes import SegmentNodes
-from core.log.writer import LogWriter
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import Truncation, decode_segment
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.errors import CoreError, OwnershipLost, Unavailable
+from tailrace.core.log.log import Log
+from tailrace.core.log.recovery import recover_segments
+from tailrace.core.log.segment_nodes import SegmentNodes
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import Truncation, decode_segment
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, txids_of, write
 

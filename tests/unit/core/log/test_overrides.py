@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from core.log.config import LogConfig
-from core.log.namespace import LogNamespace
-from core.log.overrides import OVERRIDABLE, with_overrides
-from core.runtime.config import ConfigError, values_of
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.overrides import OVERRIDABLE, with_overrides
+from tailrace.core.runtime.config import ConfigError, values_of
 from tests.unit.core.log.world import Listener, World, run_world, write
 
 CONFIG = LogConfig(client_id="me", segment_bytes=5, ensemble_size=3, write_quorum=3, ack_quorum=2)

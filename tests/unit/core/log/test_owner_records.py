@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.log import owner_records
-from core.log.owner_records import (
+from tailrace.core.log import owner_records
+from tailrace.core.log.owner_records import (
     PART_BYTES_MAX,
     SegmentIndex,
     join_index,
@@ -12,8 +12,8 @@ from core.log.owner_records import (
     pack_snapshot,
     read_part,
 )
-from protocol.distributedlog.record import MAX_LOGRECORD_SIZE
-from protocol.errors import BadLength, DecodeError
+from tailrace.protocol.distributedlog.record import MAX_LOGRECORD_SIZE
+from tailrace.protocol.errors import BadLength, DecodeError
 
 
 def test_bytes() -> None:

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import OwnershipLost, Unavailable
-from core.log.ownership import LockMember, Ownership, member_prefix, parse_member
-from core.metadata.store import Node, Watch, WatchEvent
+from tailrace.core.errors import OwnershipLost, Unavailable
+from tailrace.core.log.ownership import LockMember, Ownership, member_prefix, parse_member
+from tailrace.core.metadata.store import Node, Watch, WatchEvent
 from tests.unit.core.log.world import World, run_world, settle
 
 
@@ -199,7 +199,7 @@ def test_a_member_is_removed_when_the_store_answers_again(
 
     async def story(world: World) -> None:
         await world.store.create("/lock")
-        monkeypatch.setattr("core.log.ownership._REMOVAL_PAUSES_S", (0.0,) * 4)
+        monkeypatch.setattr("tailrace.core.log.ownership._REMOVAL_PAUSES_S", (0.0,) * 4)
         delete = world.store.delete
         failures = [Unavailable("away")] * 3
 

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from core.errors import CoreError, OwnershipAcquireFailed, OwnershipLost, Unavailable
-from core.log.namespace import LogNamespace
-from core.log.ownership import Ownership, member_prefix
-from core.log.writer import LogWriter
-from core.metadata.layout import LogPaths
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.store import SessionEvent, Watch
-from core.metadata.zookeeper import ZookeeperStore
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.errors import CoreError, OwnershipAcquireFailed, OwnershipLost, Unavailable
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.ownership import Ownership, member_prefix
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.store import SessionEvent, Watch
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.world import Listener, World, txids_of, write
 from tests.unit.core.metadata.test_zookeeper_session import SessionLog, expire
 from tests.zookeeper import ZooKeeperServer

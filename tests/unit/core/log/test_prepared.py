@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CorruptData, EndOfStream, NotEnoughBookies
-from core.log.log import Log
-from core.metadata.layout import LogPaths
-from core.metadata.ledger_tree import ledger_ranges
-from protocol.distributedlog.record import LogRecord, end_of_stream_record
+from tailrace.core.errors import CorruptData, EndOfStream, NotEnoughBookies
+from tailrace.core.log.log import Log
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.ledger_tree import ledger_ranges
+from tailrace.protocol.distributedlog.record import LogRecord, end_of_stream_record
 from tests.unit.core.log.test_recovery import foreign_segment, user
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, txids_of, write
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import OwnershipAcquireFailed, OwnershipLost
-from core.log.read_lock import LockedReader
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.errors import OwnershipAcquireFailed, OwnershipLost
+from tailrace.core.log.read_lock import LockedReader
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.world import Listener, World, run_world, settle, write
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BookieUnavailable, CorruptData, LogNotFound, Unavailable
-from core.log.reader import LogReader
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import pack_entry
-from protocol.bookkeeper.messages import ReadRequest, StatusCode
-from protocol.distributedlog.dlsn import DLSN, INITIAL, NON_INCLUSIVE_LOWER_BOUND
+from tailrace.core.errors import BookieUnavailable, CorruptData, LogNotFound, Unavailable
+from tailrace.core.log.reader import LogReader
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.bookkeeper.messages import ReadRequest, StatusCode
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL, NON_INCLUSIVE_LOWER_BOUND
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, write
 
 

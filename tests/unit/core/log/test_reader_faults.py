@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     AlreadyTruncatedTransaction,
     CorruptData,
     DLIllegalState,
@@ -18,17 +18,17 @@ from core.errors import (
     LogTruncated,
     ReadCancelled,
 )
-from core.log.log import Log
-from core.log.reader import LogReader
-from core.metadata.segment_metadata import SegmentMetadata, Truncation, encode_segment
-from core.metadata.watches import WatchTable
-from protocol.bookkeeper.digest import Digest
-from protocol.bookkeeper.entry import pack_entry
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.envelope import pack_envelope
-from protocol.distributedlog.record import LogRecord
-from protocol.distributedlog.record_set import record_set
-from protocol.ids import Buffer
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader import LogReader
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, Truncation, encode_segment
+from tailrace.core.metadata.watches import WatchTable
+from tailrace.protocol.bookkeeper.digest import Digest
+from tailrace.protocol.bookkeeper.entry import pack_entry
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.envelope import pack_envelope
+from tailrace.protocol.distributedlog.record import LogRecord
+from tailrace.protocol.distributedlog.record_set import record_set
+from tailrace.protocol.ids import Buffer
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, write
 
 

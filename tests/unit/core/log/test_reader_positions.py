@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import ReadCancelled
-from core.log.bulk_read import read_bulk, read_next
-from core.log.log import Log
-from core.log.reader import LogReader
-from protocol.bookkeeper.messages import ReadRequest
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.errors import ReadCancelled
+from tailrace.core.log.bulk_read import read_bulk, read_next
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader import LogReader
+from tailrace.protocol.bookkeeper.messages import ReadRequest
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.forged import ForgedSegment, forge
 from tests.unit.core.log.world import Listener, World, read_all, run_world, settle, write
 

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from typing_extensions import override
 
-from core.metadata.ledger_tree import initialize_layout
-from protocol.bookkeeper.messages import AddRequest, Request, StatusCode
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.protocol.bookkeeper.messages import AddRequest, Request, StatusCode
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.ledger.fake_bookie import no_fault
 from tests.unit.core.log.world import QUIET, Listener, World, put, read_all, settle
 
 if TYPE_CHECKING:
-    from core.log.log import Log
-    from core.log.reader import LogReader
-    from core.log.writer import LogWriter
+    from tailrace.core.log.log import Log
+    from tailrace.core.log.reader import LogReader
+    from tailrace.core.log.writer import LogWriter
 
 READERS_MAX = 6
 

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import AlreadyTruncatedTransaction
-from core.log.entries import LogRecordWithDLSN, visible_records
-from core.log.idleness import NEVER_MS, Idleness, Silence
-from core.log.position_check import PositionCheck, PositionGap
-from core.log.positioning import first_readable
-from core.log.read_pace import SMALLEST_BYTES, ReadPace
-from core.log.segments import SegmentList
-from core.log.sequence_ids import sequence_id, sequence_start
-from core.metadata.segment_metadata import SegmentMetadata, Truncation
-from protocol.bookkeeper.entry import Entry
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.envelope import pack_envelope
-from protocol.distributedlog.record import LogRecord, control_record
-from protocol.distributedlog.record_set import record_set
-from protocol.ids import LedgerId
+from tailrace.core.errors import AlreadyTruncatedTransaction
+from tailrace.core.log.entries import LogRecordWithDLSN, visible_records
+from tailrace.core.log.idleness import NEVER_MS, Idleness, Silence
+from tailrace.core.log.position_check import PositionCheck, PositionGap
+from tailrace.core.log.positioning import first_readable
+from tailrace.core.log.read_pace import SMALLEST_BYTES, ReadPace
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.log.sequence_ids import sequence_id, sequence_start
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, Truncation
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.envelope import pack_envelope
+from tailrace.protocol.distributedlog.record import LogRecord, control_record
+from tailrace.protocol.distributedlog.record_set import record_set
+from tailrace.protocol.ids import LedgerId
 
 ACTIVE, PARTIAL, TRUNCATED = Truncation.ACTIVE, Truncation.PARTIALLY_TRUNCATED, Truncation.TRUNCATED
 

@@ -5,16 +5,16 @@ from random import Random
 
 import pytest
 
-from core.errors import CoreError, LogRecordTooLong, NotEnoughBookies
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.ledger.entry_limit import has_large_entries
-from core.log.config import RECORD_BYTES_LIMIT, RECORD_BYTES_MAX
-from core.log.log import Log
-from core.log.writer import LogWriter
-from core.metadata.store import MetadataStore
-from protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
-from protocol.ids import BookieId
+from tailrace.core.errors import CoreError, LogRecordTooLong, NotEnoughBookies
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.entry_limit import has_large_entries
+from tailrace.core.log.config import RECORD_BYTES_LIMIT, RECORD_BYTES_MAX
+from tailrace.core.log.log import Log
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
+from tailrace.protocol.ids import BookieId
 from tests.unit.core.log.world import Listener, World, put, read_all, run_world, settle, write
 
 MIB = 1 << 20

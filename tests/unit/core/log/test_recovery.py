@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CorruptData, EndOfStream, Unavailable
-from core.ledger.config import LedgerConfig
-from core.log.log import Log
-from core.log.segment_nodes import SegmentNodes
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.bookkeeper.messages import AddRequest
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.envelope import EnvelopeCodec, pack_bare, pack_envelope
-from protocol.distributedlog.record import (
+from tailrace.core.errors import CorruptData, EndOfStream, Unavailable
+from tailrace.core.ledger.config import LedgerConfig
+from tailrace.core.log.log import Log
+from tailrace.core.log.segment_nodes import SegmentNodes
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.bookkeeper.messages import AddRequest
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.envelope import EnvelopeCodec, pack_bare, pack_envelope
+from tailrace.protocol.distributedlog.record import (
     LogRecord,
     control_record,
     end_of_stream_record,
 )
-from protocol.distributedlog.record_set import record_set
+from tailrace.protocol.distributedlog.record_set import record_set
 from tests.unit.core.log.world import (
     Listener,
     RecordState,

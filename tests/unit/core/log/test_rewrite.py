@@ -6,16 +6,21 @@ from typing import Any
 
 import pytest
 
-from core.errors import BadVersion, CannotRewrite, MetadataConflict, TransactionIdOutOfOrder
-from core.log.last_record import count_all
-from core.log.log import Log
-from core.log.rewrite import SegmentRewrite
-from core.log.segment_copy import ENTRY_BYTES
-from core.log.sequence_ids import sequence_id
-from core.log.stream_inspection import find_problems, read_stream
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.errors import (
+    BadVersion,
+    CannotRewrite,
+    MetadataConflict,
+    TransactionIdOutOfOrder,
+)
+from tailrace.core.log.last_record import count_all
+from tailrace.core.log.log import Log
+from tailrace.core.log.rewrite import SegmentRewrite
+from tailrace.core.log.segment_copy import ENTRY_BYTES
+from tailrace.core.log.sequence_ids import sequence_id
+from tailrace.core.log.stream_inspection import find_problems, read_stream
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.test_trimmer import check_no_leak, with_segments
 from tests.unit.core.log.world import (
     Listener,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from core.errors import BadVersion
-from core.log.cold.nodes import ColdSegment
-from protocol.distributedlog.dlsn import INITIAL
+from tailrace.core.errors import BadVersion
+from tailrace.core.log.cold.nodes import ColdSegment
+from tailrace.protocol.distributedlog.dlsn import INITIAL
 from tests.unit.core.log.test_cold_log import objects, on_bookies, release_all, run_cold
 from tests.unit.core.log.test_rewrite import fill, kept, rewritten
 from tests.unit.core.log.test_rewrite_readers import read_rest, read_some

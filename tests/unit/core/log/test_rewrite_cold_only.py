@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from core.errors import BadVersion, ColdStorageDisabled, CoreError, MetadataConflict
-from core.log.cold.nodes import ColdSegment, read_cold
-from core.log.log import Log
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import Truncation, decode_segment
-from protocol.distributedlog.dlsn import INITIAL
+from tailrace.core.errors import BadVersion, ColdStorageDisabled, CoreError, MetadataConflict
+from tailrace.core.log.cold.nodes import ColdSegment, read_cold
+from tailrace.core.log.log import Log
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import Truncation, decode_segment
+from tailrace.protocol.distributedlog.dlsn import INITIAL
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_cold_log import objects, on_bookies, release_all, run_cold
 from tests.unit.core.log.test_merge import left, merged

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from core.errors import BadVersion, CoreError, MetadataConflict, OwnershipLost, Unavailable
-from core.log.ownership import Ownership
-from protocol.bookkeeper.messages import AddRequest, StatusCode
+from tailrace.core.errors import BadVersion, CoreError, MetadataConflict, OwnershipLost, Unavailable
+from tailrace.core.log.ownership import Ownership
+from tailrace.protocol.bookkeeper.messages import AddRequest, StatusCode
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_rewrite import PATHS, fill, kept, rewritten, with_state
 from tests.unit.core.log.test_trimmer import DELAY_MS, check_no_leak, with_segments

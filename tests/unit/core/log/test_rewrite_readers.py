@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import BadVersion, CannotRewrite
-from core.log.entries import EntryRecords
-from core.log.log import Log
-from core.log.reader import LogReader
-from core.log.resume import Place, Resume
-from core.log.writer import LogWriter
-from core.metadata.segment_metadata import Truncation
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record import RecordColumns
+from tailrace.core.errors import BadVersion, CannotRewrite
+from tailrace.core.log.entries import EntryRecords
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader import LogReader
+from tailrace.core.log.resume import Place, Resume
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.segment_metadata import Truncation
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.record import RecordColumns
 from tests.unit.core.log.test_rewrite import even, kept, nothing, rewritten, with_state
 from tests.unit.core.log.test_trimmer import DELAY_MS, with_segments
 from tests.unit.core.log.world import Listener, World, run_world, settle, txids_of, write

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.log.rolling import (
+from tailrace.core.log.rolling import (
     PERMIT_MS,
     ROLL_RETRY_MS,
     SEGMENT_RECORDS_MAX,
@@ -11,7 +11,7 @@ from core.log.rolling import (
     RollPermits,
     RollPhase,
 )
-from protocol.distributedlog.record import POSITION_MAX
+from tailrace.protocol.distributedlog.record import POSITION_MAX
 
 
 @pytest.mark.parametrize(

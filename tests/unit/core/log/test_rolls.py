@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, Unavailable
-from core.log import record_sender, rolling, segment_chain
-from core.log.rolling import ROLL_RETRY_MS, RollingPolicy, RollPhase
-from core.log.writer import LogWriter
-from core.metadata.store import Node, Op
+from tailrace.core.errors import CoreError, Unavailable
+from tailrace.core.log import record_sender, rolling, segment_chain
+from tailrace.core.log.rolling import ROLL_RETRY_MS, RollingPolicy, RollPhase
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.store import Node, Op
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import (
     Listener,

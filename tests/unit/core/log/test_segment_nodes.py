@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     CorruptData,
     EndOfStream,
@@ -16,18 +16,22 @@ from core.errors import (
     OwnershipLost,
     Unavailable,
 )
-from core.log.segment_nodes import (
+from tailrace.core.log.segment_nodes import (
     SegmentNodes,
     delete_segment_node,
     read_segments,
     recent_names,
 )
-from core.log.segments import SegmentEnd
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import SegmentMetadata, completed_name, in_progress_name
-from core.metadata.store import Node, Op
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import LedgerId
+from tailrace.core.log.segments import SegmentEnd
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import (
+    SegmentMetadata,
+    completed_name,
+    in_progress_name,
+)
+from tailrace.core.metadata.store import Node, Op
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_segments import done, started
 from tests.unit.core.log.world import World, run_world

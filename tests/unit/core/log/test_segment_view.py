@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from core.log.segment_view import Readable, SegmentView
+from tailrace.core.log.segment_view import Readable, SegmentView
 from tests.unit.core.log.test_segments import started
 
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import CorruptData, MetadataConflict
-from core.log.segments import SegmentEnd, SegmentList, last_dlsn, min_active
-from core.metadata.segment_metadata import SegmentMetadata, Truncation
-from protocol.distributedlog.dlsn import DLSN
-from protocol.ids import LedgerId
+from tailrace.core.errors import CorruptData, MetadataConflict
+from tailrace.core.log.segments import SegmentEnd, SegmentList, last_dlsn, min_active
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, Truncation
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.ids import LedgerId
 
 
 def started(lssn: int, first_txid: int = 0) -> SegmentMetadata:

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from core.errors import BookieUnavailable, CorruptData
-from core.log.entry_cache import (
+from tailrace.core.errors import BookieUnavailable, CorruptData
+from tailrace.core.log.entry_cache import (
     ENTRY_OVERHEAD_BYTES,
     KEPT_FOR_S,
     KEPT_FOR_S_MAX,
@@ -18,14 +18,14 @@ from core.log.entry_cache import (
     ChunkHome,
     EntryCache,
 )
-from core.log.log import Log
-from core.log.reader import LogReader
-from core.log.reader_settings import ReadRules
-from core.log.segment_cursor import SegmentCursor
-from core.log.tail_follower import TailFollower
-from protocol.bookkeeper.messages import ReadLacRequest, ReadRequest, StatusCode
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.ids import LedgerId
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader import LogReader
+from tailrace.core.log.reader_settings import ReadRules
+from tailrace.core.log.segment_cursor import SegmentCursor
+from tailrace.core.log.tail_follower import TailFollower
+from tailrace.protocol.bookkeeper.messages import ReadLacRequest, ReadRequest, StatusCode
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, write
 
 ENTRY_BYTES = 1000 + ENTRY_OVERHEAD_BYTES + 33  # header of the record and the envelope

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from core.errors import LogTruncated
-from core.log.positioning import first_readable
-from core.log.rolling import RollingPolicy, RollPhase
-from core.metadata.ledger_tree import initialize_layout
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.errors import LogTruncated
+from tailrace.core.log.positioning import first_readable
+from tailrace.core.log.rolling import RollingPolicy, RollPhase
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.world import (
     QUIET,
     Listener,
@@ -30,9 +30,9 @@ from tests.unit.core.log.world import (
 )
 
 if TYPE_CHECKING:
-    from core.log.log import Log
-    from core.log.reader import LogReader
-    from core.log.writer import LogWriter
+    from tailrace.core.log.log import Log
+    from tailrace.core.log.reader import LogReader
+    from tailrace.core.log.writer import LogWriter
 
 STEPS = st.integers(min_value=1, max_value=7)
 READ_WITHIN_S = 60

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import LogNotFound
+from tailrace.core.errors import LogNotFound
 from tests.unit.core.log.world import Listener, RecordState, World, run_world, write
 
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import LogNotFound
-from core.log.stream_inspection import (
+from tailrace.core.errors import LogNotFound
+from tailrace.core.log.stream_inspection import (
     Problem,
     StoredSegment,
     StoredStream,
     find_problems,
     read_stream,
 )
-from core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
-from core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from core.metadata.segment_metadata import SegmentMetadata, Truncation, segment_name
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.metadata.layout import LOG_LAYOUT_VERSION, LogPaths
+from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, Truncation, segment_name
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.core.log.world import Listener, World, run_world, write
 from tests.unit.core.metadata.golden_nodes import golden_nodes
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     CorruptData,
     LogExists,
     LogNotFound,
@@ -16,16 +16,16 @@ from core.errors import (
     OwnershipAcquireFailed,
     Unavailable,
 )
-from core.log.stream_nodes import (
+from tailrace.core.log.stream_nodes import (
     delete_stream,
     make_stream,
     mend_stream,
     move_stream,
     stream_exists,
 )
-from core.metadata.layout import LogPaths
-from core.metadata.node_reads import read_below
-from core.metadata.store import MetadataStore, Watch
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.node_reads import read_below
+from tailrace.core.metadata.store import MetadataStore, Watch
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.metadata.conftest import run as run
 

@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import DLIllegalState, MetadataConflict, OwnershipAcquireFailed, Unavailable
-from core.log.cold.nodes import ColdSegment, encode_cold, read_cold
-from core.log.log import Log
-from core.log.stream_inspection import StoredSegment, find_problems, read_stream
-from core.log.stream_repair import (
+from tailrace.core.errors import (
+    DLIllegalState,
+    MetadataConflict,
+    OwnershipAcquireFailed,
+    Unavailable,
+)
+from tailrace.core.log.cold.nodes import ColdSegment, encode_cold, read_cold
+from tailrace.core.log.log import Log
+from tailrace.core.log.stream_inspection import StoredSegment, find_problems, read_stream
+from tailrace.core.log.stream_repair import (
     EndCheck,
     check_ends,
     holding_lock,
@@ -17,8 +22,8 @@ from core.log.stream_repair import (
     renumber,
     repair_ends,
 )
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import (
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import (
     SegmentMetadata,
     Truncation,
     completed_name,
@@ -26,8 +31,8 @@ from core.metadata.segment_metadata import (
     in_progress_name,
     segment_name,
 )
-from core.metadata.store import Create, Delete, MetadataStore
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.metadata.store import Create, Delete, MetadataStore
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.test_recovery import control_record, foreign_segment, user
 from tests.unit.core.log.test_stream_inspection import completed, writing

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from core.errors import CorruptData, NotEmpty
-from core.log.stream_nodes import make_stream
-from core.log.subscribers import Subscribers
-from core.metadata.layout import LogPaths
-from core.metadata.store import MetadataStore
-from protocol.distributedlog.dlsn import DLSN, NON_INCLUSIVE_LOWER_BOUND
+from tailrace.core.errors import CorruptData, NotEmpty
+from tailrace.core.log.stream_nodes import make_stream
+from tailrace.core.log.subscribers import Subscribers
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.distributedlog.dlsn import DLSN, NON_INCLUSIVE_LOWER_BOUND
 from tests.unit.core.metadata.conftest import run as run
 from tests.unit.core.metadata.golden_nodes import golden_nodes
 

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from core.errors import Unavailable
-from core.log import timed_roll
-from core.log.log import Log
-from core.log.rolling import RollingPolicy, RollPhase
-from core.log.timed_roll import TimedRoll
-from core.log.waiting_records import NEVER_MS, WaitingRecords
-from core.log.writer import LogWriter
-from core.metadata.store import Op
-from protocol.distributedlog.envelope import ENVELOPE_SIZE
-from protocol.distributedlog.record import HEADER_SIZE, MAX_LOGRECORDSET_SIZE, record_parts
+from tailrace.core.errors import Unavailable
+from tailrace.core.log import timed_roll
+from tailrace.core.log.log import Log
+from tailrace.core.log.rolling import RollingPolicy, RollPhase
+from tailrace.core.log.timed_roll import TimedRoll
+from tailrace.core.log.waiting_records import NEVER_MS, WaitingRecords
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.store import Op
+from tailrace.protocol.distributedlog.envelope import ENVELOPE_SIZE
+from tailrace.protocol.distributedlog.record import HEADER_SIZE, MAX_LOGRECORDSET_SIZE, record_parts
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import Listener, World, read_all, run_world, settle, txids_of
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, LogConfig, TransmitMode
-from core.log.transmit import ControlPolicy, TransmitPolicy
-from protocol.distributedlog.dlsn import INITIAL
-from protocol.distributedlog.record import KEEP_ALIVE_PAYLOAD, LogRecord
+from tailrace.core.log.config import ENTRY_RECORDS_BYTES_MAX, LogConfig, TransmitMode
+from tailrace.core.log.transmit import ControlPolicy, TransmitPolicy
+from tailrace.protocol.distributedlog.dlsn import INITIAL
+from tailrace.protocol.distributedlog.record import KEEP_ALIVE_PAYLOAD, LogRecord
 from tests.unit.core.log.world import (
     Listener,
     World,

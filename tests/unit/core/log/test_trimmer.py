@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from core.errors import LogTruncated, Unavailable
-from core.log import trimmer
-from core.log.log import Log
-from core.log.reader import LogReader
-from core.metadata.layout import LogPaths
-from core.metadata.segment_metadata import Truncation
-from protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.core.errors import LogTruncated, Unavailable
+from tailrace.core.log import trimmer
+from tailrace.core.log.log import Log
+from tailrace.core.log.reader import LogReader
+from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.metadata.segment_metadata import Truncation
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tests.unit.core.log.faulty_store import FaultyStore
 from tests.unit.core.log.world import Listener, World, read_all, run_world, txids_of, write
 

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from core.log.segments import SegmentList
-from core.log.truncation import plan_purge, plan_truncation
-from core.metadata.segment_metadata import SegmentMetadata, Truncation
-from protocol.distributedlog.dlsn import DLSN
+from tailrace.core.log.segments import SegmentList
+from tailrace.core.log.truncation import plan_purge, plan_truncation
+from tailrace.core.metadata.segment_metadata import SegmentMetadata, Truncation
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.unit.core.log.test_segments import done, started
 
 ACTIVE, PARTIAL, GONE = Truncation.ACTIVE, Truncation.PARTIALLY_TRUNCATED, Truncation.TRUNCATED

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from core.log.log import Log
-from core.log.rolling import RollingPolicy
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.record import LogRecord
+from tailrace.core.log.log import Log
+from tailrace.core.log.rolling import RollingPolicy
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record import LogRecord
 from tests.unit.core.log.world import Listener, World, entries_of, run_world, settle
 
 ROOT = "/distributedlog/tailrace/s/<default>"

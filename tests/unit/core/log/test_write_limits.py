@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import LogRecordTooLong, OverCapacity, Unavailable
-from core.log.transmit import TransmitPolicy
-from core.log.write_limits import NO_LIMIT, OutstandingWrites, WriteLimits
+from tailrace.core.errors import LogRecordTooLong, OverCapacity, Unavailable
+from tailrace.core.log.transmit import TransmitPolicy
+from tailrace.core.log.write_limits import NO_LIMIT, OutstandingWrites, WriteLimits
 from tests.unit.core.log.world import Listener, World, put, run_world, settle, write
 
 if TYPE_CHECKING:
-    from core.log.writer import LogWriter
+    from tailrace.core.log.writer import LogWriter
 
 
 @given(

@@ -15,17 +15,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from core.errors import CoreError, EndOfStream, TransactionIdOutOfOrder, WriteCancelled
-from core.log.config import CompressionType
-from core.log.transmit import ControlPolicy, TransmitPolicy
-from core.metadata.ledger_tree import initialize_layout
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.record import record_parts
+from tailrace.core.errors import CoreError, EndOfStream, TransactionIdOutOfOrder, WriteCancelled
+from tailrace.core.log.config import CompressionType
+from tailrace.core.log.transmit import ControlPolicy, TransmitPolicy
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.record import record_parts
 from tests.unit.core.log.world import QUIET, Listener, World, settle
 
 if TYPE_CHECKING:
-    from core.log.log import Log
-    from core.log.writer import LogWriter
+    from tailrace.core.log.log import Log
+    from tailrace.core.log.writer import LogWriter
 
 POLICIES = [
     TransmitPolicy.immediate(),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     BookieUnavailable,
     CoreError,
     LogRecordTooLong,
@@ -14,11 +14,11 @@ from core.errors import (
     OverCapacity,
     Unavailable,
 )
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX
-from core.log.rolling import RollingPolicy
-from protocol.bookkeeper.messages import AddRequest, Request, StatusCode
-from protocol.distributedlog.dlsn import INITIAL
-from protocol.distributedlog.record import HEADER_SIZE
+from tailrace.core.log.config import ENTRY_RECORDS_BYTES_MAX, RECORD_BYTES_MAX
+from tailrace.core.log.rolling import RollingPolicy
+from tailrace.protocol.bookkeeper.messages import AddRequest, Request, StatusCode
+from tailrace.protocol.distributedlog.dlsn import INITIAL
+from tailrace.protocol.distributedlog.record import HEADER_SIZE
 from tests.unit.core.log.world import (
     Listener,
     RecordState,

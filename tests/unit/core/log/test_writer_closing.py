@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import CoreError, EndOfStream
-from core.log.rolling import RollingPolicy
+from tailrace.core.errors import CoreError, EndOfStream
+from tailrace.core.log.rolling import RollingPolicy
 from tests.unit.core.log.world import (
     Listener,
     RecordState,

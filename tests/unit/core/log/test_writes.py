@@ -6,21 +6,21 @@ from typing import cast
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     CoreError,
     LogRecordTooLong,
     TransactionIdOutOfOrder,
     Unavailable,
     WriteCancelled,
 )
-from core.log.config import ENTRY_RECORDS_BYTES_MAX, CompressionType
-from core.log.receipts import Receipts
-from core.log.transmit import TransmitPolicy
-from core.log.writer import LogWriter
-from protocol.bookkeeper.messages import AddRequest, StatusCode
-from protocol.distributedlog.dlsn import DLSN
-from protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX
-from protocol.distributedlog.record import HEADER_SIZE, RecordParts, record_parts
+from tailrace.core.log.config import ENTRY_RECORDS_BYTES_MAX, CompressionType
+from tailrace.core.log.receipts import Receipts
+from tailrace.core.log.transmit import TransmitPolicy
+from tailrace.core.log.writer import LogWriter
+from tailrace.protocol.bookkeeper.messages import AddRequest, StatusCode
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX
+from tailrace.protocol.distributedlog.record import HEADER_SIZE, RecordParts, record_parts
 from tests.unit.core.log.world import (
     Listener,
     RecordState,

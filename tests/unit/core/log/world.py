@@ -8,26 +8,26 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from core.errors import CoreError
-from core.ledger.bookie_registry import LocalBookies
-from core.ledger.client import LedgerClient
-from core.log.config import LogConfig
-from core.log.entries import LogRecordWithDLSN
-from core.log.log import Log
-from core.log.namespace import LogNamespace
-from core.log.writer import LogWriter
-from core.metadata.ledger_tree import initialize_layout, ledger_ranges
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import MetadataStore
-from core.runtime.clock import ManualClock
-from protocol.distributedlog.dlsn import DLSN, INITIAL
-from protocol.distributedlog.envelope import unpack_envelope
-from protocol.distributedlog.record import LogRecord, RecordParts
+from tailrace.core.errors import CoreError
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.entries import LogRecordWithDLSN
+from tailrace.core.log.log import Log
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.writer import LogWriter
+from tailrace.core.metadata.ledger_tree import initialize_layout, ledger_ranges
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
+from tailrace.protocol.distributedlog.envelope import unpack_envelope
+from tailrace.protocol.distributedlog.record import LogRecord, RecordParts
 from tests.unit.core.ledger.fake_bookie import FakeBookie
 from tests.unit.core.ledger.world import hear_assertions
 
 if TYPE_CHECKING:
-    from core.log.cold.store import ColdStore
+    from tailrace.core.log.cold.store import ColdStore
 
 QUIET = LogConfig(control_flush_ms=0, lock_timeout_s=0)
 """No control record on its own account, so that entry ids are known; nobody waits for an owner."""

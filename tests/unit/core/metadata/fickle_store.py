@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from core.metadata.store import SessionEvent
+from tailrace.core.metadata.store import SessionEvent
 
 
 class Fickle:

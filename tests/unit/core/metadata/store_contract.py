@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import (
+from tailrace.core.errors import (
     BadVersion,
     MetadataConflict,
     NodeExists,
@@ -19,7 +19,7 @@ from core.errors import (
     OverCapacity,
     Unavailable,
 )
-from core.metadata.store import (
+from tailrace.core.metadata.store import (
     NODE_BYTES_MAX,
     Check,
     Create,

@@ -3,16 +3,16 @@ from typing import Any
 
 import pytest
 
-from core.errors import CorruptData, NodeExists, NoNode, NotYetImplemented
-from core.metadata.bindings import (
+from tailrace.core.errors import CorruptData, NodeExists, NoNode, NotYetImplemented
+from tailrace.core.metadata.bindings import (
     bind_namespace,
     find_binding,
     is_bound,
     resolve_binding,
     unbind_namespace,
 )
-from core.metadata.namespace_binding import BKDLConfig, decode_binding, encode_binding
-from core.metadata.store import MetadataStore
+from tailrace.core.metadata.namespace_binding import BKDLConfig, decode_binding, encode_binding
+from tailrace.core.metadata.store import MetadataStore
 
 ROOT = "/messaging/deep/ns"
 ONE = BKDLConfig(bk_zk_servers="zk:2181", bk_ledgers_path="/ledgers")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from core.errors import NoNode
-from core.ledger.bookie_registry import RegisteredBookies
-from core.metadata.bookie_lists import BookieLists, read_bookie_lists
-from core.metadata.cluster import find_cluster
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.store import MetadataStore, Watch
-from protocol.ids import BookieId
+from tailrace.core.errors import NoNode
+from tailrace.core.ledger.bookie_registry import RegisteredBookies
+from tailrace.core.metadata.bookie_lists import BookieLists, read_bookie_lists
+from tailrace.core.metadata.cluster import find_cluster
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.store import MetadataStore, Watch
+from tailrace.protocol.ids import BookieId
 from tests.sim.metadata import MetadataServer
 from tests.unit.core.ledger.fast_world import InstantLoop
 

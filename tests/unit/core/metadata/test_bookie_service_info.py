@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import CorruptData
-from core.metadata.bookie_service_info import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.bookie_service_info import (
     NETWORK_LOCATION,
     BookieServiceInfo,
     Endpoint,
@@ -11,8 +11,8 @@ from core.metadata.bookie_service_info import (
     encode_service_info,
     rpc_service_info,
 )
-from core.metadata.network_location import NetworkLocation
-from protocol.ids import BookieId
+from tailrace.core.metadata.network_location import NetworkLocation
+from tailrace.protocol.ids import BookieId
 from tests.unit.core.metadata.golden_nodes import golden_nodes
 
 

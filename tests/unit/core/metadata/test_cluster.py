@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from core.errors import CorruptData, NodeExists, NoNode, NotEmpty
-from core.metadata.cluster import check_cluster, find_cluster, init_cluster, nuke_cluster
-from core.metadata.layout import LAYOUT_TEXT, LedgerPaths
-from core.metadata.ledger_tree import initialize_layout
-from core.metadata.store import MetadataStore
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.errors import CorruptData, NodeExists, NoNode, NotEmpty
+from tailrace.core.metadata.cluster import check_cluster, find_cluster, init_cluster, nuke_cluster
+from tailrace.core.metadata.layout import LAYOUT_TEXT, LedgerPaths
+from tailrace.core.metadata.ledger_tree import initialize_layout
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.protocol.ids import BookieId, LedgerId
 
 ROOT = "/deep/ledgers"
 PATHS = LedgerPaths(ROOT)

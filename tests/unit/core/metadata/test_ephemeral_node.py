@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from core.errors import NodeExists, Unavailable
-from core.metadata.ephemeral_node import EphemeralNode
-from core.metadata.store import MetadataStore, Node, SessionEvent
+from tailrace.core.errors import NodeExists, Unavailable
+from tailrace.core.metadata.ephemeral_node import EphemeralNode
+from tailrace.core.metadata.store import MetadataStore, Node, SessionEvent
 
 WAIT_MS = 20
 

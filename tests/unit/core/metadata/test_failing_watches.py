@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import MetadataStore, WatchEvent
-from core.metadata.zookeeper import ZookeeperStore
-from core.runtime.clock import ManualClock
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import MetadataStore, WatchEvent
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.runtime.clock import ManualClock
 from tests.zookeeper import ZooKeeperServer
 
 

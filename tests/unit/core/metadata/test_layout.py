@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.metadata.layout import LEDGER_ID_MAX, LedgerPaths, LogPaths
-from protocol.ids import BookieId, LedgerId
+from tailrace.core.metadata.layout import LEDGER_ID_MAX, LedgerPaths, LogPaths
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.core.metadata.golden_nodes import golden_nodes
 
 PATHS = LedgerPaths()

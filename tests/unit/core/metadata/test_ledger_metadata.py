@@ -7,18 +7,18 @@ from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import CorruptData
-from core.metadata.layout import LedgerPaths
-from core.metadata.ledger_metadata import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.ledger_metadata import (
     Fragment,
     LedgerMetadata,
     LedgerState,
     decode_ledger,
     encode_ledger,
 )
-from core.metadata.schemas import LedgerMetadataFormat
-from protocol.bookkeeper.digest import DigestType
-from protocol.ids import BookieId
+from tailrace.core.metadata.schemas import LedgerMetadataFormat
+from tailrace.protocol.bookkeeper.digest import DigestType
+from tailrace.protocol.ids import BookieId
 from tests.unit.core.metadata.golden_nodes import GoldenNode, golden_ledgers
 
 B1, B2, B3 = BookieId("127.0.0.1:3181"), BookieId("127.0.0.1:3182"), BookieId("127.0.0.1:3183")

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from core.errors import CorruptData, NoNode
-from core.metadata.layout import LAYOUT_TEXT, LedgerPaths
-from core.metadata.ledger_tree import all_ledgers, initialize_layout, ledger_ranges
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import MetadataStore
-from core.runtime.clock import ManualClock
-from protocol.ids import LedgerId
+from tailrace.core.errors import CorruptData, NoNode
+from tailrace.core.metadata.layout import LAYOUT_TEXT, LedgerPaths
+from tailrace.core.metadata.ledger_tree import all_ledgers, initialize_layout, ledger_ranges
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.metadata.golden_nodes import golden_nodes
 
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import CorruptData
-from core.metadata.namespace_binding import BKDLConfig, decode_binding, encode_binding
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.namespace_binding import BKDLConfig, decode_binding, encode_binding
 from tests.unit.core.metadata.golden_nodes import golden_nodes, vectors
 
 PLAIN = BKDLConfig(bk_zk_servers="zk:2181", bk_ledgers_path="/ledgers")

@@ -1,13 +1,13 @@
 import pytest
 
-from core.errors import CorruptData
-from core.metadata.network_location import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.network_location import (
     NetworkLocation,
     parse_location,
     parse_rack_mapping,
     parse_table,
 )
-from protocol.ids import BookieId
+from tailrace.protocol.ids import BookieId
 
 B1, B2 = BookieId("b1:3181"), BookieId("b2:3181")
 

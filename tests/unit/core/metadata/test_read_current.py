@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from core.errors import NoNode, Unavailable
-from core.log.stream_nodes import make_stream, stream_exists
-from core.metadata.layout import LedgerPaths, LogPaths
-from core.metadata.ledger_tree import all_ledgers, initialize_layout
-from core.metadata.node_reads import read_current
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import Node, Watch
-from core.runtime.clock import ManualClock
-from protocol.ids import LedgerId
+from tailrace.core.errors import NoNode, Unavailable
+from tailrace.core.log.stream_nodes import make_stream, stream_exists
+from tailrace.core.metadata.layout import LedgerPaths, LogPaths
+from tailrace.core.metadata.ledger_tree import all_ledgers, initialize_layout
+from tailrace.core.metadata.node_reads import read_current
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import Node, Watch
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.protocol.ids import LedgerId
 
 IDS = [1, 20_000, 30_000_000]
 

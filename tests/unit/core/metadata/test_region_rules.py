@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import CorruptData
-from core.metadata.region_rules import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.region_rules import (
     NO_RULES,
     RegionRules,
     encode_region_rules,

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from core.errors import NodeExists, NoNode, Unavailable
-from core.metadata.bookie_service_info import decode_service_info, rpc_service_info
-from core.metadata.layout import LedgerPaths
-from core.metadata.registration import BookieRegistration
-from core.metadata.store import MetadataStore, SessionEvent, WatchEvent
-from core.metadata.zookeeper import ZookeeperStore
-from protocol.ids import BookieId
+from tailrace.core.errors import NodeExists, NoNode, Unavailable
+from tailrace.core.metadata.bookie_service_info import decode_service_info, rpc_service_info
+from tailrace.core.metadata.layout import LedgerPaths
+from tailrace.core.metadata.registration import BookieRegistration
+from tailrace.core.metadata.store import MetadataStore, SessionEvent, WatchEvent
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.protocol.ids import BookieId
 from tests.unit.core.metadata.fickle_store import Fickle
 from tests.unit.core.metadata.test_zookeeper_session import SessionLog, expire
 from tests.zookeeper import ZooKeeperServer

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import CorruptData
-from core.metadata.segment_metadata import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.segment_metadata import (
     NumberedName,
     SegmentMetadata,
     Truncation,
@@ -17,7 +17,7 @@ from core.metadata.segment_metadata import (
     read_segment_name,
     segment_name,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.metadata.golden_nodes import GoldenNode, golden_segments, vectors
 
 VECTORS = vectors("A4")

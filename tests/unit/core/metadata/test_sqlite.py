@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from core.errors import CorruptData, NodeExists, OverCapacity, Unavailable
-from core.metadata import sqlite
-from core.metadata.node_path import split_path
-from core.metadata.sqlite import SqliteStore
-from core.metadata.sqlite_tree import WAL_RESERVED_BYTES, open_tree
-from core.metadata.store import Create, MetadataStore, SetData
-from core.runtime.clock import ManualClock
-from core.runtime.files import SystemFiles
+from tailrace.core.errors import CorruptData, NodeExists, OverCapacity, Unavailable
+from tailrace.core.metadata import sqlite
+from tailrace.core.metadata.node_path import split_path
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.sqlite_tree import WAL_RESERVED_BYTES, open_tree
+from tailrace.core.metadata.store import Create, MetadataStore, SetData
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import SystemFiles
 from tests.unit.core.metadata.store_contract import MetadataStoreContract, WatchLog
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core.metadata.sqlite import SqliteStore
-from core.runtime.clock import ManualClock
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.runtime.clock import ManualClock
 
 pytestmark = pytest.mark.crash
 
@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[4]
 # Each round is one multi over three nodes; its number is printed only after it was acknowledged.
 CHILD = """
 import asyncio, sys
-from core.metadata.sqlite import SqliteStore
-from core.metadata.store import Create, SetData
-from core.runtime.clock import SystemClock
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import Create, SetData
+from tailrace.core.runtime.clock import SystemClock
 
 async def worker(store, name):
     number = 0

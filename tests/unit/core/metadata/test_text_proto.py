@@ -3,8 +3,8 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.metadata.schemas import BookieServiceInfoFormat, LedgerMetadataFormat
-from core.metadata.text_proto import escape, print_message, unescape
+from tailrace.core.metadata.schemas import BookieServiceInfoFormat, LedgerMetadataFormat
+from tailrace.core.metadata.text_proto import escape, print_message, unescape
 
 
 @given(st.binary())

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import CorruptData
-from core.metadata.layout import LEDGER_ID_MAX, UnderreplicationPaths
-from core.metadata.underreplication import (
+from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.layout import LEDGER_ID_MAX, UnderreplicationPaths
+from tailrace.core.metadata.underreplication import (
     CHECK_ALL_LEDGERS,
     LAYOUT_BYTES,
     Mark,
@@ -18,7 +18,7 @@ from core.metadata.underreplication import (
     encode_mark,
     encode_vote,
 )
-from protocol.ids import BookieId, LedgerId
+from tailrace.protocol.ids import BookieId, LedgerId
 from tests.unit.core.metadata.golden_nodes import golden_nodes
 
 PATHS = UnderreplicationPaths()

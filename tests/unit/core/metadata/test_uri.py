@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import Unavailable
-from core.metadata.sqlite import SqliteStore
-from core.metadata.uri import (
+from tailrace.core.errors import Unavailable
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.uri import (
     MetadataUri,
     NamespaceUri,
     ledgers_root,

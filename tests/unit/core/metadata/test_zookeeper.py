@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from core.metadata.kazoo_reads import MultiRead
-from core.metadata.store import MetadataStore
-from core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.metadata.kazoo_reads import MultiRead
+from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tests.unit.core.metadata.store_contract import MetadataStoreContract, check_order
 from tests.zookeeper import ZooKeeperServer
 

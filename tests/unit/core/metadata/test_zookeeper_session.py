@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import BadVersion, NoNode, OverCapacity, Unavailable
-from core.metadata import zookeeper_session
-from core.metadata.store import Create, Delete, SessionEvent, SetData, WatchEvent
-from core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.errors import BadVersion, NoNode, OverCapacity, Unavailable
+from tailrace.core.metadata import zookeeper_session
+from tailrace.core.metadata.store import Create, Delete, SessionEvent, SetData, WatchEvent
+from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tests.tcp_proxy import TcpProxy
 from tests.unit.core.metadata.store_contract import WatchLog
 from tests.zookeeper import ZooKeeperServer

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.metadata.store import Watch, WatchEvent
-from core.metadata.watches import Fired
-from core.metadata.zookeeper_watches import ABSENT, SessionWatches
+from tailrace.core.metadata.store import Watch, WatchEvent
+from tailrace.core.metadata.watches import Fired
+from tailrace.core.metadata.zookeeper_watches import ABSENT, SessionWatches
 
 PATHS = ["/a", "/a/b", "/c"]
 

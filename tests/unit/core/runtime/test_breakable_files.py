@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.runtime import breakable_files, unsynced
-from core.runtime.breakable_files import BreakableFiles
-from core.runtime.clock import ManualClock
-from core.runtime.files import write_atomically
-from core.runtime.skewed_clock import SkewedClock
+from tailrace.core.runtime import breakable_files, unsynced
+from tailrace.core.runtime.breakable_files import BreakableFiles
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.files import write_atomically
+from tailrace.core.runtime.skewed_clock import SkewedClock
 
 NAMES = ("a", "b", "c")
 OPEN = os.O_RDWR | os.O_CREAT
@@ -251,7 +251,7 @@ def test_a_full_disk_lets_no_file_grow(files: BreakableFiles, tmp_path: Path) ->
 def test_the_process_dies_of_it(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path;"
-        "from core.runtime.breakable_files import BreakableFiles;"
+        "from tailrace.core.runtime.breakable_files import BreakableFiles;"
         "files = BreakableFiles(); at = Path(sys.argv[1]);"
         "fd = files.open(at / 'f', os.O_RDWR | os.O_CREAT); files.sync_directory(at);"
         "files.write_at(fd, [b'kept'], 0); files.sync(fd); files.write_at(fd, [b'lost'], 2);"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.runtime.budget import Budget
+from tailrace.core.runtime.budget import Budget
 
 
 def test_the_piece_that_crosses_the_limit_passes_and_the_next_one_waits() -> None:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import Unavailable
-from core.runtime.child_process import (
+from tailrace.core.errors import Unavailable
+from tailrace.core.runtime.child_process import (
     LARGE_BYTES,
     NICE,
     SLOT_BYTES,
@@ -24,7 +24,7 @@ from core.runtime.child_process import (
     ChildProcess,
     Pieces,
 )
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 ENDED_S = 20
 SIZES = (0, 1, LARGE_BYTES - 1, LARGE_BYTES, 300_000)
@@ -215,7 +215,7 @@ def test_its_priority_counts_beside_its_parent_and_a_terminals_signals_do_not_re
 
 def test_it_ends_when_its_parent_is_killed() -> None:
     script = (
-        "import sys; from core.runtime.child_process import ChildProcess\n"
+        "import sys; from tailrace.core.runtime.child_process import ChildProcess\n"
         "child = ChildProcess(dict); child.call(len); print(child.pid, flush=True)\n"
         "sys.stdin.read()"
     )

@@ -8,7 +8,7 @@ HOUSE = Path(__file__).parents[4]
 
 _SETTLED = """
 import gc, weakref
-from core.runtime.collector import YOUNG_OBJECTS_MAX, settle_collector
+from tailrace.core.runtime.collector import YOUNG_OBJECTS_MAX, settle_collector
 
 class Ring:
     def __init__(self):
@@ -26,7 +26,7 @@ assert ring() is None, "never found"
 
 _LOADED = """
 import gc
-from core.runtime.collector import loading_modules
+from tailrace.core.runtime.collector import loading_modules
 
 looks = []
 gc.callbacks.append(lambda phase, info: looks.append(phase))

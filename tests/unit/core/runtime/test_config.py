@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from core.runtime.config import (
+from tailrace.core.runtime.config import (
     Assignment,
     ConfigError,
     environment_name,

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.assignments import broker_in_lock, lock_name
-from broker.cluster.topic_codec import StoredTopic, decode_topic, encode_topic
-from broker.quotas.connection_counts import numbers_of
-from compaction.restoring.cluster import parse_bootstrap
-from compaction.restoring.errors import Refused
-from core.errors import CorruptData
-from core.ledger.durability import PROMISE_KEY, promise_of
-from core.log.ownership import parse_member
-from core.metadata.bookie_service_info import decode_service_info
-from core.metadata.layout import LedgerPaths, UnderreplicationPaths
-from core.metadata.ledger_metadata import decode_ledger
-from core.runtime.config import ConfigError
-from core.runtime.decimal_text import INT64_MAX, decimal
-from protocol.ids import BookieId
+from tailrace.broker.cluster.assignments import broker_in_lock, lock_name
+from tailrace.broker.cluster.topic_codec import StoredTopic, decode_topic, encode_topic
+from tailrace.broker.quotas.connection_counts import numbers_of
+from tailrace.compaction.restoring.cluster import parse_bootstrap
+from tailrace.compaction.restoring.errors import Refused
+from tailrace.core.errors import CorruptData
+from tailrace.core.ledger.durability import PROMISE_KEY, promise_of
+from tailrace.core.log.ownership import parse_member
+from tailrace.core.metadata.bookie_service_info import decode_service_info
+from tailrace.core.metadata.layout import LedgerPaths, UnderreplicationPaths
+from tailrace.core.metadata.ledger_metadata import decode_ledger
+from tailrace.core.runtime.config import ConfigError
+from tailrace.core.runtime.decimal_text import INT64_MAX, decimal
+from tailrace.protocol.ids import BookieId
 
 ROOT: Final = Path(__file__).parents[4]
 NONE: Final = ("", "-", "+1", " 1", "1_0", "²", "٣", "0x1", "1.0", "9" * 5000, str(1 << 63))

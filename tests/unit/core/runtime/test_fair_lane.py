@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from core.errors import CorruptData, Unavailable
-from core.runtime.fair_lane import FairLane
-from core.runtime.fair_queue import Named
-from protocol.errors import BadValue
+from tailrace.core.errors import CorruptData, Unavailable
+from tailrace.core.runtime.fair_lane import FairLane
+from tailrace.core.runtime.fair_queue import Named
+from tailrace.protocol.errors import BadValue
 from tests.unit.broker.loops import in_loop, until
 
 A, B = Named("a"), Named("b")

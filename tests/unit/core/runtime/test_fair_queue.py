@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.runtime.fair_queue import FairQueue, Named
+from tailrace.core.runtime.fair_queue import FairQueue, Named
 
 USERS = [Named(f"h{host}", port) for host in range(3) for port in range(3)]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from core.runtime import files as files_module
-from core.runtime.files import (
+from tailrace.core.runtime import files as files_module
+from tailrace.core.runtime.files import (
     PARTS_MAX,
     LockHeld,
     SystemFiles,
     lock_file,
     write_atomically,
 )
-from protocol.ids import Buffer
+from tailrace.protocol.ids import Buffer
 
 FILES = SystemFiles()
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core.errors import Unavailable
-from core.runtime.forever import PAUSE_S_FIRST, PAUSE_S_MAX, Forever, StrayCancel
-from core.runtime.metrics import Metrics
-from core.runtime.task_health import task_health
-from core.runtime.tasks import Tasks
+from tailrace.core.errors import Unavailable
+from tailrace.core.runtime.forever import PAUSE_S_FIRST, PAUSE_S_MAX, Forever, StrayCancel
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.task_health import task_health
+from tailrace.core.runtime.tasks import Tasks
 from tests.unit.core.ledger.fast_world import InstantLoop
 
 

@@ -11,7 +11,7 @@ HOUSE = Path(__file__).parents[4]
 
 _CODE = """
 import resource
-from core.runtime.heap import keep_freed_memory
+from tailrace.core.runtime.heap import keep_freed_memory
 
 def take_and_let_go():
     frames = [bytearray(64 * 1024) for _ in range(32)]

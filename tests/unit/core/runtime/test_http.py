@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.runtime.http import BODY_BYTES_MAX, Asked, HttpReply, HttpServer, prometheus_text
-from core.runtime.metrics import Metrics, counter
+from tailrace.core.runtime.http import BODY_BYTES_MAX, Asked, HttpReply, HttpServer, prometheus_text
+from tailrace.core.runtime.metrics import Metrics, counter
 
 
 def asked(routes: dict[tuple[str, str], Any], *requests: tuple[str, str, bytes]) -> list[Any]:

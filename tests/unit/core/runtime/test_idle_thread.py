@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from core.runtime.idle_thread import IdleThread
+from tailrace.core.runtime.idle_thread import IdleThread
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux knows idle threads")

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from core.errors import OverCapacity, Unavailable
-from core.runtime.job_pool import JobPool
+from tailrace.core.errors import OverCapacity, Unavailable
+from tailrace.core.runtime.job_pool import JobPool
 
 
 def in_loop(story: Callable[[], Awaitable[None]]) -> Callable[[], None]:

@@ -7,17 +7,17 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from core.runtime.kafka_connection import (
+from tailrace.core.runtime.kafka_connection import (
     ANSWER_BYTES_MAX,
     KafkaConnection,
     NoAnswer,
     NotKafka,
     NotServed,
 )
-from protocol.kafka.apis import API_VERSIONS, LIST_OFFSETS, METADATA
-from protocol.kafka.codec import encode_response
-from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.kafka.messages.metadata import MetadataRequest
+from tailrace.protocol.kafka.apis import API_VERSIONS, LIST_OFFSETS, METADATA
+from tailrace.protocol.kafka.codec import encode_response
+from tailrace.protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tailrace.protocol.kafka.messages.metadata import MetadataRequest
 
 Answer = Callable[[socket.socket, bytes], None]
 """Answers a request, given whole."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.runtime.http import HttpReply
-from core.runtime.late_http import LateHttpServer
+from tailrace.core.runtime.http import HttpReply
+from tailrace.core.runtime.late_http import LateHttpServer
 
 ROUTES: dict[tuple[str, str], Any] = {("GET", "/"): lambda _: HttpReply("here")}
 
@@ -59,7 +59,7 @@ def test_an_address_that_is_taken() -> None:
 
 def test_who_only_listens_loads_no_server() -> None:
     code = (
-        "import asyncio, sys; from core.runtime.late_http import LateHttpServer\n"
+        "import asyncio, sys; from tailrace.core.runtime.late_http import LateHttpServer\n"
         "async def run():\n"
         "    server = LateHttpServer('127.0.0.1', 0, {}); server.listen(); await server.close()\n"
         "asyncio.run(run()); print('aiohttp' in sys.modules)"

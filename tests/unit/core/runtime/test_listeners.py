@@ -1,8 +1,8 @@
 import asyncio
 from typing import Any
 
-from core.runtime.listeners import tell
-from core.runtime.task_health import task_health
+from tailrace.core.runtime.listeners import tell
+from tailrace.core.runtime.task_health import task_health
 
 
 def test_what_one_listener_raises_is_told_and_costs_nobody_else() -> None:

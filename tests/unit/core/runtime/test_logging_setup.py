@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.runtime.logging_setup import set_up_logging
+from tailrace.core.runtime.logging_setup import set_up_logging
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +22,10 @@ def _restore() -> Iterator[None]:
 def test_a_line_has_time_level_logger_and_event() -> None:
     stream = io.StringIO()
     set_up_logging("info", stream)
-    logging.getLogger("core.ledger").info("ledger_closed ledger=%d entry=%d", 7, 12)
-    logging.getLogger("core.ledger").debug("not shown")
+    logging.getLogger("tailrace.core.ledger").info("ledger_closed ledger=%d entry=%d", 7, 12)
+    logging.getLogger("tailrace.core.ledger").debug("not shown")
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    core\.ledger "
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    tailrace\.core\.ledger "
         r"ledger_closed ledger=7 entry=12\n",
         stream.getvalue(),
     )

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from core.runtime.loop_turns import PIECE_UNITS, LoopTurns, Pace
+from tailrace.core.runtime.loop_turns import PIECE_UNITS, LoopTurns, Pace
 
 
 class Other:

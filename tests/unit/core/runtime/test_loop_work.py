@@ -2,7 +2,12 @@
 
 import asyncio
 
-from core.runtime.loop_work import CLIENT_WORK_MAX, REQUEST_WORK_MAX, STEP_WORK_MAX, LoopWork
+from tailrace.core.runtime.loop_work import (
+    CLIENT_WORK_MAX,
+    REQUEST_WORK_MAX,
+    STEP_WORK_MAX,
+    LoopWork,
+)
 from tests.unit.broker.loops import in_loop, turns
 
 

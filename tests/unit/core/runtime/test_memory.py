@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.runtime.memory import memory_bytes
+from tailrace.core.runtime.memory import memory_bytes
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MIB = 1024 * 1024

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from core.runtime.metrics import (
+from tailrace.core.runtime.metrics import (
     LATENCY_SECONDS,
     Histogram,
     Metrics,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.runtime.budget import Budget
-from core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
-from core.runtime.receive_buffer import ReceiveBuffer
-from core.runtime.unfinished import AHEAD_BYTES_MAX, FIRST_BYTES, PROGRESS_BYTES_MIN
-from protocol.errors import BadValue
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
+from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.core.runtime.unfinished import AHEAD_BYTES_MAX, FIRST_BYTES, PROGRESS_BYTES_MIN
+from tailrace.protocol.errors import BadValue
 
 
 class FakeTransport(asyncio.Transport):

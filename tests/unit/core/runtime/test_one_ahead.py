@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from core.runtime.one_ahead import one_ahead
+from tailrace.core.runtime.one_ahead import one_ahead
 
 
 class Source:

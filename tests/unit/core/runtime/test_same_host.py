@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from core.runtime.budget import Budget
-from core.runtime.net import FrameChannel, FrameLimits
-from core.runtime.receive_buffer import ReceiveBuffer
-from core.runtime.same_host import UNPACED
+from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.core.runtime.same_host import UNPACED
 from tests.unit.core.runtime.test_net import FakeTransport, Recorder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="others have no such option")

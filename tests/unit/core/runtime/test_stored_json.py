@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from core.runtime.stored_json import NOT_JSON
+from tailrace.core.runtime.stored_json import NOT_JSON
 
 ROOT: Final = Path(__file__).parents[4]
 DEEP: Final = b"[" * 5000 + b"]" * 5000

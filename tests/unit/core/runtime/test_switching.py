@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from core.runtime.switching import QUICK_S, quick_switches
+from tailrace.core.runtime.switching import QUICK_S, quick_switches
 
 
 def test_the_interval_is_short_until_the_last_block_ends() -> None:

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from core.runtime.tasks import Tasks
+from tailrace.core.runtime.tasks import Tasks
 
 
 def test_work_runs_and_is_forgotten() -> None:

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from core.errors import CorruptData
-from core.runtime.threads import JobThread, WorkerThread
+from tailrace.core.errors import CorruptData
+from tailrace.core.runtime.threads import JobThread, WorkerThread
 
 
 def test_worker_is_given_all_that_waits_in_order() -> None:

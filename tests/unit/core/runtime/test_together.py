@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from core.errors import NoNode, Unavailable
-from core.runtime.tasks import both, together
+from tailrace.core.errors import NoNode, Unavailable
+from tailrace.core.runtime.tasks import both, together
 
 
 async def linger() -> str:

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.runtime.turn_writer import ENOUGH_BYTES, ENOUGH_WRITES, KEPT_BYTES_MAX, TurnWriter
+from tailrace.core.runtime.turn_writer import (
+    ENOUGH_BYTES,
+    ENOUGH_WRITES,
+    KEPT_BYTES_MAX,
+    TurnWriter,
+)
 
 
 class Transport(asyncio.Transport):

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.bookkeeper.availability import (
+from tailrace.protocol.bookkeeper.availability import (
     EntryGroup,
     decode_availability,
     encode_availability,
 )
-from protocol.bookkeeper.codec import decode_response
-from protocol.bookkeeper.messages import ListEntriesResponse
-from protocol.errors import DecodeError
+from tailrace.protocol.bookkeeper.codec import decode_response
+from tailrace.protocol.bookkeeper.messages import ListEntriesResponse
+from tailrace.protocol.errors import DecodeError
 from tests.golden import frames
 from tests.strategies import hostile
 

@@ -2,15 +2,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.bookkeeper import fast_codec, protobuf_codec
-from protocol.bookkeeper.codec import (
+from tailrace.protocol.bookkeeper import fast_codec, protobuf_codec
+from tailrace.protocol.bookkeeper.codec import (
     decode_request,
     decode_response,
     encode_request,
     encode_response,
 )
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     AddResponse,
     AuthResponse,
@@ -25,8 +25,8 @@ from protocol.bookkeeper.messages import (
     UnknownRequest,
     operation_of,
 )
-from protocol.bookkeeper.schema import MESSAGES
-from protocol.errors import (
+from tailrace.protocol.bookkeeper.schema import MESSAGES
+from tailrace.protocol.errors import (
     BadValue,
     BufferUnderflow,
     DecodeError,
@@ -34,7 +34,7 @@ from protocol.errors import (
     ProtocolError,
     UnsupportedVersion,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.golden import Frame, frames
 from tests.strategies import (
     add_requests,

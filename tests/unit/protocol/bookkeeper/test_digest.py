@@ -6,9 +6,9 @@ import zlib
 import pytest
 from hypothesis import given
 
-from protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
-from protocol.crc32c import crc32c
-from protocol.ids import Buffer
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType, ledger_master_key
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.ids import Buffer
 from tests.strategies import pieces, small_bytes
 
 

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.bookkeeper.codec import decode_request, decode_response
-from protocol.bookkeeper.digest import Digest, DigestType
-from protocol.bookkeeper.entry import (
+from tailrace.protocol.bookkeeper.codec import decode_request, decode_response
+from tailrace.protocol.bookkeeper.digest import Digest, DigestType
+from tailrace.protocol.bookkeeper.entry import (
     HEADER_SIZE,
     MAX_ENTRY_BYTES,
     MAX_FRAME_BYTES,
@@ -15,9 +15,9 @@ from protocol.bookkeeper.entry import (
     read_ids,
     read_lac,
 )
-from protocol.bookkeeper.messages import AddRequest, ReadLacResponse, WriteLacRequest
-from protocol.errors import BadChecksum, BadValue, BufferUnderflow, DecodeError
-from protocol.ids import Buffer, LedgerId
+from tailrace.protocol.bookkeeper.messages import AddRequest, ReadLacResponse, WriteLacRequest
+from tailrace.protocol.errors import BadChecksum, BadValue, BufferUnderflow, DecodeError
+from tailrace.protocol.ids import Buffer, LedgerId
 from tests.golden import frames
 from tests.strategies import entry_ids, hostile, ledger_ids, naturals, pieces, small_bytes
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
-from protocol.bookkeeper.messages import (
+from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.bookkeeper.messages import (
     HIGH_PRIORITY,
     AddRequest,
     AddResponse,
@@ -26,8 +26,8 @@ from protocol.bookkeeper.messages import (
     UnknownRequest,
     operation_of,
 )
-from protocol.bookkeeper.v2_answers import decode_response, encode_response
-from protocol.bookkeeper.v2_requests import (
+from tailrace.protocol.bookkeeper.v2_answers import decode_response, encode_response
+from tailrace.protocol.bookkeeper.v2_requests import (
     OPERATIONS,
     Opcode,
     Origin,
@@ -35,14 +35,14 @@ from protocol.bookkeeper.v2_requests import (
     encode_request,
     is_v2,
 )
-from protocol.errors import (
+from tailrace.protocol.errors import (
     BadValue,
     BufferUnderflow,
     FrameTooLarge,
     ProtocolError,
     UnsupportedVersion,
 )
-from protocol.ids import LedgerId
+from tailrace.protocol.ids import LedgerId
 from tests.golden import Frame, frames
 from tests.strategies import (
     hostile,

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.distributedlog.dlsn import (
+from tailrace.protocol.distributedlog.dlsn import (
     DLSN,
     INITIAL,
     INVALID,
     NON_INCLUSIVE_LOWER_BOUND,
 )
-from protocol.errors import BadLength, BadValue, DecodeError
+from tailrace.protocol.errors import BadLength, BadValue, DecodeError
 from tests.golden import Vector, vectors
 from tests.strategies import hostile, int64s
 

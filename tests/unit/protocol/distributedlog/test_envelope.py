@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.distributedlog.envelope import (
+from tailrace.protocol.distributedlog.envelope import (
     JOINED_BELOW_BYTES,
     EnvelopeCodec,
     compress_envelope,
@@ -16,10 +16,15 @@ from protocol.distributedlog.envelope import (
     pack_user_records,
     unpack_envelope,
 )
-from protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX, pack_lz4, unpack_lz4
-from protocol.distributedlog.record import HEADER_SIZE, POSITION_MAX, LogRecord, record_parts
-from protocol.distributedlog.record_set import expand, pack_record_set, record_set
-from protocol.errors import BadLength, BadValue, DecodeError
+from tailrace.protocol.distributedlog.lz4_block import UNPACKED_BYTES_MAX, pack_lz4, unpack_lz4
+from tailrace.protocol.distributedlog.record import (
+    HEADER_SIZE,
+    POSITION_MAX,
+    LogRecord,
+    record_parts,
+)
+from tailrace.protocol.distributedlog.record_set import expand, pack_record_set, record_set
+from tailrace.protocol.errors import BadLength, BadValue, DecodeError
 from tests.golden import Vector, vectors
 from tests.strategies import hostile, log_record_lists, naturals, small_bytes
 

@@ -1,8 +1,8 @@
 import pytest
 from hypothesis import given
 
-from protocol.distributedlog.envelope import pack_bare
-from protocol.distributedlog.record import (
+from tailrace.protocol.distributedlog.envelope import pack_bare
+from tailrace.protocol.distributedlog.record import (
     POSITION_MAX,
     LogRecord,
     control_record,
@@ -10,7 +10,7 @@ from protocol.distributedlog.record import (
     pack_metadata,
     read_records,
 )
-from protocol.errors import BadLength, DecodeError
+from tailrace.protocol.errors import BadLength, DecodeError
 from tests.strategies import hostile, log_records
 
 

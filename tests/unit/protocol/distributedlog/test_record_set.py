@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.distributedlog.envelope import pack_envelope, unpack_envelope
-from protocol.distributedlog.record import LogRecord
-from protocol.distributedlog.record_set import (
+from tailrace.protocol.distributedlog.envelope import pack_envelope, unpack_envelope
+from tailrace.protocol.distributedlog.record import LogRecord
+from tailrace.protocol.distributedlog.record_set import (
     count_records,
     expand,
     pack_record_set,
     record_set,
     unpack_record_set,
 )
-from protocol.errors import BadLength, BadValue, DecodeError
+from tailrace.protocol.errors import BadLength, BadValue, DecodeError
 from tests.golden import vectors
 from tests.strategies import hostile, small_bytes
 

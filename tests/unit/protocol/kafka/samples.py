@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from protocol.kafka import primitives
-from protocol.kafka.primitives import Kind
-from protocol.kafka.wire import Array, Wire
+from tailrace.protocol.kafka import primitives
+from tailrace.protocol.kafka.primitives import Kind
+from tailrace.protocol.kafka.wire import Array, Wire
 
 TEXTS = ("", "a", "topic-1", "größer", "日本", "x" * 130)
 BYTES = (b"", b"\0", b"some bytes", bytes(range(200)))

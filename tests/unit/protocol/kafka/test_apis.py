@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import BadLength, DecodeError, ErrorCode, UnsupportedVersion
-from protocol.kafka import apis as a
-from protocol.kafka import codec, wire
-from protocol.kafka.api import Api
-from protocol.kafka.messages.produce import ProduceRequest, TopicProduceData
-from protocol.kafka.primitives import ELEMENTS_MAX
-from protocol.varint import write_unsigned
+from tailrace.protocol.errors import BadLength, DecodeError, ErrorCode, UnsupportedVersion
+from tailrace.protocol.kafka import apis as a
+from tailrace.protocol.kafka import codec, wire
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.messages.produce import ProduceRequest, TopicProduceData
+from tailrace.protocol.kafka.primitives import ELEMENTS_MAX
+from tailrace.protocol.varint import write_unsigned
 from tests.unit.protocol.kafka.samples import damaged, sample, values
 
 VERSIONS = [(api, version) for api in a.APIS.values() for version in api.versions]

@@ -4,14 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BadLength, BadValue, BufferUnderflow, DecodeError, UnsupportedVersion
-from protocol.kafka import header as h
-from protocol.kafka import wire
-from protocol.kafka.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
-from protocol.kafka.codec import decode_response
-from protocol.kafka.messages import headers
-from protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tailrace.protocol.errors import (
+    BadLength,
+    BadValue,
+    BufferUnderflow,
+    DecodeError,
+    UnsupportedVersion,
+)
+from tailrace.protocol.kafka import header as h
+from tailrace.protocol.kafka import wire
+from tailrace.protocol.kafka.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
+from tailrace.protocol.kafka.codec import decode_response
+from tailrace.protocol.kafka.messages import headers
+from tailrace.protocol.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tailrace.protocol.kafka.messages.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 from tests.unit.protocol.kafka.samples import values
 
 VERSIONS = [(api, version) for api in APIS.values() for version in api.versions]

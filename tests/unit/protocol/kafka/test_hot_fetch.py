@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.kafka import hot_fetch, wire
-from protocol.kafka.apis import FETCH
-from protocol.kafka.messages.fetch import (
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.kafka import hot_fetch, wire
+from tailrace.protocol.kafka.apis import FETCH
+from tailrace.protocol.kafka.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import BadLength, DecodeError
-from protocol.kafka import codec, hot_produce, wire
-from protocol.kafka.apis import PRODUCE
-from protocol.kafka.messages.produce import (
+from tailrace.protocol.errors import BadLength, DecodeError
+from tailrace.protocol.kafka import codec, hot_produce, wire
+from tailrace.protocol.kafka.apis import PRODUCE
+from tailrace.protocol.kafka.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,

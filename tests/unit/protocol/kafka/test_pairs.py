@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol.kafka.apis import APIS, PRODUCE
+from tailrace.protocol.kafka.apis import APIS, PRODUCE
 from tests.java import test_kafka_messages as java
 
 ADVERTISED = {(api.key, version) for api in APIS.values() for version in api.advertised}

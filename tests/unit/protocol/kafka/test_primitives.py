@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import (
+from tailrace.protocol.errors import (
     BadLength,
     BadValue,
     BufferUnderflow,
@@ -15,7 +15,7 @@ from protocol.errors import (
     ProtocolError,
     UnexpectedNull,
 )
-from protocol.kafka import primitives as p
+from tailrace.protocol.kafka import primitives as p
 
 CLASSIC = (False, False)
 CLASSIC_NULLABLE = (False, True)

@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import BadLength, ProtocolError
-from protocol.kafka import steps, wire
-from protocol.kafka.api import Api
-from protocol.kafka.apis import APIS, METADATA
-from protocol.kafka.header import RequestHeader, decode_request_header, encode_request_header
-from protocol.kafka.messages.metadata import (
+from tailrace.protocol.errors import BadLength, ProtocolError
+from tailrace.protocol.kafka import steps, wire
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import APIS, METADATA
+from tailrace.protocol.kafka.header import (
+    RequestHeader,
+    decode_request_header,
+    encode_request_header,
+)
+from tailrace.protocol.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from protocol.kafka import codec, wire
-from protocol.kafka.api import Api
-from protocol.kafka.apis import APIS
-from protocol.kafka.primitives import BYTES, INT64, Kind
-from protocol.kafka.wire import Array, Wire
+from tailrace.protocol.kafka import codec, wire
+from tailrace.protocol.kafka.api import Api
+from tailrace.protocol.kafka.apis import APIS
+from tailrace.protocol.kafka.primitives import BYTES, INT64, Kind
+from tailrace.protocol.kafka.wire import Array, Wire
 from tests.unit.protocol.kafka.samples import sample
 
 FLEXIBLE = [

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BadLength, BufferUnderflow, DecodeError, UnexpectedNull
-from protocol.kafka import wire as w
-from protocol.kafka.primitives import BYTES, INT16, INT32, STRING
+from tailrace.protocol.errors import BadLength, BufferUnderflow, DecodeError, UnexpectedNull
+from tailrace.protocol.kafka import wire as w
+from tailrace.protocol.kafka.primitives import BYTES, INT16, INT32, STRING
 from tests.unit.protocol.kafka.samples import values
 
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import Codec
-from protocol.crc32c import crc32c
-from protocol.errors import BadChecksum, BadLength, BadValue, BufferUnderflow, DecodeError
-from protocol.records.batch import (
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.crc32c import crc32c
+from tailrace.protocol.errors import BadChecksum, BadLength, BadValue, BufferUnderflow, DecodeError
+from tailrace.protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -25,7 +25,7 @@ from protocol.records.batch import (
     verify_crc,
     with_header,
 )
-from protocol.records.record import Producer, Record, build_batch, iter_records
+from tailrace.protocol.records.record import Producer, Record, build_batch, iter_records
 from tests.strategies import hostile, int32s, int64s, record_batches
 
 # librdkafka and Java agree on these 61 + 8 bytes: one record, no key, value "x", at 1 ms.

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.records.batch import CONTROL, TRANSACTIONAL, read_header, stamp, verify_crc
-from protocol.records.control import EndTransaction, build_marker, read_marker
-from protocol.records.record import Producer, Record, build_batch
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.records.batch import CONTROL, TRANSACTIONAL, read_header, stamp, verify_crc
+from tailrace.protocol.records.control import EndTransaction, build_marker, read_marker
+from tailrace.protocol.records.record import Producer, Record, build_batch
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "control-batches.txt"
 VECTORS = [line.split() for line in GOLDEN.read_text().splitlines() if line[0] != "#"]

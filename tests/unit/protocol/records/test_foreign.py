@@ -9,9 +9,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuil
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import Codec
-from protocol.records.batch import read_header, stamp_log_append_time, verify_crc
-from protocol.records.record import Producer, Record, build_batch, iter_records
+from tailrace.protocol.compression import Codec
+from tailrace.protocol.records.batch import read_header, stamp_log_append_time, verify_crc
+from tailrace.protocol.records.record import Producer, Record, build_batch, iter_records
 from tests.strategies import record_lists
 
 with warnings.catch_warnings():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
-from protocol.records import loops
+from tailrace.protocol.records import loops
 from tests.wheel import ROOT
 
 
@@ -19,7 +19,10 @@ def test_the_loops_are_compiled_here() -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """What the build sees, and the extension that was made of it."""
-    shutil.copytree(ROOT / "protocol", tmp_path / "protocol")
+    house = tmp_path / "tailrace"
+    house.mkdir()
+    shutil.copy(ROOT / "tailrace" / "__init__.py", house)
+    shutil.copytree(ROOT / "tailrace" / "protocol", house / "protocol")
     return tmp_path
 
 
@@ -30,7 +33,10 @@ def extension(tree: Path) -> Path:
 
 def why_plain(tree: Path) -> str:
     """Ask a process of that tree, which has to read a record in either form."""
-    said = "from protocol.records import loops; print(loops.WHY_PLAIN, loops.scan(b'', 0, 0, 0, 0))"
+    said = (
+        "from tailrace.protocol.records import loops; "
+        "print(loops.WHY_PLAIN, loops.scan(b'', 0, 0, 0, 0))"
+    )
     command = [sys.executable, "-c", said]
     ran = subprocess.run(command, cwd=tree, check=True, capture_output=True, text=True, timeout=60)
     reason, _, scanned = ran.stdout.strip().partition(" (")

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import GZIP_LEVEL, Codec, compress
-from protocol.records.batch import (
+from tailrace.protocol.compression import GZIP_LEVEL, Codec, compress
+from tailrace.protocol.records.batch import (
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     read_header,
     verify_crc,
 )
-from protocol.records.recompress import StoredAs, recompress
-from protocol.records.record import Producer, Record, build_batch, iter_records
+from tailrace.protocol.records.recompress import StoredAs, recompress
+from tailrace.protocol.records.record import Producer, Record, build_batch, iter_records
 
 codecs = st.sampled_from(list(Codec))
 records = st.lists(

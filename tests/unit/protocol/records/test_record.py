@@ -5,23 +5,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import compress
-from protocol.errors import (
+from tailrace.protocol.compression import compress
+from tailrace.protocol.errors import (
     BadLength,
     BadValue,
     BufferUnderflow,
     DecodeError,
     UnexpectedNull,
 )
-from protocol.records.batch import HEADER_SIZE, read_header, stamp_crc, verify_crc
-from protocol.records.record import (
+from tailrace.protocol.records.batch import HEADER_SIZE, read_header, stamp_crc, verify_crc
+from tailrace.protocol.records.record import (
     Record,
     build_batch,
     iter_records,
     key_value_records,
     payload_of,
 )
-from protocol.records.times import newest_from
+from tailrace.protocol.records.times import newest_from
 from tests.strategies import codecs, hostile, record_batches, record_lists
 
 PLAIN = Record(0, 1, key=b"k", value=b"v", headers=(("h", b"1"), ("", None)))

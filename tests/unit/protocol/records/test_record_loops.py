@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from protocol.records import loops, record_loops
-from protocol.records.batch import HEADER_SIZE
-from protocol.records.record import Record, build_batch
-from protocol.varint import write_varint
+from tailrace.protocol.records import loops, record_loops
+from tailrace.protocol.records.batch import HEADER_SIZE
+from tailrace.protocol.records.record import Record, build_batch
+from tailrace.protocol.varint import write_varint
 from tests.strategies import hostile, int64s, record_lists
 
 payloads = hostile(

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.ids import Buffer
-from protocol.records import window
-from protocol.records.batch import BatchHeader, read_header
-from protocol.records.record import Record, build_batch, iter_records, payload_of
-from protocol.records.times import first_since, newest_from
+from tailrace.protocol.errors import DecodeError
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records import window
+from tailrace.protocol.records.batch import BatchHeader, read_header
+from tailrace.protocol.records.record import Record, build_batch, iter_records, payload_of
+from tailrace.protocol.records.times import first_since, newest_from
 from tests.strategies import hostile, record_batches
 
 deltas = st.integers(0, 200) | st.integers(-(1 << 40), 1 << 40)

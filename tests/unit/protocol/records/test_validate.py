@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import Codec, compress
-from protocol.errors import DecodeError, ErrorCode
-from protocol.ids import Buffer
-from protocol.records import validate, window
-from protocol.records.batch import (
+from tailrace.protocol.compression import Codec, compress
+from tailrace.protocol.errors import DecodeError, ErrorCode
+from tailrace.protocol.ids import Buffer
+from tailrace.protocol.records import validate, window
+from tailrace.protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -21,10 +21,10 @@ from protocol.records.batch import (
     read_header,
     stamp_crc,
 )
-from protocol.records.judging import judge
-from protocol.records.record import Producer, Record, build_batch
-from protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY, NOT_PLAIN
-from protocol.records.validate import (
+from tailrace.protocol.records.judging import judge
+from tailrace.protocol.records.record import Producer, Record, build_batch
+from tailrace.protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY, NOT_PLAIN
+from tailrace.protocol.records.validate import (
     RECORD_ERRORS_MAX,
     UNBOUNDED_MS,
     InvalidBatch,

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.replayed import ReplayedGroup
-from broker.coordinator.consumer_config import ConsumerGroupConfig
-from broker.coordinator.effects import Caller
-from broker.coordinator.group import ClassicGroup
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_describe import DescribedGroup
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.replayed import ReplayedGroup
+from tailrace.broker.coordinator.consumer_config import ConsumerGroupConfig
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.coordinator.group import ClassicGroup
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_describe import DescribedGroup
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,

@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.consumer.request_checks import check_request
-from broker.coordinator.effects import Caller
-from broker.errors import KafkaError
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.consumer.request_checks import check_request
+from tailrace.broker.coordinator.effects import Caller
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )

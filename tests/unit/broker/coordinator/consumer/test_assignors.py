@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordinator.consumer.assignor import (
+from tailrace.broker.coordinator.consumer.assignor import (
     Assignor,
     GroupSpec,
     MemberSpec,
     Partitions,
     TopicId,
 )
-from broker.coordinator.consumer.range_assignor import assign_range
-from broker.coordinator.consumer.uniform_assignor import assign_uniform
+from tailrace.broker.coordinator.consumer.range_assignor import assign_range
+from tailrace.broker.coordinator.consumer.uniform_assignor import assign_uniform
 
 TOPICS = [bytes([0] * 15 + [number]) for number in range(1, 5)]
 COUNTS = st.fixed_dictionaries({topic: st.integers(0, 12) for topic in TOPICS})

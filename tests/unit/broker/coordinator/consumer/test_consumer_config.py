@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.group_configs import GroupConfigs
-from broker.coordinator.config import GroupConfig
-from broker.coordinator.consumer_config import ConsumerGroupConfig, MigrationPolicy
-from core.runtime.config import values_of
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tailrace.broker.cluster.group_configs import GroupConfigs
+from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.coordinator.consumer_config import ConsumerGroupConfig, MigrationPolicy
+from tailrace.core.runtime.config import values_of
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.unit.broker.coordinator.runtime_support import CALLER, GROUP, running_groups
 from tests.unit.broker.loops import in_loop
 

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.coordinator.consumer.group import ConsumerGroup
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.consumer.support import (
     Client,
     ConsumerDriver,

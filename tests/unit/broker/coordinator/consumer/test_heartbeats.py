@@ -5,16 +5,20 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.consumer.group import WRITE_BYTES_MAX, ConsumerGroup, ConsumerGroupState
-from broker.coordinator.consumer.member import MemberState
-from broker.coordinator.consumer.request_checks import check_request
-from broker.errors import KafkaError
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_group_heartbeat import (
+from tailrace.broker.coordinator.consumer.group import (
+    WRITE_BYTES_MAX,
+    ConsumerGroup,
+    ConsumerGroupState,
+)
+from tailrace.broker.coordinator.consumer.member import MemberState
+from tailrace.broker.coordinator.consumer.request_checks import check_request
+from tailrace.broker.errors import KafkaError
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from protocol.kafka.messages.consumer_protocol import (
+from tailrace.protocol.kafka.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     encode_subscription,
 )

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.consumer.group import ConsumerGroup
-from broker.coordinator.group import ClassicGroup, GroupState
-from protocol.errors import ErrorCode
-from protocol.kafka.messages.consumer_protocol import (
+from tailrace.broker.coordinator.consumer.group import ConsumerGroup
+from tailrace.broker.coordinator.group import ClassicGroup, GroupState
+from tailrace.protocol.errors import ErrorCode
+from tailrace.protocol.kafka.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.errors import ErrorCode
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.consumer.support import (
     SESSION_MS,
     Client,

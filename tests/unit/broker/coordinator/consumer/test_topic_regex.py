@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.coordinator.consumer import assigning
-from broker.coordinator.consumer.topic_regex import matching, regex_fault
-from broker.expressions import CLASSES_MAX, LENGTH_MAX, PROGRAM_MAX, expression
-from protocol.errors import ErrorCode
+from tailrace.broker.coordinator.consumer import assigning
+from tailrace.broker.coordinator.consumer.topic_regex import matching, regex_fault
+from tailrace.broker.expressions import CLASSES_MAX, LENGTH_MAX, PROGRAM_MAX, expression
+from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.consumer.support import Client, ConsumerDriver, lasting
 from tests.unit.broker.coordinator.support import KnownTopics
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from core.errors import EntryNotFound
-from core.log.cold.config import ColdConfig
-from core.log.cold.format import Header
-from core.log.cold.object_writer import ObjectWriter
-from core.log.cold.store import ColdStore
-from core.metadata.segment_metadata import SegmentMetadata
-from protocol.bookkeeper.entry import Entry
-from protocol.ids import LedgerId
+from tailrace.core.errors import EntryNotFound
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.cold.format import Header
+from tailrace.core.log.cold.object_writer import ObjectWriter
+from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.protocol.bookkeeper.entry import Entry
+from tailrace.protocol.ids import LedgerId
 
 LOG = "/distributedlog/tailrace/s"
 LEDGER = LedgerId(42)

@@ -3,7 +3,7 @@
 import pytest
 from fsspec.registry import known_implementations
 
-from core.log.cold.config import ColdConfig
+from tailrace.core.log.cold.config import ColdConfig
 
 
 @pytest.mark.parametrize("url", ["", "/srv/cold", "cold", "file:///srv/cold", "memory://cold"])
@@ -23,7 +23,7 @@ def test_what_is_not(url: str, why: str, monkeypatch: pytest.MonkeyPatch) -> Non
     unknown = {"class": "no_such_package.FileSystem"}
     monkeypatch.setitem(known_implementations, "elsewhere", unknown)
     monkeypatch.setattr(
-        "core.log.cold.file_systems.find_spec",
+        "tailrace.core.log.cold.file_systems.find_spec",
         lambda name: None if name in ("s3fs", "no_such_package") else name,
     )
     with pytest.raises(ValueError, match=f"cold.storage.url: {why}"):

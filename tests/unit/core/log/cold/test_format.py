@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ColdObjectCorrupt
-from core.log.cold.format import (
+from tailrace.core.errors import ColdObjectCorrupt
+from tailrace.core.log.cold.format import (
     HEADER_PREFIX_BYTES,
     TRAILER_BYTES,
     Block,
@@ -19,8 +19,8 @@ from core.log.cold.format import (
     encode_index,
     header_size,
 )
-from core.log.cold.reader import spans
-from protocol.bookkeeper.entry import Entry
+from tailrace.core.log.cold.reader import spans
+from tailrace.protocol.bookkeeper.entry import Entry
 from tests.unit.core.log.cold.ledgers import LEDGER, build, entries_of
 
 PAYLOADS = st.lists(st.binary(max_size=300), max_size=40)

@@ -13,16 +13,16 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.errors import (
+from tailrace.core.errors import (
     ColdObjectCorrupt,
     ColdObjectNotFound,
     ColdStorageUnavailable,
     EntryNotFound,
 )
-from core.log.cold.config import ColdConfig
-from core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
-from core.log.cold.pace import next_free_s, pause_s
-from core.log.cold.store import ColdStore
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
+from tailrace.core.log.cold.pace import next_free_s, pause_s
+from tailrace.core.log.cold.store import ColdStore
 from tests.unit.core.log.cold.ledgers import LOG, SEGMENT, MemoryLedger, cold_store, entries_of
 
 PAYLOADS = [b"%d" % number * (number * 7 % 50) for number in range(60)]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import BufferUnderflow, DecodeError, UnsupportedVersion
-from protocol.kafka.messages import coordinator_records as c
+from tailrace.protocol.errors import BufferUnderflow, DecodeError, UnsupportedVersion
+from tailrace.protocol.kafka.messages import coordinator_records as c
 from tests.unit.protocol.kafka.samples import damaged, sample, values
 
 OFFSET_KEY = c.OffsetCommitKey(group="g", topic="t", partition=1)
