@@ -1,7 +1,9 @@
-# `make run` and `make test` do everything from a bare clone; both call `make install`.
+# `make run` and `make test` do everything from a bare clone: the one installs what a broker needs, the other the rest.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
+BUILD := $(VENV)/build
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 FUZZ_STAMP := $(VENV)/.fuzz-installed
@@ -20,6 +22,16 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
+
+$(RUNS): requirements/image.lock requirements/image-build.lock pyproject.toml hatch_build.py protocol/records/record_loops.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --disable-pip-version-check --no-compile --require-hashes -r requirements/image.lock
+	$(PYTHON) -m venv $(BUILD)
+	$(BUILD)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/image-build.lock
+	$(BUILD)/bin/python -c 'import hatchling.build; hatchling.build.build_editable("$(BUILD)")'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-index $(BUILD)/tailrace-*.whl
+	rm -r $(BUILD)
+	touch $(RUNS)
 
 $(STAMP): requirements/dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,7 +56,7 @@ install: $(COMPILED)   ## a virtual environment in .venv with every locked depen
 
 environments: $(COMPILED) $(FUZZ_STAMP) $(S3_STAMP)  ## what `make test` needs; `make -j2 environments` makes them side by side
 
-run: install    ## a broker on 127.0.0.1:9092 over ./tailrace-data
+run: $(if $(wildcard $(STAMP)),$(COMPILED),$(RUNS))  ## a broker on 127.0.0.1:9092 over ./tailrace-data
 	$(BIN)/tailrace start $(ARGS)
 
 check: install  ## ruff, mypy, import-linter
