@@ -26,14 +26,19 @@ def test_exactly_one_name_at_the_top(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"tailrace"}
 
 
-def test_it_lives_beside_a_users_core(wheel: Path, tmp_path: Path) -> None:
+def test_it_lives_beside_a_users_packages(wheel: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     python = make_venv(venv, wheel)
     site = site_packages(venv)
-    (site / "core").mkdir()
-    (site / "core" / "__init__.py").write_text("mine = True\n")
+    for name in ("core", "protocol", "broker"):
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text("mine = True\n")
 
-    mine = "import core, sys; assert core.mine; import tailrace; print(tailrace.__file__)"
+    mine = (
+        "import broker, core, protocol; assert core.mine and protocol.mine and broker.mine; "
+        "from tailrace.compaction.restore import restore; import tailrace.broker.server; "
+        "print(tailrace.__file__)"
+    )
     ran = subprocess.run(
         [str(python), "-I", "-c", mine], check=True, timeout=60, capture_output=True
     )
