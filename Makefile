@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+NEEDED := $(VENV)/.needed
 RUNS := $(VENV)/.runs
-BUILD := $(VENV)/build
+BUILD := .venv-build
+.INTERMEDIATE: $(BUILD)/.built
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 FUZZ_STAMP := $(VENV)/.fuzz-installed
@@ -23,12 +25,19 @@ unexport PYTHONDONTWRITEBYTECODE
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
 
-$(RUNS): requirements/image.lock requirements/image-build.lock pyproject.toml hatch_build.py protocol/records/record_loops.py
+$(NEEDED): requirements/image.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --disable-pip-version-check --no-compile --require-hashes -r requirements/image.lock
+	touch $(NEEDED)
+
+$(BUILD)/.built: requirements/image-build.lock pyproject.toml hatch_build.py protocol/records/record_loops.py
+	rm -rf $(BUILD)
 	$(PYTHON) -m venv $(BUILD)
 	$(BUILD)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/image-build.lock
 	$(BUILD)/bin/python -c 'import hatchling.build; hatchling.build.build_editable("$(BUILD)")'
+	touch $@
+
+$(RUNS): $(NEEDED) $(BUILD)/.built
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-index $(BUILD)/tailrace-*.whl
 	rm -r $(BUILD)
 	touch $(RUNS)
@@ -56,7 +65,8 @@ install: $(COMPILED)   ## a virtual environment in .venv with every locked depen
 
 environments: $(COMPILED) $(FUZZ_STAMP) $(S3_STAMP)  ## what `make test` needs; `make -j2 environments` makes them side by side
 
-run: $(if $(wildcard $(STAMP)),$(COMPILED),$(RUNS))  ## a broker on 127.0.0.1:9092 over ./tailrace-data
+run:            ## a broker on 127.0.0.1:9092 over ./tailrace-data
+	$(MAKE) --no-print-directory --jobs=2 $(if $(wildcard $(STAMP)),$(COMPILED),$(RUNS))
 	$(BIN)/tailrace start $(ARGS)
 
 check: install  ## ruff, mypy, import-linter
@@ -95,6 +105,6 @@ lock:           ## resolve the files of requirements/ anew
 	  --extra s3 --group s3 pyproject.toml -o requirements/s3.lock
 
 clean:          ## everything that install and tests leave behind
-	rm -rf $(VENV) $(S3_VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(S3_VENV) $(BUILD) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f protocol/records/_record_loops.*
