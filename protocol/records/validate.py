@@ -165,8 +165,10 @@ def check_records(
             taken[1],
             how,
         )
-        if newest != NOT_PLAIN and newest == header.max_timestamp:
-            return header  # what most are: good and as they say, and walked in one step
+        if newest != NOT_PLAIN:  # what most are: good, and walked in one step
+            if newest == header.max_timestamp:
+                return header
+            return _put_right(header, size, None if rules.log_append_time else newest)
     return _check_any(buf, header, rules, taken, how, (unpacked_max, on_unpacked))
 
 

@@ -1,6 +1,7 @@
 import struct
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import cramjam
 import pytest
@@ -22,6 +23,7 @@ from tailrace.protocol.records.batch import (
     stamp_crc,
 )
 from tailrace.protocol.records.judging import judge
+from tailrace.protocol.records.loops import newest_time
 from tailrace.protocol.records.record import Producer, Record, build_batch
 from tailrace.protocol.records.record_loops import BY_FIELDS, IN_ORDER, LISTS, NEEDS_KEY, NOT_PLAIN
 from tailrace.protocol.records.validate import (
@@ -341,6 +343,22 @@ def test_no_max_timestamp_hides_bad_records(said: int) -> None:
     assert refusal(keyless, COMPACTED).code == ErrorCode.INVALID_RECORD
     cut = change(">i", 57, 4, change(">i", 23, 3, change(">q", 35, said)))
     assert refusal(cut).code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("rules", [ORDINARY, ORDINARY._replace(log_append_time=True)])
+@pytest.mark.parametrize("said", [NOW_MS + 2, NO_TIMESTAMP, NOT_PLAIN])
+def test_a_good_batch_is_walked_once_whatever_its_header_says(
+    said: int, rules: ProduceRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = []
+
+    def counted(*arguments: Any) -> int:
+        walks.append(arguments[1])
+        return newest_time(*arguments)
+
+    monkeypatch.setattr(validate, "newest_time", counted)
+    check_batch(memoryview(change(">q", 35, said)), rules, NOW_MS)
+    assert walks == [3]
 
 
 def test_records_without_a_time_leave_none_to_the_batch() -> None:
