@@ -48,6 +48,8 @@ from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
 
+CANNOT_WRITE = "the bookie cannot write any more; start again when its disk is well"
+"""What its process logs when `failed` of a bookie ends it."""
 LEDGERS_AT_ONCE = 256
 """Index files that are looked at in one job of the reading thread: a few milliseconds."""
 

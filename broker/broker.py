@@ -45,7 +45,7 @@ class BrokerMetrics:
 
 
 class Interception(Protocol):
-    """What tests put between requests and their handlers; see `broker.faults`."""
+    """What tests put between requests and their handlers; see `tailrace.faults`."""
 
     def handler_of(self, handler: Any, /) -> Any:
         """Return what is to answer a request instead of its Handler."""

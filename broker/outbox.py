@@ -11,8 +11,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tailrace.broker.answer_order import AnswerOrder
 from tailrace.broker.config import NetworkConfig
-from tailrace.broker.pipeline import Pipeline
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.net import HOLD_USER, FrameChannel
 
@@ -26,7 +26,7 @@ class Outbox:
 
     def __init__(self, limits: NetworkConfig, requests: Budget, unsent: Budget) -> None:
         """Share the budgets of `requests` in flight and of bytes `unsent` with all connections."""
-        self.turns: Pipeline[InFlight] = Pipeline()
+        self.turns: AnswerOrder[InFlight] = AnswerOrder()
         self.closed = False
         """No more requests are taken."""
         self._limits = limits

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tailrace.broker.pipeline import Watch
+from tailrace.broker.answer_order import Watch
 from tailrace.core.runtime.net import HURRY_S
 
 if TYPE_CHECKING:

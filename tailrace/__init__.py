@@ -10,6 +10,6 @@ def main() -> None:
     from tailrace.core.runtime.collector import loading_modules
 
     with loading_modules():
-        from tailrace.broker.cli.main import run
+        from tailrace.tools.main import run
 
     run()

@@ -32,18 +32,18 @@ STREAMS: Final = 3
 """Standard input, output and error come with a request, then its socket."""
 LOADED_LATE: Final = (
     "aiohttp.web",
-    "tailrace.broker.autorecovery_process",
-    "tailrace.broker.bookie_process",
-    "tailrace.broker.broker_process",
-    "tailrace.broker.cli.clients",
-    "tailrace.broker.cli.groups_admin",
-    "tailrace.broker.cli.inspection",
-    "tailrace.broker.cli.record_reader",
-    "tailrace.broker.cli.record_writer",
-    "tailrace.broker.cli.topics_admin",
-    "tailrace.broker.cli.txns_admin",
-    "tailrace.broker.faults.control",
-    "tailrace.broker.standalone",
+    "tailrace.processes.autorecovery",
+    "tailrace.processes.bookie",
+    "tailrace.processes.broker",
+    "tailrace.tools.clients.librdkafka",
+    "tailrace.tools.groups.groups_admin",
+    "tailrace.tools.logs.inspection",
+    "tailrace.tools.records.record_reader",
+    "tailrace.tools.records.record_writer",
+    "tailrace.tools.topics.topics_admin",
+    "tailrace.tools.transactions.txns_admin",
+    "tailrace.faults.control",
+    "tailrace.processes.standalone",
     "tailrace.core.log.open_namespace",
     "tailrace.core.metadata.uri",
     "encodings.idna",
@@ -155,7 +155,7 @@ def load() -> None:
     from tailrace.core.runtime.collector import loading_modules
 
     with loading_modules():  # children leave it out, too, when they look for garbage
-        from tailrace.broker.cli.main import COMMANDS
+        from tailrace.tools.main import COMMANDS
 
         for name in (*COMMANDS.values(), *LOADED_LATE):
             importlib.import_module(name)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from tailrace.broker.cli.cluster import BROKER_SESSION_MS, ZOO_CFG
+from tailrace.tools.cluster.cluster import BROKER_SESSION_MS, ZOO_CFG
 from tests.bench.logs import OURS, Figures
 from tests.cluster.several_brokers import PARTITIONS, TOPIC, create, leaders, start, until
 from tests.cluster.three_bookies import ThreeBookies

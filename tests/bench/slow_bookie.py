@@ -6,8 +6,8 @@ Everything else is `tailrace bookie` as it is.
 import sys
 import time
 
-from tailrace.broker.cli.main import run
 from tailrace.core.runtime.files import SystemFiles
+from tailrace.tools.main import run
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tailrace.broker.cli.errors import Exit
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal
 
 RECORDS = 20

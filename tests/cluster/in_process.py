@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.config import BrokerConfig, NetworkConfig
-from tailrace.broker.standalone import standalone
-from tailrace.broker.standalone_config import StandaloneConfig
 from tailrace.core.runtime.clock import SystemClock
+from tailrace.processes.standalone import standalone
+from tailrace.processes.standalone_config import StandaloneConfig
 
 _ON_A_FREE_PORT = BrokerConfig(network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",)))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from tailrace.broker.cli.errors import Exit
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal
 from tests.cluster.load import TOPIC, Load, create_topic
 from tests.cluster.recovering import RecoveringCluster, number_of, stored_ledgers

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
 from tailrace.core.metadata.bindings import bind_namespace
 from tailrace.core.metadata.namespace_binding import BKDLConfig
 from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, refusal, tailrace
 from tests.ports import free_port
 from tests.zookeeper import ZooKeeperServer

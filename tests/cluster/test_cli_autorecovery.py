@@ -6,12 +6,12 @@ from contextlib import contextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from tailrace.broker.cli.errors import Exit
 from tailrace.core.metadata.layout import LedgerPaths, UnderreplicationPaths
 from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, encode_ledger
 from tailrace.core.metadata.node_reads import READS_AT_ONCE
 from tailrace.core.metadata.underreplication import Mark, encode_lock, encode_mark, encode_vote
 from tailrace.protocol.ids import BookieId, LedgerId
+from tailrace.tools.errors import Exit
 from tests.autorecovery_process import AutoRecoveryUnderTest
 from tests.cluster.cli import output, parsed, refusal, tailrace
 from tests.zookeeper import ZooKeeperServer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
+from tailrace.tools.errors import Exit
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed, refusal, tailrace
 from tests.unit.bookie.world import L1, add, ask, open_small

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
 from tailrace.protocol.records.batch import read_header
 from tailrace.protocol.records.record import iter_records
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal
 from tests.process import TailraceProcess
 from tests.server_process import TAILRACE

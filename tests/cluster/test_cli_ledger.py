@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
 from tailrace.core.errors import CoreError, LedgerFenced
 from tailrace.core.ledger.bookie_registry import RegisteredBookies
 from tailrace.core.ledger.client import LedgerClient
@@ -16,6 +15,7 @@ from tailrace.core.ledger.config import LedgerClientConfig, LedgerConfig
 from tailrace.core.metadata.uri import ledgers_root, open_store
 from tailrace.protocol.bookkeeper.digest import DigestType
 from tailrace.protocol.ids import EntryId, LedgerId
+from tailrace.tools.errors import Exit
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed, refusal
 from tests.process import TailraceProcess

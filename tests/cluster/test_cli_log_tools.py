@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
-from tailrace.broker.cli.log_owner import Nobody
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.log import Log
 from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
@@ -19,6 +17,8 @@ from tailrace.core.log.writer import LogWriter
 from tailrace.core.metadata.layout import LogPaths
 from tailrace.core.metadata.segment_metadata import encode_segment, in_progress_name, segment_name
 from tailrace.core.metadata.store import Create, Delete
+from tailrace.tools.errors import Exit
+from tailrace.tools.logs.log_owner import Nobody
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed, refusal
 from tests.process import TailraceProcess

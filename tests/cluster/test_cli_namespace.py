@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
 from tailrace.core.metadata.namespace_binding import BKDLConfig, decode_binding
 from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal
 from tests.zookeeper import ZooKeeperServer
 

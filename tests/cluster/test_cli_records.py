@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal, tailrace
 from tests.cluster.fault_port import FaultPort
 from tests.process import TailraceProcess

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
+from tailrace.tools.errors import Exit
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed, refusal
 from tests.zookeeper import ZooKeeperServer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal, tailrace
 from tests.process import TailraceProcess
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
 from tailrace.protocol.errors import ErrorCode
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal
 from tests.cluster.fault_port import FaultPort
 from tests.cluster.raw import RawClient

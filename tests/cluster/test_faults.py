@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tailrace.broker.cli.errors import Exit
+from tailrace.tools.errors import Exit
 from tests.cluster.fault_port import FaultPort
 from tests.process import TailraceProcess
-from tests.unit.broker.cli.test_main import tailrace
+from tests.unit.tools.test_main import tailrace
 
 
 @pytest.fixture(scope="module")

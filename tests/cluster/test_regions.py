@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
 from tailrace.core.ledger.bookie_registry import RegisteredBookies
 from tailrace.core.ledger.config import LedgerConfig
 from tailrace.core.ledger.durability import promise_of
 from tailrace.core.ledger.writer import LedgerWriter
 from tailrace.core.metadata.network_location import parse_location
 from tailrace.protocol.ids import BookieId
+from tailrace.tools.errors import Exit
 from tests.bookie_process import BookieUnderTest
 from tests.cluster.cli import output, parsed, refusal
 from tests.cluster.test_bookie_process import (

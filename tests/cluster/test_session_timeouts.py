@@ -6,7 +6,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tailrace.broker.cli.cluster import ZOO_CFG, session_advice
+from tailrace.tools.cluster.cluster import ZOO_CFG, session_advice
 from tests.cluster.cli import tailrace
 from tests.cluster.three_bookies import ThreeBookies
 from tests.zookeeper import ZooKeeperServer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.broker.cli.errors import Exit
+from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal
 from tests.process import TailraceProcess
 

@@ -10,10 +10,10 @@ from tailrace.broker.cluster.config_def import InvalidConfig
 from tailrace.broker.cluster.dynamic_rules import OWN
 from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS
 from tailrace.broker.errors import KafkaError
-from tailrace.broker.faults.orders import BadOrder, parse
 from tailrace.broker.http_admin import _names
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.core.runtime.config import ConfigError
+from tailrace.faults.orders import BadOrder, parse
 from tests.fuzz.target import Target
 
 _WORDS = (b"[" * 30, b'{"":' * 8, b"\\ud800", b"1e999", b"9" * 30, b"NaN", b'"fault":')

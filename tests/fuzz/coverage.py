@@ -3,15 +3,12 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, TypeAlias
 
-ROOT: Final = Path(__file__).parents[2]
-OURS: Final = tuple(
-    str(ROOT / "tailrace" / name) + "/"
-    for name in ("protocol", "core", "bookie", "broker", "compaction")
-)
+from tests.rooms import ROOMS, ROOT
+
+OURS: Final = tuple(str(ROOT / "tailrace" / room) + "/" for room in ROOMS)
 
 Edge: TypeAlias = tuple[CodeType, int, int]
 """A line after another one of the same function; 0 before its first."""

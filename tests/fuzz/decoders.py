@@ -7,9 +7,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-from tests.fuzz.coverage import ROOT
+from tests.rooms import ROOMS, ROOT
 
-PACKAGES: Final = ("protocol", "core", "bookie", "broker", "compaction")
 ANYWHERE: Final = ("decode", "deserialize", "parse", "unpack")
 """How the name of a decoder begins, wherever it is."""
 OF_BYTES: Final = (
@@ -65,7 +64,7 @@ def decoders() -> list[Decoder]:
     """Return all of them, in order."""
     return [
         Decoder(".".join(("tailrace", *path.relative_to(ROOT).with_suffix("").parts)), name)
-        for package in PACKAGES
+        for package in ROOMS
         for path in sorted((ROOT / package).rglob("*.py"))
         for name in _functions(ast.parse(path.read_text(encoding="utf-8")), "")
         if _is_decoder(path, name.rpartition(".")[2])

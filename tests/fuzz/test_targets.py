@@ -18,11 +18,11 @@ SEED: Final = 34
 _ASKED: Final = "what an operator asks for or configures, a word at a time"
 EXCUSED: Final = {
     "tailrace.bookie.entry_log_format.split_location": "takes a number apart, no bytes",
-    "tailrace.broker.cli.endpoints.parse_endpoint": _ASKED,
-    "tailrace.broker.cli.offset_spec.parse_offset": _ASKED,
-    "tailrace.broker.cli.position_spec.parse_dlsn": _ASKED,
-    "tailrace.broker.cli.position_spec.parse_partition": _ASKED,
-    "tailrace.broker.cli.position_spec.parse_position": _ASKED,
+    "tailrace.tools.endpoints.parse_endpoint": _ASKED,
+    "tailrace.tools.records.offset_spec.parse_offset": _ASKED,
+    "tailrace.tools.logs.position_spec.parse_dlsn": _ASKED,
+    "tailrace.tools.logs.position_spec.parse_partition": _ASKED,
+    "tailrace.tools.logs.position_spec.parse_position": _ASKED,
     "tailrace.broker.config.NetworkConfig.parsed_advertised": _ASKED,
     "tailrace.broker.config.NetworkConfig.parsed_listeners": _ASKED,
     "tailrace.compaction.restoring.cluster.parse_bootstrap": _ASKED,

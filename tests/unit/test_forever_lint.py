@@ -10,13 +10,11 @@ Ruff cannot see it, so this reads the code. In a coroutine, a loop is by hand
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("core", "bookie", "broker", "compaction")
+from tests.rooms import ROOMS, ROOT
 
 ALLOWED: Final = {
     "core/runtime/forever.py": "it is the one way",
@@ -80,7 +78,7 @@ def _is_unbounded(iterated: ast.expr) -> bool:
 def test_nothing_runs_for_ever_by_hand() -> None:
     found = {
         str(path.relative_to(ROOT)): lines
-        for package in PACKAGES
+        for package in ROOMS
         for path in sorted((ROOT / package).rglob("*.py"))
         if (lines := list(by_hand(path.read_text(encoding="utf-8"))))
     }

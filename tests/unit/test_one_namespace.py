@@ -3,13 +3,12 @@
 import ast
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = ("bookie", "broker", "compaction", "core", "pipeline", "protocol")
+from tests.rooms import ROOMS, ROOT
+
 SOURCES: Final = sorted(
     path
     for room in (*ROOMS, "docker", "tailrace", "tests")

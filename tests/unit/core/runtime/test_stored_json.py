@@ -4,15 +4,14 @@ import ast
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
 
 from tailrace.core.runtime.stored_json import NOT_JSON
+from tests.rooms import ROOMS, ROOT
 
-ROOT: Final = Path(__file__).parents[4]
 DEEP: Final = b"[" * 5000 + b"]" * 5000
 NAMED: Final = "NOT_JSON"
 
@@ -38,8 +37,8 @@ def test_every_reader_of_json_expects_them() -> None:
     """A reader stands in a `try` that names NOT_JSON: so no node and no request ends a task."""
     found = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
-        for package in ("core", "bookie", "broker", "compaction")
-        for path in sorted((ROOT / package).rglob("*.py"))
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
         for call in _unguarded(ast.parse(path.read_text(encoding="utf-8")), guarded=False)
     ]
     assert found == []

@@ -1,0 +1,85 @@
+"""The settings of the processes that commands run, and that the inspecting commands look at."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from tailrace.core.runtime.config import (
+    Assignment,
+    ConfigError,
+    Loaded,
+    from_arguments,
+    from_environment,
+    from_toml,
+    load,
+    shown,
+)
+from tailrace.tools.errors import CliError, Exit
+
+if TYPE_CHECKING:
+    from tailrace.processes.standalone_config import StandaloneConfig
+
+T = TypeVar("T")
+
+CLIENT_VARIABLES = (
+    "TAILRACE_ADMIN",
+    "TAILRACE_BOOTSTRAP",
+    "TAILRACE_METADATA",
+    "TAILRACE_NAMESPACE",
+)
+"""Variables of the other commands; no settings of a broker."""
+
+
+def load_settings(
+    config: Path | None,
+    assignments: Sequence[str] = (),
+    options: Sequence[Assignment] = (),
+) -> "Loaded[StandaloneConfig]":
+    """Load the settings of `tailrace start`. Errors: CliError."""
+    from tailrace.processes.standalone_config import (
+        StandaloneConfig,  # a bookie's process has no broker
+    )
+
+    return load_settings_of(StandaloneConfig, "tailrace start", config, assignments, options)
+
+
+def load_settings_of(
+    kind: type[T],
+    command: str,
+    config: Path | None,
+    assignments: Sequence[str] = (),
+    options: Sequence[Assignment] = (),
+) -> Loaded[T]:
+    """Load defaults < file < environment < --set < options. Errors: CliError names `command`."""
+    try:
+        given = [
+            *(from_toml(config) if config else ()),
+            *from_environment(kind, os.environ, CLIENT_VARIABLES),
+            *from_arguments(assignments),
+            *options,
+        ]
+        return load(kind, given)
+    except ConfigError as error:
+        raise CliError(
+            str(error),
+            remedy=f"{command} --show-config lists every setting",
+            code=Exit.USAGE,
+        ) from error
+
+
+def show_settings(loaded: Loaded[T], *, as_json: bool) -> None:
+    """Print every setting with its value, source and meaning."""
+    from tailrace.tools.output import Column, show_rows
+
+    rows = [
+        {"setting": row.key, "value": shown(row.value), "source": row.origin, "meaning": row.doc}
+        for row in loaded.effective()
+    ]
+    columns = [Column("setting"), Column("value"), Column("source"), Column("meaning")]
+    show_rows(rows, columns, as_json=as_json)
+
+
+def data_option(data: Path | None) -> list[Assignment]:
+    """Return what `--data` sets."""
+    return [] if data is None else [Assignment("data", str(data), f"--data {data}")]
