@@ -8,9 +8,9 @@ import sys
 
 import atheris
 
-from tests.fuzz.decoders import PACKAGES
+from tests.rooms import OWN_PROCESSES
 
-with atheris.instrument_imports(include=list(PACKAGES)):
+with atheris.instrument_imports(include=list(OWN_PROCESSES)):
     from tests.fuzz.judge import judge
     from tests.fuzz.targets import TARGETS
 

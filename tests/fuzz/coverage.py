@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Final, TypeAlias
 
-from tests.rooms import ROOMS, ROOT
+from tests.rooms import OWN_PROCESSES, ROOT
 
-OURS: Final = tuple(str(ROOT / "tailrace" / room) + "/" for room in ROOMS)
+OURS: Final = tuple(str(ROOT / "tailrace" / room) + "/" for room in OWN_PROCESSES)
 
 Edge: TypeAlias = tuple[CodeType, int, int]
 """A line after another one of the same function; 0 before its first."""

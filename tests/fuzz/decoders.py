@@ -7,7 +7,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-from tests.rooms import ROOMS, ROOT
+from tests.rooms import OWN_PROCESSES, ROOT
 
 ANYWHERE: Final = ("decode", "deserialize", "parse", "unpack")
 """How the name of a decoder begins, wherever it is."""
@@ -64,7 +64,7 @@ def decoders() -> list[Decoder]:
     """Return all of them, in order."""
     return [
         Decoder(".".join(("tailrace", *path.relative_to(ROOT).with_suffix("").parts)), name)
-        for package in ROOMS
+        for package in OWN_PROCESSES
         for path in sorted((ROOT / package).rglob("*.py"))
         for name in _functions(ast.parse(path.read_text(encoding="utf-8")), "")
         if _is_decoder(path, name.rpartition(".")[2])

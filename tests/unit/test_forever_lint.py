@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from tests.rooms import ROOMS, ROOT
+from tests.rooms import OWN_PROCESSES, ROOT
 
 ALLOWED: Final = {
     "core/runtime/forever.py": "it is the one way",
@@ -78,7 +78,7 @@ def _is_unbounded(iterated: ast.expr) -> bool:
 def test_nothing_runs_for_ever_by_hand() -> None:
     found = {
         str(path.relative_to(ROOT)): lines
-        for package in ROOMS
+        for package in OWN_PROCESSES
         for path in sorted((ROOT / package).rglob("*.py"))
         if (lines := list(by_hand(path.read_text(encoding="utf-8"))))
     }

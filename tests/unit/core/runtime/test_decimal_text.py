@@ -22,7 +22,7 @@ from tailrace.core.metadata.ledger_metadata import decode_ledger
 from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.decimal_text import INT64_MAX, decimal
 from tailrace.protocol.ids import BookieId
-from tests.rooms import ROOMS, ROOT
+from tests.rooms import OWN_PROCESSES, ROOT
 
 NONE: Final = ("", "-", "+1", " 1", "1_0", "²", "٣", "0x1", "1.0", "9" * 5000, str(1 << 63))
 
@@ -96,7 +96,7 @@ def test_no_other_code_asks_a_text_for_digits() -> None:
     """`str.isdigit` and its like say yes to what `int` refuses."""
     found = {
         str(path.relative_to(ROOT))
-        for room in ROOMS
+        for room in OWN_PROCESSES
         for path in (ROOT / room).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in ("isdigit", "isdecimal", "isnumeric")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tailrace.core.runtime.stored_json import NOT_JSON
-from tests.rooms import ROOMS, ROOT
+from tests.rooms import OWN_PROCESSES, ROOT
 
 DEEP: Final = b"[" * 5000 + b"]" * 5000
 NAMED: Final = "NOT_JSON"
@@ -37,7 +37,7 @@ def test_every_reader_of_json_expects_them() -> None:
     """A reader stands in a `try` that names NOT_JSON: so no node and no request ends a task."""
     found = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
-        for room in ROOMS
+        for room in OWN_PROCESSES
         for path in sorted((ROOT / room).rglob("*.py"))
         for call in _unguarded(ast.parse(path.read_text(encoding="utf-8")), guarded=False)
     ]
