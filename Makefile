@@ -9,15 +9,13 @@ BUILD := .venv-build
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 FUZZ_STAMP := $(VENV)/.fuzz-installed
-S3_VENV := .venv-s3
-S3_STAMP := $(S3_VENV)/.installed
 # Two for each core of CI's machine: tests wait for disks, clocks and other processes.
 WORKERS ?= 4
 ARGS ?=
 SEEDS ?= 500
 TARGET ?= all
 MINUTES ?= 20
-# Where it is set, every server that tests or `make run` start would compile all of its modules anew.
+# Where it is set, every server that tests or `make run` start would compile all of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install environments run check test sim fuzz bench image lock clean
@@ -52,18 +50,13 @@ $(FUZZ_STAMP): $(STAMP) requirements/fuzz.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.lock
 	touch $(FUZZ_STAMP)
 
-$(S3_STAMP): requirements/s3.lock
-	$(PYTHON) -m venv $(S3_VENV)
-	$(S3_VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/s3.lock
-	touch $(S3_STAMP)
-
 $(COMPILED): $(STAMP) hatch_build.py protocol/records/record_loops.py
 	-$(BIN)/python hatch_build.py
 	touch $(COMPILED)
 
 install: $(COMPILED)   ## a virtual environment in .venv with every locked dependency and `tailrace`
 
-environments: $(COMPILED) $(FUZZ_STAMP) $(S3_STAMP)  ## what `make test` needs; `make -j2 environments` makes them side by side
+environments: $(COMPILED) $(FUZZ_STAMP)  ## what `make test` needs
 
 run:            ## a broker on 127.0.0.1:9092 over ./tailrace-data
 	$(MAKE) --no-print-directory --jobs=2 $(if $(wildcard $(STAMP)),$(COMPILED),$(RUNS))
@@ -75,7 +68,7 @@ check: install  ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check environments   ## static checks, then every test; .venv-s3 holds an S3 server and client for them
+test: check environments   ## static checks, then every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup tests
 
 sim: install    ## SEEDS=N random schedules of ledgers, of logs, of a group, under faults, on a virtual clock
@@ -92,19 +85,17 @@ bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as
 image: ## an image `tailrace`; BASE=IMAGE to build on another one than python:3.11-slim
 	docker build --file docker/Dockerfile --tag tailrace $(if $(BASE),--build-arg BASE=$(BASE)) .
 
-lock:           ## resolve the files of requirements/ anew
+lock:           ## resolve the files of requirements/ again
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
-	  --extra spark --extra testcontainers --group dev pyproject.toml -o requirements/dev.lock
+	  --extra s3 --extra parquet --extra spark --extra testcontainers --group dev pyproject.toml -o requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
 	  --constraint requirements/dev.lock --group fuzz -o requirements/fuzz.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
 	  --constraint requirements/dev.lock pyproject.toml -o requirements/image.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
 	  --constraint requirements/dev.lock --group image-build -o requirements/image-build.lock
-	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
-	  --extra s3 --group s3 pyproject.toml -o requirements/s3.lock
 
 clean:          ## everything that install and tests leave behind
-	rm -rf $(VENV) $(S3_VENV) $(BUILD) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(BUILD) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f protocol/records/_record_loops.*

@@ -125,8 +125,8 @@ def restore(
 def parquet_sink(folder: Path) -> Sink:
     """Return a sink that writes `folder/partition=N/latest.parquet`, for data larger than memory.
 
-    Errors: ImportError without pyarrow (`pip install 'tailrace[spark]'`); WrongCheckpoint if
-    another restore writes there.
+    Errors: ImportError without pyarrow (the extra `parquet`); WrongCheckpoint if another restore
+    writes there.
     """
     from tailrace.compaction.restoring.sinks.parquet import ParquetSink
 

@@ -21,14 +21,12 @@ class ColdCluster:
 
     def __init__(
         self, zookeeper: ZooKeeperServer, folder: Path, cold: dict[str, Any],
-        python: Path = Path(sys.executable),
     ) -> None:  # fmt: skip
-        """`cold`: fields of ColdConfig. `python`: the interpreter of the processes."""
+        """`cold`: fields of ColdConfig."""
         root = zookeeper.make_root()
         self.metadata = f"zk://{zookeeper.hosts}{root}/ledgers"
         self.namespace = f"distributedlog://{zookeeper.hosts}{root}/messaging/test"
         self.cold = cold
-        self._python = python
         self._bookie = BookieUnderTest(self.metadata, folder / "bookie")
 
     def __enter__(self) -> Self:
@@ -63,7 +61,7 @@ class ColdCluster:
 
     def cli(self, *arguments: str, code: int = 0) -> str:
         """Run `tailrace cold ...` there; return stdout."""
-        command = [str(self._python), "-m", "tailrace", "cold", *arguments]
+        command = [sys.executable, "-m", "tailrace", "cold", *arguments]
         where = ["--metadata", self.metadata, "--namespace", self.namespace]
         if arguments[0] != "status":
             where += ["--cold", self.cold["url"], "--cold-options", self.cold.get("options", "{}")]
@@ -79,4 +77,4 @@ class ColdCluster:
         given = {
             "metadata": self.metadata, "namespace": self.namespace, "cold": self.cold, **given,
         }  # fmt: skip
-        return [str(self._python), "-m", "tests.cluster.cold_program", step, json.dumps(given)]
+        return [sys.executable, "-m", "tests.cluster.cold_program", step, json.dumps(given)]

@@ -1,8 +1,6 @@
 """A process that uses a log with cold storage: one step on its command line, one line of JSON out.
 
-    python -m tests.cluster.cold_program STEP '{"metadata": ..., "namespace": ..., "cold": {...}}'
-
-It needs nothing of pytest, so that it also runs where the S3 client is (.venv-s3).
+python -m tests.cluster.cold_program STEP '{"metadata": ..., "namespace": ..., "cold": {...}}'
 """
 
 import asyncio

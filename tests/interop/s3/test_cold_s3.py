@@ -1,12 +1,9 @@
-"""Cold storage on S3: a real server in a process of its own, spoken to over HTTP.
-
-Server (moto) and client (s3fs) live in an environment of their own, which `make install` makes:
-the client's library and pandas cannot be installed together (pyproject.toml).
-"""
+"""Cold storage on S3: a real server (moto) in a process of its own, spoken to over HTTP."""
 
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
@@ -20,14 +17,11 @@ from tests.cluster.cold_cluster import ROOT, ColdCluster
 from tests.ports import free_port
 from tests.zookeeper import ZooKeeperServer
 
-VENV: Final = ROOT / ".venv-s3" / "bin"
+BIN: Final = Path(sys.executable).parent
 READY_WITHIN_S: Final = 60
 BUCKET: Final = "cold"
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(not (VENV / "moto_server").exists(), reason="no .venv-s3 (make test)"),
-]
+pytestmark = pytest.mark.interop
 
 
 class S3Server:
@@ -37,7 +31,7 @@ class S3Server:
         port = free_port()
         self.endpoint = f"http://127.0.0.1:{port}"
         self._child = subprocess.Popen(
-            [str(VENV / "moto_server"), "-H", "127.0.0.1", "-p", str(port)],
+            [str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", str(port)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -100,8 +94,7 @@ def uploads(server: S3Server) -> int:
 def cluster(zookeeper: ZooKeeperServer, tmp_path: Path, server: S3Server) -> Iterator[ColdCluster]:
     """A log of three segments, 12 MB each: an object is an upload of several parts."""
     assert keys(server) == []
-    python = VENV / "python"
-    with ColdCluster(zookeeper, tmp_path, settings(server), python) as running:
+    with ColdCluster(zookeeper, tmp_path, settings(server)) as running:
         running.step("write", record_bytes=300_000)
         yield running
     for key in keys(server):
