@@ -15,10 +15,11 @@ ARGS ?=
 SEEDS ?= 500
 TARGET ?= all
 MINUTES ?= 20
+DIST ?= dist
 # Where it is set, every server that tests or `make run` start would compile all of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install environments run check test sim fuzz bench image lock clean
+.PHONY: help install environments run check test sim fuzz dist bench image lock clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -78,6 +79,9 @@ sim: install    ## SEEDS=N random schedules of ledgers, of logs, of a group, und
 
 fuzz: $(COMPILED) $(FUZZ_STAMP)  ## TARGET=NAME MINUTES=20: hostile bytes for one decoder, coverage-guided; all: one after the other
 	$(BIN)/python -m tests.fuzz $(TARGET) --minutes $(MINUTES)
+
+dist: install   ## a wheel for this platform and a source distribution, in DIST=dist
+	$(BIN)/python -m build --no-isolation --outdir $(DIST)
 
 bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as a table
 	$(BIN)/python -m tests.bench $(ARGS)

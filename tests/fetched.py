@@ -24,7 +24,7 @@ def tool(name: str) -> str:
 def once(folder: Path, made_from: bytes) -> Iterator[bool]:
     """Yield whether `folder` must be filled (again), while no other worker looks at it.
 
-    It is empty then. If the body fails or skips, the next one fills it anew.
+    It is empty then. If the body fails or skips, the next one fills it again.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     stamp = folder / ".made-from"

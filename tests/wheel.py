@@ -7,7 +7,10 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tests.fetched import CACHE, once
+
 ROOT = Path(__file__).resolve().parents[1]
+FETCH_WITHIN_S = 600
 
 
 def build_wheel(folder: Path, source: Path = ROOT, **environment: str) -> Path:
@@ -24,11 +27,38 @@ def build_wheel(folder: Path, source: Path = ROOT, **environment: str) -> Path:
     return found
 
 
-def unpacked_sdist(folder: Path) -> Path:
-    """Make the source distribution and unpack it."""
-    build = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder)]
-    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, timeout=120)
-    (packed,) = folder.glob("*.tar.gz")
+def make_dist(folder: Path) -> Path:
+    """Make wheel and source distribution in `folder`, as the README says; return the wheel."""
+    made = subprocess.run(
+        ["make", "dist", f"DIST={folder}"], cwd=ROOT, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stdout + made.stderr
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def locked_wheels() -> Path:
+    """Return a folder with the wheels of everything that an installation of Tailrace is made of.
+
+    They are fetched when a lock file has changed. Errors: CalledProcessError with what pip prints.
+    """
+    locks = [ROOT / "requirements" / each for each in ("image.lock", "image-build.lock")]
+    folder = CACHE / "wheels"
+    with once(folder, b"".join(each.read_bytes() for each in locks)) as todo:
+        if todo:
+            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes"]
+            pip += ["--disable-pip-version-check", "--only-binary", ":all:", "--dest", str(folder)]
+            files = [f"--requirement={each}" for each in locks]
+            subprocess.run(
+                [*pip, *files], check=True, capture_output=True, text=True, timeout=FETCH_WITHIN_S
+            )
+    return folder
+
+
+def unpacked_sdist(dist: Path, folder: Path) -> Path:
+    """Unpack the source distribution that lies in `dist`."""
+    (packed,) = dist.glob("*.tar.gz")
     shutil.unpack_archive(packed, folder, filter="data")
     return folder / packed.name.removesuffix(".tar.gz")
 

@@ -1,27 +1,24 @@
 """The images of the container tests: a base with Python, and Tailrace on it.
 
-What is fetched from elsewhere is kept: the base by the daemon, the wheels in `.cache/docker`.
+What is fetched from elsewhere is kept: the base by the daemon, the wheels in `.cache/wheels`.
 """
 
 import os
 import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from tests.docker import probe
 from tests.docker.engine import CACHE, ROOT, docker
+from tests.wheel import FETCH_WITHIN_S, locked_wheels
 
 OFFICIAL: Final = "python:3.11-slim"
 BASE: Final = "tailrace-test-base:bookworm"
 WHEELS_IMAGE: Final = "tailrace-test-wheels"
 IMAGE: Final = "tailrace-test:latest"
 PACKAGES: Final = "python3,python3-venv"
-LOCKS: Final = ("requirements/image.lock", "requirements/image-build.lock")
-
 
 DEBOOTSTRAP: Final = f"""
 mount -t tmpfs base "$1"
@@ -30,7 +27,6 @@ cd "$1"
 tar --create --file "$2" --exclude './proc/*' --exclude './sys/*' --exclude './var/cache/apt/*' \\
   --exclude './var/lib/apt/lists/*' --exclude './usr/share/doc/*' --exclude './usr/share/locale/*' .
 """
-FETCH_WITHIN_S = 600
 
 
 class CannotBuild(Exception):
@@ -120,19 +116,12 @@ def _fill(context: Path, wheels: Path) -> None:
 
 
 def _wheels() -> Path:
-    """Return the folder of all locked wheels; they are fetched when a lock file has changed."""
-    locks = [ROOT / each for each in LOCKS]
-    digest = sha256(b"".join(each.read_bytes() for each in locks)).hexdigest()[:16]
-    wheels = CACHE / f"wheels-{digest}"
-    if not wheels.exists():
-        for old in CACHE.glob("wheels-*"):
-            shutil.rmtree(old)
-        unfinished = CACHE / "wheels.part"
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-        pip += ["--only-binary", ":all:", "--require-hashes", "--dest", str(unfinished)]
-        _try("wheels", *pip, *(f"--requirement={each}" for each in locks))
-        unfinished.rename(wheels)
-    return wheels
+    try:
+        return locked_wheels()
+    except subprocess.TimeoutExpired:
+        raise CannotBuild(f"wheels: pip takes over {FETCH_WITHIN_S} s") from None
+    except subprocess.CalledProcessError as error:
+        raise CannotBuild(f"wheels: {error.stdout[-500:]}{error.stderr[-500:]}") from error
 
 
 def _try(what: str, *command: str) -> None:
