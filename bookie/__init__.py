@@ -1,0 +1,1 @@
+"""A store of ledger entries in BookKeeper's formats and protocol."""

@@ -1,0 +1,1 @@
+"""Kafka's face: connections, one handler for each API, partitions over log streams."""

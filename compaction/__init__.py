@@ -1,0 +1,1 @@
+"""Retention, the log cleaner, and what a restore of a changelog does."""

@@ -1,1 +1,1 @@
-"""Faults that a test asks for, while the broker runs; only under `--test-faults`."""
+"""Faults that a test asks for while the broker runs; only under `--test-faults`."""

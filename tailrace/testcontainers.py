@@ -23,6 +23,8 @@ from typing_extensions import override
 
 from tailrace.testing.metadata import answers
 
+__all__ = ["TailraceContainer"]
+
 IMAGE: Final = "tailrace:latest"
 PORT: Final = 9092
 """Of the listener for clients on the host; mapped to a port of the host."""

@@ -15,8 +15,8 @@ from aiokafka import TopicPartition as AiokafkaPartition
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tailrace.compaction.restore import DictSink
-from tailrace.compaction.restore import restore as run_restore
+from tailrace.restore import DictSink
+from tailrace.restore import restore as run_restore
 
 
 def fill(
@@ -42,7 +42,7 @@ def fill(
 
 
 def restore(*, bootstrap: str, topic: str, records: int) -> dict[str, Any]:
-    """Read by `compaction.restore`."""
+    """Read by `tailrace.restore`."""
     sink = DictSink()
     began = time.perf_counter()
     report = run_restore(topic, bootstrap=bootstrap, sink=sink)

@@ -15,7 +15,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tailrace.compaction.restore import (
+from tailrace.compaction.restoring.cluster import bounds, find_topic, parse_bootstrap
+from tailrace.compaction.restoring.digest import live_state
+from tailrace.restore import (
     DictSink,
     LogTruncated,
     Options,
@@ -29,8 +31,6 @@ from tailrace.compaction.restore import (
     restore,
     verify,
 )
-from tailrace.compaction.restoring.cluster import bounds, find_topic, parse_bootstrap
-from tailrace.compaction.restoring.digest import live_state
 from tests.process import TailraceProcess
 from tests.server_process import TAILRACE
 
@@ -270,7 +270,7 @@ _CHILD = """
 import sys
 import time
 from pathlib import Path
-from tailrace.compaction.restore import Options, SqliteSink, parquet_sink, restore
+from tailrace.restore import Options, SqliteSink, parquet_sink, restore
 
 kind, path, bootstrap, topic = sys.argv[1:]
 sink = SqliteSink(Path(path)) if kind == "sqlite" else parquet_sink(Path(path))

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.pipeline.jars import ConnectorUnavailable
-from tailrace.pipeline.session import build_session
+from tailrace.spark import ConnectorUnavailable, build_session
 from tests.java.jars import QUICK_JVM
 
 _JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"

@@ -13,9 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import Row, SparkSession
 
-from tailrace.pipeline.ingest import ingest_stream
-from tailrace.pipeline.offsets import parse_bound
-from tailrace.pipeline.source import TopicSource, read_batch
+from tailrace.spark import TopicSource, ingest_stream, parse_bound, read_batch
 from tests.cleaned import CleanedTopics
 from tests.process import TailraceProcess
 

@@ -8,10 +8,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from tailrace.pipeline.ingest import PartitionRange, ingest_batch, ingest_stream
-from tailrace.pipeline.offsets import LATEST, parse_bound
-from tailrace.pipeline.sink import write_topic
-from tailrace.pipeline.source import TopicSource, read_batch
+from tailrace.spark import (
+    LATEST,
+    PartitionRange,
+    TopicSource,
+    ingest_batch,
+    ingest_stream,
+    parse_bound,
+    read_batch,
+    write_topic,
+)
 from tests.process import TailraceProcess
 
 

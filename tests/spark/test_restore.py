@@ -7,10 +7,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from tailrace.compaction.restore import DictSink, restore
-from tailrace.pipeline.restore import restore_topic
-from tailrace.pipeline.source import TopicSource
-from tailrace.pipeline.stable_range import stable_ranges
+from tailrace.restore import DictSink, restore
+from tailrace.spark import TopicSource, restore_topic, stable_ranges
 from tests.process import TailraceProcess
 
 

@@ -15,7 +15,7 @@ from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Timeou
 from tailrace.tools.output import Column, note, show_json, show_rows
 
 if TYPE_CHECKING:
-    from tailrace.compaction.restore import Report, RestoreError, Sink, Step
+    from tailrace.restore import Report, RestoreError, Sink, Step
 
 app = typer.Typer(add_completion=False)
 
@@ -52,7 +52,7 @@ def restore(
 
     Works with Tailrace and with Apache Kafka 2.1 or later, on listeners without TLS and SASL.
     """
-    from tailrace.compaction import restore as library
+    from tailrace import restore as library
     from tailrace.tools.clients.librdkafka import check_reachable, target
 
     check_reachable(target(bootstrap, (), timeout))
@@ -73,7 +73,7 @@ def restore(
 
 def _verify(report: "Report", bootstrap: str, timeout_s: float) -> None:
     """Fold the log again and compare. Errors: CliError."""
-    from tailrace.compaction.restore import verify
+    from tailrace.restore import verify
 
     with _told():
         again = verify(report, bootstrap=bootstrap, timeout_s=timeout_s)
@@ -106,7 +106,7 @@ _COLUMNS = [
 
 
 def _sink(sqlite: Path | None, parquet: Path | None) -> "Sink":
-    from tailrace.compaction.restore import DictSink, SqliteSink, parquet_sink
+    from tailrace.restore import DictSink, SqliteSink, parquet_sink
 
     if sqlite is not None and parquet is not None:
         raise CliError("--sqlite and --parquet are one too many", code=Exit.USAGE)
@@ -137,7 +137,7 @@ def _numbers(text: str | None) -> list[int] | None:
 @contextmanager
 def _told() -> Iterator[None]:
     """Let errors of the library and of the output leave as ours."""
-    from tailrace.compaction.restore import RestoreError
+    from tailrace.restore import RestoreError
 
     try:
         yield
@@ -151,7 +151,7 @@ def _told() -> Iterator[None]:
 
 
 def _as_ours(error: "RestoreError") -> CliError:
-    from tailrace.compaction.restore import Unreachable
+    from tailrace.restore import Unreachable
 
     code = Exit.UNREACHABLE if isinstance(error, Unreachable) else Exit.FAILED
     return CliError(error.cause, place=error.place, remedy=error.remedy, code=code)

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tailrace.compaction.restore import DictSink, Report, restore, verify
 from tailrace.compaction.restoring.digest import live_state
+from tailrace.restore import DictSink, Report, restore, verify
 from tests.bench.brokers import KafkaNode, await_port, free_port, kafka_command, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.compaction.restore import CallbackSink, DictSink, SqliteSink
 from tailrace.compaction.restoring.checkpoint import Checkpoint
 from tailrace.compaction.restoring.digest import Live, live_state
 from tailrace.compaction.restoring.errors import WrongCheckpoint
@@ -21,6 +20,7 @@ from tailrace.compaction.restoring.sinks.parquet import ParquetSink
 from tailrace.compaction.restoring.sinks.sink import Sink
 from tailrace.compaction.restoring.sinks.spill import Spill
 from tailrace.core.runtime.files import SystemFiles
+from tailrace.restore import CallbackSink, DictSink, SqliteSink
 
 Saves = list[dict[int, Changes]]
 Values = dict[int, dict[bytes, bytes]]

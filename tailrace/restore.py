@@ -1,6 +1,6 @@
 """Restore a topic's latest value per key: a changelog into a dict, a file, or a callback.
 
-    from tailrace.compaction.restore import SqliteSink, restore
+    from tailrace.restore import SqliteSink, restore
 
     report = restore("users", bootstrap="127.0.0.1:9092", sink=SqliteSink(Path("users.db")))
     print(report.hash, [each.live_keys for each in report.partitions])
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tailrace.compaction.restoring.checkpoint import Checkpoint, check_checkpoint
 from tailrace.compaction.restoring.cluster import Topic, bounds, find_topic, parse_bootstrap
+from tailrace.compaction.restoring.digest import Live
 from tailrace.compaction.restoring.errors import (
     CorruptBatch,
     LogTruncated,
@@ -44,12 +45,15 @@ from tailrace.core.runtime.clock import SystemClock
 
 __all__ = [
     "CallbackSink",
+    "Checkpoint",
     "CorruptBatch",
     "DictSink",
+    "Live",
     "LogTruncated",
     "Mismatch",
     "Options",
     "PartitionReport",
+    "Progress",
     "Refused",
     "Report",
     "RestoreError",
