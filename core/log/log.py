@@ -171,6 +171,9 @@ class Log:
     async def find(self, txid: TxId) -> Place | None:
         """Return the first confirmed record with txid >= `txid`; None when there is none.
 
+        It is exact unless entries right before that record, or its own, cannot be read from any
+        copy, tried twice, and may hold an earlier one, as positions do not exclude it: then it is
+        the beginning of the first of these. So it is never behind the record.
         Errors: LogTruncated, when the log is purged meanwhile; BookieUnavailable, CorruptData.
         """
         return await self._reading.find(txid)

@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -76,6 +77,9 @@ class DiskFaults:
     sync_s: float = 0.001
     slow_share: float = 0.0
     slow_s: float = 1.0
+    slow_until_s: float = inf
+    """When it is quick again, by the time of who waits: a worker's step runs at one moment, and
+    what it asks for last may be asked long after the fault was healed."""
     write_error_share: float = 0.0
     sync_error_share: float = 0.0
     read_error_share: float = 0.0
@@ -90,7 +94,8 @@ class DiskFaults:
 class SimDisk:
     """The file system of one machine. It outlives the processes that use it."""
 
-    def __init__(self, name: str, rng: Random, trace: Trace, spend: Callable[[float], None]):
+    def __init__(self, name: str, rng: Random, trace: Trace, spend: Callable[[float], float]):
+        """`spend`: has who runs now wait for so long, and tells when it goes on."""
         self.name = name
         self.rng = rng
         self.faults = DiskFaults()
@@ -113,9 +118,10 @@ class SimDisk:
         faults, rng = self.faults, self.rng
         self._trace(self.name, kind, f"{path.rpartition('/')[2]} {size}")
         delay_s = faults.sync_s * (0.5 + rng.random()) if kind in ("sync", "names") else 0.00002
-        if faults.slow_share and rng.random() < faults.slow_share:
-            delay_s += faults.slow_s * rng.random()
-        self._spend(delay_s)
+        goes_on_s = self._spend(delay_s)
+        is_slow = faults.slow_share and goes_on_s < faults.slow_until_s
+        if is_slow and rng.random() < faults.slow_share:
+            self._spend(faults.slow_s * rng.random())
         if self.faults.crash_in is not None and self.faults.crash_kind in (None, kind):
             faults.crash_in -= 1  # type: ignore[operator]
             if faults.crash_in < 0:  # type: ignore[operator]

@@ -228,10 +228,12 @@ class SimLoop(asyncio.SelectorEventLoop):
         """VirtualThreads: the work of a worker runs on this loop."""
         return VirtualRunner(self, name, queue, step)
 
-    def spend(self, seconds: float) -> None:
-        """The worker that runs now waits for a device."""
-        if self.worker is not None:
-            self.worker.free_at_s += seconds
+    def spend(self, seconds: float) -> float:
+        """The worker that runs now waits for a device; return when it goes on."""
+        if self.worker is None:
+            return self.now_s
+        self.worker.free_at_s += seconds
+        return self.worker.free_at_s
 
     @override
     async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **_: Any):  # type: ignore[no-untyped-def,override]

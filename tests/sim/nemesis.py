@@ -7,6 +7,7 @@ does harm, waits, and heals; several overlap.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from math import inf
 from random import Random
 from typing import Any
 
@@ -50,6 +51,8 @@ class Nemesis:
             list(world.machines) if beyond else self.rng.sample(world.machines, tolerance)
         )
         self._tasks: set[asyncio.Task[None]] = set()
+        self._end_s = inf
+        """When everything is to be good again."""
         kinds: list[tuple[int, Fault]] = [
             (10, self.kill_bookie),
             (10, self.power_off),
@@ -87,8 +90,8 @@ class Nemesis:
     async def rage(self, duration_s: float, pause_s: float) -> None:
         """Do harm until the time is up, then make everything good again."""
         loop = self.world.loop
-        end_s = loop.time() + duration_s
-        while loop.time() < end_s:
+        self._end_s = loop.time() + duration_s
+        while loop.time() < self._end_s:
             await asyncio.sleep(pause_s * 2 * self.rng.random())
             (fault,) = self.rng.choices(self._kinds, self._weights)
             self.world.trace("nemesis", f"fault.{fault.__name__}")
@@ -124,8 +127,11 @@ class Nemesis:
     def _client(self) -> Client:
         return self.rng.choice([c for c in self.world.clients if c.process.alive])
 
+    def _draw_duration(self) -> float:
+        return self.rng.choice((0.02, 0.3, 2.0, 8.0, 20.0)) * self.rng.random()
+
     async def _for_a_while(self) -> None:
-        await asyncio.sleep(self.rng.choice((0.02, 0.3, 2.0, 8.0, 20.0)) * self.rng.random())
+        await asyncio.sleep(self._draw_duration())
 
     # Processes
 
@@ -242,7 +248,9 @@ class Nemesis:
         faults = self._machine().disk.faults
         faults.slow_share = self.rng.choice((0.05, 0.5, 1.0))
         faults.slow_s = self.rng.choice((0.05, 0.5, 5.0))
-        await self._for_a_while()
+        duration_s = self._draw_duration()
+        faults.slow_until_s = min(self.world.loop.time() + duration_s, self._end_s)
+        await asyncio.sleep(duration_s)
         faults.slow_share = 0.0
 
     async def write_errors(self) -> None:

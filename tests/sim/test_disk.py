@@ -1,6 +1,8 @@
+import asyncio
 import errno
 import os
 from pathlib import Path
+from queue import SimpleQueue
 from random import Random
 
 import pytest
@@ -8,13 +10,19 @@ import pytest
 from tailrace.core.runtime.files import Files, LockHeld, SystemFiles, write_atomically
 from tests.sim.disk import SimDisk
 from tests.sim.files import SimFiles
+from tests.sim.loop import SimLoop
+from tests.sim.nemesis import Nemesis
+from tests.sim.schedule import run_story
 from tests.sim.trace import Trace
+from tests.sim.workers import VirtualRunner
+from tests.sim.workload import Workload
+from tests.sim.world import World
 
 CREATE = os.O_RDWR | os.O_CREAT
 
 
 def new_disk(seed: int = 0) -> SimDisk:
-    return SimDisk("m", Random(seed), Trace(now_s=lambda: 0.0), lambda _: None)
+    return SimDisk("m", Random(seed), Trace(now_s=lambda: 0.0), lambda _: 0.0)
 
 
 @pytest.fixture(params=["system", "simulated"])
@@ -169,6 +177,54 @@ def test_faults_of_the_device() -> None:
         kinds.add(changed == 1)
         before = after
     assert kinds == {True, False}
+
+
+def test_a_step_that_began_on_a_slow_disk_does_not_find_it_slow_for_ever() -> None:
+    """A checkpoint asks for a hundred changes at one moment: it took minutes beyond the fault."""
+    spent: list[float] = []
+
+    def spend(seconds: float) -> float:
+        spent.append(seconds)
+        return sum(spent)
+
+    disk = SimDisk("m", Random(1), Trace(now_s=lambda: 0.0), spend)
+    disk.faults.slow_share, disk.faults.slow_s, disk.faults.slow_until_s = 1.0, 5.0, 8.0
+    for _ in range(100):
+        disk.boundary("sync", "/m/a")
+    assert 8.0 < sum(spent) < 8.0 + disk.faults.slow_s + 100 * 2 * disk.faults.sync_s
+
+
+def _start_step_of_changes(loop: SimLoop, disk: SimDisk) -> VirtualRunner:
+    def step() -> bool:
+        queue.get()
+        for _ in range(300):
+            disk.boundary("write", "/m/a")
+        return True
+
+    queue: SimpleQueue[None] = SimpleQueue()
+    runner = loop.new_runner("changes", queue, step)
+    runner.start()
+    runner.put(None)
+    return runner
+
+
+def test_no_disk_stays_slow_when_all_is_made_good_again() -> None:
+    async def tell(world: World) -> None:
+        await world.start(3)
+        workload = Workload(world, [])
+        nemesis = Nemesis(
+            world, replace_client=lambda _: None, workload=workload, tolerance=0, beyond=False
+        )
+        nemesis._kinds, nemesis._weights = [nemesis.slow_disk], [1]
+        raging = world.loop.create_task(nemesis.rage(2.0, 0.1))
+        await asyncio.sleep(1.5)
+        runners = [_start_step_of_changes(world.loop, m.disk) for m in world.machines]
+        await raging
+        busy_until_s = [runner.free_at_s for runner in runners]
+        assert max(busy_until_s) > world.loop.time() - 0.5, "no disk was slow"
+        assert max(busy_until_s) < world.loop.time() + 6.0, "more than the last wait is left"
+
+    assert run_story(1, tell).violations == ()
 
 
 def test_damage_spares_what_a_power_loss_may_have_torn() -> None:

@@ -7,8 +7,9 @@ its successor.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tailrace.core.errors import CoreError
 from tailrace.core.log.entries import LogRecordWithDLSN
@@ -22,8 +23,11 @@ from tailrace.core.metadata.segment_metadata import (
 from tailrace.core.metadata.store import Node
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.distributedlog.record import LogRecord, RecordParts
-from tailrace.protocol.ids import LedgerId, TxId
+from tailrace.protocol.ids import EntryId, LedgerId, TxId
 from tests.sim.world import World
+
+IsHidden: TypeAlias = Callable[[LedgerId, EntryId], bool]
+"""Whether somebody could not read an entry, though he tried twice."""
 
 NOTHING = -1
 """Txid before the first one."""
@@ -253,6 +257,39 @@ class LogModel:
             f"{reader} got {payload[:30]!r} for {txid}, confirmed was another",
         )
         self.safe = max(self.safe, txid)
+
+    def on_found(self, txid: TxId, place: DLSN, is_hidden: IsHidden) -> None:
+        """Somebody searched a record whose place is known, and was told of a place."""
+        known = self.places[txid][0]
+        self.expect(
+            place == known
+            or txid < self.first_kept_max
+            or (place < known and self._may_hold(txid, place, is_hidden)),
+            f"txid {txid} was found at {place}, it is at {known}",
+        )
+
+    def _may_hold(self, txid: TxId, place: DLSN, is_hidden: IsHidden) -> bool:
+        """Whether a search cannot know better than that a record may be at an earlier place.
+
+        That is the beginning of an entry that it cannot read, and it can read no record from there
+        on to what it searches; nor both neighbours of what it cannot read, whose positions would
+        tell that no record is missing there.
+        """
+
+        def hides(dlsn: DLSN) -> bool:
+            return is_hidden(self._segments[dlsn.lssn].ledger_id, dlsn.entry_id)
+
+        known = self.places[txid][0]
+        is_beginning = place.slot == 0 or place == min_active(self._segments[place.lssn])
+        between = [dlsn for dlsn, _ in self.places.values() if place <= dlsn < known]
+        before = self.places.get(txid - 1)
+        is_next = before is not None and before[0] < place and before[0].lssn == known.lssn
+        return (
+            is_beginning
+            and hides(place)
+            and all(map(hides, between))
+            and (before is None or not is_next or hides(before[0]) or hides(known))
+        )
 
     # Metadata
 

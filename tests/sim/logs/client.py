@@ -1,7 +1,9 @@
 """A process that uses logs: it may die at any change that it asks the metadata for."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ from tailrace.core.ledger.reader import LedgerReader
 from tailrace.core.ledger.writer import LedgerWriter
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.log.search import DAMAGED
+from tailrace.protocol.bookkeeper.entry import Entry
 from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 from tests.sim.checkers import Checker, LedgerModel
 from tests.sim.machine import Client, draw_client
@@ -90,6 +94,51 @@ class LogClient(Client):
         self.namespace = LogNamespace(self.store, self.ledgers, self._log_config, self.clock)
 
 
+class SearchReads:
+    """What came of the reads of one search, while it is `SEARCH`."""
+
+    def __init__(self) -> None:
+        self._got: set[tuple[LedgerId, EntryId]] = set()
+        self._failed: Counter[tuple[LedgerId, EntryId]] = Counter()
+
+    def on_read(self, ledger_id: LedgerId, entries: Sequence[Entry]) -> None:
+        self._got.update((ledger_id, entry.entry_id) for entry in entries)
+
+    def on_damaged(self, ledger_id: LedgerId, entry_id: EntryId) -> None:
+        self._failed[ledger_id, entry_id] += 1
+
+    def is_hidden(self, ledger_id: LedgerId, entry_id: EntryId) -> bool:
+        """Whether an entry was asked for alone, twice at least, and never came."""
+        key = (ledger_id, entry_id)
+        return self._failed[key] > 1 and key not in self._got
+
+
+SEARCH: ContextVar[SearchReads] = ContextVar("search")
+"""Tasks inherit it from who began the search."""
+
+
+class _ListenedReader:
+    """A ledger's reader that tells a search's reads."""
+
+    def __init__(self, reader: LedgerReader) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    async def read(self, first: EntryId, last: EntryId, **more: Any) -> list[Entry]:
+        search = SEARCH.get(None)
+        try:
+            entries = await self._reader.read(first, last, **more)
+        except DAMAGED:
+            if search is not None and first == last:
+                search.on_damaged(self._reader.ledger_id, first)
+            raise
+        if search is not None:
+            search.on_read(self._reader.ledger_id, entries)
+        return entries
+
+
 class ListenedLedgers(LedgerClient):
     """The ledgers that logs use: the checker of ledgers hears what becomes of each."""
 
@@ -113,7 +162,7 @@ class ListenedLedgers(LedgerClient):
         model = self._checker.ledgers[ledger_id]
         self._opened.append((model, f"{self._name}.{next(self._numbers)}", reader))
         del self._opened[:-20]
-        return reader
+        return _ListenedReader(reader)  # type: ignore[return-value]
 
     def look(self) -> None:
         """Have the checker see how far each of the last readers may read."""

@@ -50,6 +50,19 @@ def lose(world: World, ledger_id: int, entries: set[int]) -> None:
     world.bookie.fault = fault
 
 
+def fail_at_first(world: World, ledger_id: int, times: dict[int, int]) -> None:
+    """Have the bookie fail to read some entries of a ledger, each so many times."""
+    left = dict(times)
+
+    def fault(request: Any) -> StatusCode | None:
+        if not isinstance(request, ReadRequest) or request.ledger_id != ledger_id:
+            return None
+        left[request.entry_id] = left.get(request.entry_id, 0) - 1
+        return StatusCode.EIO if left[request.entry_id] >= 0 else None
+
+    world.bookie.fault = fault
+
+
 def begins_by(txid: int, payload: Buffer) -> bool:
     """A record of txid N stands for N - 1 too, as a batch does for its offsets."""
     return int(bytes(payload[1:])) - 1 <= txid
@@ -99,6 +112,77 @@ def test_what_is_found_is_the_record_or_the_damage_that_may_hold_it(
 
     with TemporaryDirectory() as path:
         run_world(Path(path), story)
+
+
+@given(
+    failing=st.dictionaries(st.integers(0, LAST), st.integers(1, 2), max_size=LAST + 1),
+    asked=st.integers(0, 2 * LAST),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_found_is_the_record_though_its_entries_failed_at_first(
+    failing: dict[int, int], asked: int
+) -> None:
+    wanted = [txid for txid in TXIDS if txid >= asked]
+
+    async def story(world: World) -> None:
+        log, ledger_id = await one_segment(world)
+        fail_at_first(world, ledger_id, failing)
+        found = await log.locate(asked, DLSN(2, 0, 0))
+        assert found == (DLSN(2, wanted[0] // 2 + 1, 0) if wanted else None)
+
+    with TemporaryDirectory() as path:
+        run_world(Path(path), story)
+
+
+def test_a_probe_that_was_read_counts_though_it_cannot_be_read_again(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener(), RecordState())
+        for entry in range(40):
+            put(writer, 2 * entry)
+            await write(writer, 2 * entry + 1)
+        given: list[int] = []
+
+        def once(request: Any) -> StatusCode | None:
+            if not isinstance(request, ReadRequest) or request.entry_id != 10:
+                return None
+            given.append(request.entry_id)
+            return StatusCode.EIO if len(given) > 1 else None
+
+        world.bookie.fault = once
+        assert await log.locate(21) == DLSN(1, 10, 1)
+        assert given, "no probe any more: ask for another entry"
+        await writer.close()
+
+    run_world(tmp_path, story)
+
+
+@pytest.mark.parametrize("is_last_lost", [True, False])
+def test_an_entry_without_a_record_hides_none(tmp_path: Path, is_last_lost: bool) -> None:
+    """Entries: 0 and 2 records, 1 and 3 control records, 4 a record."""
+
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener(), RecordState())
+        for txid in (0, 10):
+            await write(writer, txid)
+            await writer.commit()
+        await write(writer, 20)
+        segment = log.segments.find(1)
+        assert segment is not None
+        lose(world, segment.ledger_id, {3} if is_last_lost else {2})
+        assert await log.locate(15) == DLSN(1, 4, 0)
+        lose(world, segment.ledger_id, {1, 3})
+        assert await log.locate(10) == DLSN(1, 2, 0)
+        lose(world, segment.ledger_id, {2, 3})
+        assert await log.locate(15) == DLSN(1, 2, 0), "the entry may hold a record 16"
+        reader = await log.open_reader(15, await log.find(15))
+        with pytest.raises(EntryNotFound):
+            await reader.read(1)
+        await reader.close()
+        await writer.close()
+
+    run_world(tmp_path, story)
 
 
 def test_a_reader_that_is_not_told_what_a_record_stands_for_stops_at_the_damage(
