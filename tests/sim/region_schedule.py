@@ -11,10 +11,10 @@ from typing import Any
 
 from tailrace.core.errors import CoreError
 from tailrace.core.metadata.region_rules import RegionRules
-from tests.sim.machine import Client
+from tailrace.simulation.machine import Client
+from tailrace.simulation.schedule import END_S
+from tailrace.simulation.workload import Workload
 from tests.sim.regions import RegionStage
-from tests.sim.schedule import END_S
-from tests.sim.workload import Workload
 
 Trouble = Callable[[str], Coroutine[Any, Any, None]]
 

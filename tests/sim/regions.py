@@ -19,9 +19,9 @@ from tailrace.core.metadata.layout import LedgerPaths
 from tailrace.core.metadata.region_rules import REGION_RULES_PATH, RegionRules, encode_region_rules
 from tailrace.core.metadata.store import ANY_VERSION
 from tailrace.protocol.ids import BookieId
-from tests.sim.machine import Client, Machine
+from tailrace.simulation.machine import Client, Machine
+from tailrace.simulation.world import World, simulate
 from tests.sim.script import SETTINGS, Stage, WrittenLedger
-from tests.sim.world import World, simulate
 
 _PATHS = LedgerPaths("/ledgers")
 _INSIDE_S = 0.0005

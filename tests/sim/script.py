@@ -11,10 +11,10 @@ from typing import Any
 
 from tailrace.core.ledger.config import LedgerConfig
 from tailrace.core.ledger.writer import LedgerWriter
-from tests.sim.checkers import LedgerModel
-from tests.sim.machine import Client, Machine
-from tests.sim.workload import Listener, Workload
-from tests.sim.world import World, simulate
+from tailrace.simulation.checkers import LedgerModel
+from tailrace.simulation.machine import Client, Machine
+from tailrace.simulation.workload import Listener, Workload
+from tailrace.simulation.world import World, simulate
 
 SETTINGS = {"preallocate_mb": 0, "page_cache_mb": -1}
 

@@ -8,15 +8,15 @@ from random import Random
 import pytest
 
 from tailrace.core.runtime.files import Files, LockHeld, SystemFiles, write_atomically
-from tests.sim.disk import SimDisk
-from tests.sim.files import SimFiles
-from tests.sim.loop import SimLoop
-from tests.sim.nemesis import Nemesis
-from tests.sim.schedule import run_story
-from tests.sim.trace import Trace
-from tests.sim.workers import VirtualRunner
-from tests.sim.workload import Workload
-from tests.sim.world import World
+from tailrace.simulation.disk import SimDisk
+from tailrace.simulation.files import SimFiles
+from tailrace.simulation.loop import SimLoop
+from tailrace.simulation.nemesis import Nemesis
+from tailrace.simulation.schedule import run_story
+from tailrace.simulation.trace import Trace
+from tailrace.simulation.workers import VirtualRunner
+from tailrace.simulation.workload import Workload
+from tailrace.simulation.world import World
 
 CREATE = os.O_RDWR | os.O_CREAT
 

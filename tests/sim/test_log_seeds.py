@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.logs.schedule import run_log_seed
+from tailrace.simulation.logs.schedule import run_log_seed
 from tests.sim.test_seeds import run
 
 SEEDS = 40

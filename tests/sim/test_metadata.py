@@ -6,8 +6,8 @@ from typing_extensions import override
 
 from tailrace.core.errors import Unavailable
 from tailrace.core.metadata.store import MetadataStore
-from tests.sim.metadata import MetadataServer
-from tests.sim.sessions import SimStore
+from tailrace.simulation.metadata import MetadataServer
+from tailrace.simulation.sessions import SimStore
 from tests.unit.core.metadata.store_contract import MetadataStoreContract
 
 

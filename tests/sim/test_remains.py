@@ -7,10 +7,10 @@ import pytest
 
 from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.tasks import Tasks
-from tests.sim.__main__ import Kind, _run_seed
-from tests.sim.schedule import Result, run_story
+from tailrace.simulation.schedule import Result, run_story
+from tailrace.simulation.seeds import run_one
+from tailrace.simulation.world import World
 from tests.sim.test_seeds import run
-from tests.sim.world import World
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def test_what_is_said_behind_the_end_of_a_world_fails_its_seed(how: str) -> None
             Late()
         return Result(seed, "", (), {}, (), 1.0, 1)
 
-    (violation,) = _run_seed(Kind("late", one, ()), 1).violations
+    (violation,) = run_one(one, 1).violations
     assert violation.what.startswith("said after the end: ")
 
 

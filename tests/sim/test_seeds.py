@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.schedule import run_seed
+from tailrace.simulation.schedule import run_seed
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 100

@@ -5,9 +5,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from tests.sim.loop import SimLoop
-from tests.sim.network import SimNetwork
-from tests.sim.trace import Trace
+from tailrace.simulation.loop import SimLoop
+from tailrace.simulation.network import SimNetwork
+from tailrace.simulation.trace import Trace
 from tests.sim.transport_contract import TransportContract
 
 

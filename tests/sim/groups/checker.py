@@ -6,7 +6,7 @@
 
 from collections.abc import Callable
 
-from tests.sim.checkers import Violation
+from tailrace.simulation.checkers import Violation
 
 
 class GroupChecker:

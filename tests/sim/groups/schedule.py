@@ -5,13 +5,13 @@ import logging
 import traceback
 from random import Random
 
-from tests.sim.checkers import Violation
+from tailrace.simulation.checkers import Violation
+from tailrace.simulation.loop import Deadlock, Livelock, SimLoop
+from tailrace.simulation.remains import end_what_is_left
+from tailrace.simulation.schedule import Result
+from tailrace.simulation.trace import Trace
 from tests.sim.groups.member import Member
 from tests.sim.groups.world import PARTITIONS, GroupWorld
-from tests.sim.loop import Deadlock, Livelock, SimLoop
-from tests.sim.remains import end_what_is_left
-from tests.sim.schedule import Result
-from tests.sim.trace import Trace
 
 COUNTS = ("assigned", "commits", "generations", "members")
 

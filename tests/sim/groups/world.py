@@ -17,10 +17,10 @@ from tailrace.broker.partition.partition_logs import PartitionLogs
 from tailrace.core.errors import BookieUnavailable
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.errors import ErrorCode
+from tailrace.simulation.loop import SimLoop
+from tailrace.simulation.machine import SimClock
+from tailrace.simulation.trace import Trace
 from tests.sim.groups.checker import GroupChecker
-from tests.sim.loop import SimLoop
-from tests.sim.machine import SimClock
-from tests.sim.trace import Trace
 from tests.unit.broker.fakes import Bookies, FakeNamespace, FakeTopics, FakeWriter
 
 GROUP = "g"

@@ -15,7 +15,7 @@ from tailrace.bookie.disk_check import BYTES_PER_S, DiskCheck
 from tailrace.bookie.disk_watch import DiskRules, DiskWatch
 from tailrace.bookie.health import Health
 from tailrace.core.runtime.files import Space
-from tests.sim.loop import SimLoop
+from tailrace.simulation.loop import SimLoop
 
 A, B = Path("/a"), Path("/b")
 RULES = DiskRules(full=0.9, warn=0.8, low_water=0.85, high_priority_bytes=50)

@@ -27,7 +27,7 @@ from tailrace.protocol.records.batch import (
 )
 from tailrace.protocol.records.record import NO_PRODUCER, Producer, Record, build_batch, payload_of
 from tailrace.protocol.records.record_loops import STEP_RECORDS
-from tests.sim.loop import SimLoop
+from tailrace.simulation.loop import SimLoop
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from tailrace.broker.server import BrokerServer
 from tailrace.protocol.kafka.api import Api
 from tailrace.protocol.kafka.codec import decode_response, encode_request
 from tailrace.protocol.kafka.header import RequestHeader, decode_response_header, request_frame
-from tests.sim.loop import SimLoop
+from tailrace.simulation.loop import SimLoop
 from tests.unit.broker.fakes import World, make_world
 from tests.unit.broker.loops import turns
 from tests.unit.broker.wire import left_in_budgets

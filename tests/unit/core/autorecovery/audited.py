@@ -14,8 +14,8 @@ from tailrace.core.metadata.ledger_metadata import Fragment, LedgerMetadata, enc
 from tailrace.core.metadata.ledger_tree import initialize_layout
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.protocol.ids import BookieId, LedgerId
-from tests.sim.machine import SimClock
-from tests.sim.metadata import MetadataServer
+from tailrace.simulation.machine import SimClock
+from tailrace.simulation.metadata import MetadataServer
 from tests.unit.core.ledger.fast_world import InstantLoop
 
 PATHS = LedgerPaths(LEDGERS_ROOT)

@@ -18,7 +18,7 @@ from tailrace.core.metadata.store import MetadataStore, SessionEvent
 from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tailrace.core.runtime.clock import Clock, ManualClock
 from tailrace.protocol.ids import BookieId
-from tests.sim.metadata import MetadataServer
+from tailrace.simulation.metadata import MetadataServer
 from tests.zookeeper import ZooKeeperServer
 
 B1, B2, B3 = (BookieId(f"127.0.0.1:{port}") for port in (3181, 3182, 3183))

@@ -33,14 +33,14 @@ from tailrace.protocol.bookkeeper.digest import Digest, DigestType
 from tailrace.protocol.bookkeeper.entry import read_entry
 from tailrace.protocol.bookkeeper.messages import Request, Response
 from tailrace.protocol.ids import BookieId, EntryId, LedgerId
-from tests.sim.metadata import MetadataServer
+from tailrace.simulation.metadata import MetadataServer
 from tests.unit.broker.virtual import LoopClock
 from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie, no_fault
 from tests.unit.core.ledger.fast_world import InstantLoop
 from tests.unit.core.ledger.world import Listener, hear_assertions
 
 if TYPE_CHECKING:
-    from tests.sim.sessions import SimStore
+    from tailrace.simulation.sessions import SimStore
 
 STRIPED = LedgerConfig(ensemble_size=3, write_quorum=2, ack_quorum=2, password=b"pw")
 WHOLE = LedgerConfig(ensemble_size=3, write_quorum=3, ack_quorum=2)

@@ -13,7 +13,7 @@ from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tailrace.core.runtime.clock import ManualClock
-from tests.sim.metadata import MetadataServer
+from tailrace.simulation.metadata import MetadataServer
 
 
 @asynccontextmanager

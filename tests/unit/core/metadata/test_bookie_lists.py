@@ -16,7 +16,7 @@ from tailrace.core.metadata.layout import LedgerPaths
 from tailrace.core.metadata.ledger_tree import initialize_layout
 from tailrace.core.metadata.store import MetadataStore, Watch
 from tailrace.protocol.ids import BookieId
-from tests.sim.metadata import MetadataServer
+from tailrace.simulation.metadata import MetadataServer
 from tests.unit.core.ledger.fast_world import InstantLoop
 
 PATHS = LedgerPaths()

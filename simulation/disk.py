@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.sim.trace import Trace
+from tailrace.simulation.trace import Trace
 
 BLOCK = 512
 BOUNDARIES = ("sync", "write", "create", "replace", "remove", "names", "truncate", "allocate")
@@ -122,9 +122,9 @@ class SimDisk:
         is_slow = faults.slow_share and goes_on_s < faults.slow_until_s
         if is_slow and rng.random() < faults.slow_share:
             self._spend(faults.slow_s * rng.random())
-        if self.faults.crash_in is not None and self.faults.crash_kind in (None, kind):
-            faults.crash_in -= 1  # type: ignore[operator]
-            if faults.crash_in < 0:  # type: ignore[operator]
+        if faults.crash_in is not None and faults.crash_kind in (None, kind):
+            faults.crash_in -= 1
+            if faults.crash_in < 0:
                 faults.crash_in = None
                 self.on_crash()
         if faults.write_error_share and kind != "sync" and rng.random() < faults.write_error_share:

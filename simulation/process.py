@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
+from typing_extensions import override
+
 CURRENT: contextvars.ContextVar["SimProcess"] = contextvars.ContextVar("sim_process")
 
 
@@ -43,6 +45,7 @@ class SimProcess:
         # Kept to the end, as its tasks are: finalised when it dies they would go on for a bit.
         asyncio.get_running_loop().processes.append(self)  # type: ignore[attr-defined]
 
+    @override
     def __repr__(self) -> str:
         return f"<{self.name} {self.state.value}>"
 
@@ -57,6 +60,10 @@ class SimProcess:
         )
         self._tasks.append(task)
         return task
+
+    def begin(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """Start a task of this process that nobody waits for."""
+        _ = self.spawn(work, name)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call something as this process would."""

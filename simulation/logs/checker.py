@@ -24,7 +24,7 @@ from tailrace.core.metadata.store import Node
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.distributedlog.record import LogRecord, RecordParts
 from tailrace.protocol.ids import EntryId, LedgerId, TxId
-from tests.sim.world import World
+from tailrace.simulation.world import World
 
 IsHidden: TypeAlias = Callable[[LedgerId, EntryId], bool]
 """Whether somebody could not read an entry, though he tried twice."""
@@ -368,7 +368,7 @@ class LogModel:
             )
 
     def check_owners(self) -> None:
-        """The records of one owner are together, and owners come in the order of their records."""
+        """Check that an owner's records are together, and owners in the order of their records."""
         owner, done = b"", set()
         for txid in sorted(self.places):
             name = self.places[txid][1].partition(b":")[0]

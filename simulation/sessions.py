@@ -18,10 +18,10 @@ from tailrace.core.metadata.store import (
     WatchEvent,
 )
 from tailrace.core.metadata.watches import WatchTable
-from tests.sim.process import current_process
+from tailrace.simulation.process import current_process
 
 if TYPE_CHECKING:
-    from tests.sim.metadata import MetadataServer
+    from tailrace.simulation.metadata import MetadataServer
 
 START_MS = 1_700_000_000_000
 TICK_S = 0.5
@@ -149,7 +149,9 @@ class SimStore:
         answer: asyncio.Future[Any] = self._loop.create_future()
         fate = self._draw_fate(write=write)
         self._server.note(what, f"{path} {fate}".rstrip())
-        request = StoreRequest(self, run, answer, fate, orphan is not None, write)
+        request = StoreRequest(
+            self, run, answer, fate, is_orphan=orphan is not None, is_write=write
+        )
         self._loop.call_at(self._last_request_s, request.arrive, context=_NOBODY)
         return await answer
 
@@ -236,6 +238,7 @@ class StoreRequest:
         run: Callable[[SqliteTree], Any],
         answer: "asyncio.Future[Any]",
         fate: str,
+        *,
         is_orphan: bool,
         is_write: bool,
     ) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from typing_extensions import override
+
 from tailrace.core.ledger.schedule import Schedules
 from tailrace.core.metadata.layout import LedgerPaths
 from tailrace.core.metadata.ledger_metadata import LedgerMetadata, LedgerState, decode_ledger
@@ -37,6 +39,7 @@ class Violation(NamedTuple):
     at_s: float
     what: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.at_s:.6f}: {self.what}"
 
@@ -192,7 +195,7 @@ class Checker:
     def _check_copies(
         self, model: LedgerModel, metadata: LedgerMetadata, entry_id: EntryId
     ) -> None:
-        """What is confirmed lies on Qa of the bookies that the stored metadata names for it."""
+        """Check that what is confirmed lies on Qa of the bookies that the metadata names for it."""
         if entry_id > model.pushed:
             return
         fragments = Schedules(metadata.fragments, metadata.write_quorum, metadata.ack_quorum)
@@ -211,7 +214,7 @@ class Checker:
         )
 
     def on_reader_lac(self, model: LedgerModel, reader: str, lac: EntryId) -> None:
-        """A reader says how far it may read: never back, never beyond what is confirmed."""
+        """Hear how far a reader may read: never back, never beyond what is confirmed."""
         before = model.readers.get(reader, -1)
         self.expect(
             lac >= before, f"ledger {model.ledger_id}: {reader} went back {before} -> {lac}"

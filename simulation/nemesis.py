@@ -13,12 +13,12 @@ from typing import Any
 
 from tailrace.bookie.errors import BookieError
 from tailrace.core.errors import CoreError
-from tests.sim.disk import DiskFaults
-from tests.sim.machine import Client, Machine
-from tests.sim.metadata import HOST, MetadataFaults
-from tests.sim.network import NetworkFaults
-from tests.sim.workload import Workload
-from tests.sim.world import World
+from tailrace.simulation.disk import DiskFaults
+from tailrace.simulation.machine import Client, Machine
+from tailrace.simulation.metadata import HOST, MetadataFaults
+from tailrace.simulation.network import NetworkFaults
+from tailrace.simulation.workload import Workload
+from tailrace.simulation.world import World
 
 Fault = Callable[[], Coroutine[Any, Any, None]]
 BOUNDARIES = (None, "sync", "names", "write", "replace", "remove", "create", "truncate")
@@ -27,7 +27,7 @@ BOUNDARIES = (None, "sync", "names", "write", "replace", "remove", "create", "tr
 class Nemesis:
     """Draws faults of one world."""
 
-    damaged_files = (".log", ".log", ".idx", ".idx", ".sums", ".txn", "Mark")
+    damaged_files: tuple[str, ...] = (".log", ".log", ".idx", ".idx", ".sums", ".txn", "Mark")
     """Ends of the names of what is damaged, each as often as it stands here."""
     damage_restart_share = 0.5
     zero_share = 0.5
@@ -37,11 +37,14 @@ class Nemesis:
         world: World,
         *,
         replace_client: Callable[[Client], None],
-        workload: Workload,
         tolerance: int,
         beyond: bool,
+        workload: Workload | None = None,
     ) -> None:
-        """`tolerance`: how many bookies may be damaged for good, if not `beyond`."""
+        """`tolerance`: how many bookies may be damaged for good, if not `beyond`.
+
+        `workload`: whose ledgers are taken over while they are written; without one none is.
+        """
         self.world = world
         self.rng = Random(f"{world.seed}/nemesis")
         self._replace_client = replace_client
@@ -77,13 +80,16 @@ class Nemesis:
             (3, self.clock_jump),
             (4, self.collect_garbage),
             (4, self.restart_cleanly),
-            (30, self.take_over),
         ]
+        if workload is not None:
+            kinds.append((30, self.take_over))
         if self._damageable:
             kinds.append((10, self.damage_disk))
         # Each seed has its own mix: most of its faults are of a few kinds.
         self._kinds = [fault for _, fault in kinds]
-        self._weights = [weight * self.rng.choice((0, 0, 1, 1, 4)) for weight, _ in kinds]
+        self._weights: list[float] = [
+            weight * self.rng.choice((0, 0, 1, 1, 4)) for weight, _ in kinds
+        ]
         if not any(self._weights):
             self._weights = [1] * len(kinds)
 
@@ -124,8 +130,9 @@ class Nemesis:
     def _machine(self) -> Machine:
         return self.rng.choice(self.world.machines)
 
-    def _client(self) -> Client:
-        return self.rng.choice([c for c in self.world.clients if c.process.alive])
+    def _client(self) -> Client | None:
+        alive = [client for client in self.world.clients if client.process.alive]
+        return self.rng.choice(alive) if alive else None
 
     def _draw_duration(self) -> float:
         return self.rng.choice((0.02, 0.3, 2.0, 8.0, 20.0)) * self.rng.random()
@@ -164,19 +171,22 @@ class Nemesis:
             process.resume()
 
     async def pause_client(self) -> None:
-        process = self._client().process
-        process.pause()
-        await self._for_a_while()
-        process.resume()
+        client = self._client()
+        if client is not None:
+            client.process.pause()
+            await self._for_a_while()
+            client.process.resume()
 
     async def kill_client(self) -> None:
         client = self._client()
-        client.kill("nemesis")
-        self._replace_client(client)
+        if client is not None:
+            client.kill("nemesis")
+            self._replace_client(client)
 
     async def clock_jump(self) -> None:
         rng = self.rng
-        clock = rng.choice([self._machine().clock, self._client().clock])
+        machine, client = self._machine(), self._client()
+        clock = rng.choice([machine.clock, client.clock if client is not None else machine.clock])
         clock.skew_ms += rng.choice((-3_600_000, -1_000, 1_000, 3_600_000))
 
     # The network
@@ -225,6 +235,7 @@ class Nemesis:
     async def take_over(self) -> None:
         """Recover a ledger that is being written, with holes in everybody's ways to its bookies."""
         rng, network = self.rng, self.world.network
+        assert self._workload is not None, "it is no fault of this world"
         model = self._workload.busy_ledger(rng)
         if model is None:
             return
@@ -317,7 +328,7 @@ class Nemesis:
         machine = self._machine()
         if machine.process is not None and machine.running is not None:
             force = self.rng.random() < 0.5
-            machine.process.spawn(_collect(machine, force=force), "gc")
+            machine.process.begin(_collect(machine, force=force), "gc")
 
 
 async def _collect(machine: Machine, *, force: bool) -> None:

@@ -7,6 +7,8 @@ are `CoreError`s; anything else that it raises is a finding. What it hears goes 
 import asyncio
 from random import Random
 
+from typing_extensions import override
+
 from tailrace.core.errors import CoreError, LogExists, LogTruncated, OverCapacity
 from tailrace.core.log.log import Log
 from tailrace.core.log.namespace import DEFAULT_ROOT
@@ -14,10 +16,10 @@ from tailrace.core.log.reader import LogReader
 from tailrace.core.log.writer import LogWriter
 from tailrace.core.metadata.layout import LogPaths
 from tailrace.protocol.distributedlog.dlsn import DLSN
-from tests.sim.logs.checker import NOTHING, LogModel, Owner, Reading
-from tests.sim.logs.client import SEARCH, LogClient, SearchReads
-from tests.sim.workload import Workload
-from tests.sim.world import World
+from tailrace.simulation.logs.checker import NOTHING, LogModel, Owner, Reading
+from tailrace.simulation.logs.client import SEARCH, LogClient, SearchReads
+from tailrace.simulation.workload import Workload
+from tailrace.simulation.world import World
 
 BEGINNING = DLSN(0, 0, 0)
 OPEN_WITHIN_S = 900.0
@@ -113,6 +115,7 @@ class LogWorkload(Workload):
 
     # Readers
 
+    @override
     async def _reader(self, client: LogClient, rng: Random, name: str) -> None:  # type: ignore[override]
         while not self.ended:
             model = self.models[rng.choice(list(self.models))]

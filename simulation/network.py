@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.sim.process import SimProcess, State, current_process
-from tests.sim.trace import Trace
-from tests.sim.transport import SimTransport, connect_pair
+from tailrace.simulation.process import SimProcess, State, current_process
+from tailrace.simulation.trace import Trace
+from tailrace.simulation.transport import SimTransport, connect_pair
 
 
 @dataclass(slots=True)

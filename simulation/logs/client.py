@@ -21,13 +21,13 @@ from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.log.search import DAMAGED
 from tailrace.protocol.bookkeeper.entry import Entry
 from tailrace.protocol.ids import Buffer, EntryId, LedgerId
-from tests.sim.checkers import Checker, LedgerModel
-from tests.sim.machine import Client, draw_client
-from tests.sim.process import ProcessDied
-from tests.sim.sessions import SimStore
+from tailrace.simulation.checkers import Checker, LedgerModel
+from tailrace.simulation.machine import Client, draw_client
+from tailrace.simulation.process import ProcessDied
+from tailrace.simulation.sessions import SimStore
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tailrace.simulation.world import World
 
 
 class DyingStore(SimStore):
@@ -73,6 +73,7 @@ class LogClient(Client):
         super().__init__(world, number, timeout_ms, timeout_ms)
 
     dying: DyingStore
+    ledgers: "ListenedLedgers"
     namespace: LogNamespace
 
     @override
@@ -149,9 +150,15 @@ class ListenedLedgers(LedgerClient):
         self._opened: list[tuple[LedgerModel, str, LedgerReader]] = []
 
     @override
-    async def create_ledger(self, config: LedgerConfig, listener: LedgerListener) -> LedgerWriter:
+    async def create_ledger(
+        self,
+        config: LedgerConfig,
+        listener: LedgerListener,
+        *,
+        ledger_id: LedgerId | None = None,
+    ) -> LedgerWriter:
         ears = _Ears(self._checker, listener)
-        writer = await super().create_ledger(config, ears)
+        writer = await super().create_ledger(config, ears, ledger_id=ledger_id)
         ears.model = model = self._checker.ledgers[writer.ledger_id]
         model.writer = self._name
         return _ListenedWriter(writer, model)  # type: ignore[return-value]

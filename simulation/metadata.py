@@ -20,12 +20,12 @@ from tailrace.core.metadata.store import (
     Node,
     WatchEvent,
 )
-from tests.sim.process import SimProcess, State
-from tests.sim.sessions import START_MS, TICK_S, SimStore, StoreRequest
+from tailrace.simulation.process import SimProcess, State
+from tailrace.simulation.sessions import START_MS, TICK_S, SimStore, StoreRequest
 
 if TYPE_CHECKING:
-    from tests.sim.network import SimNetwork
-    from tests.sim.trace import Trace
+    from tailrace.simulation.network import SimNetwork
+    from tailrace.simulation.trace import Trace
 
 HOST = "metadata"
 

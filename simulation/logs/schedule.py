@@ -4,12 +4,12 @@ import asyncio
 from random import Random
 
 from tailrace.core.log.config import LogConfig
-from tests.sim.logs.client import LogClient
-from tests.sim.logs.nemesis import LogNemesis
-from tests.sim.logs.workload import LogWorkload
-from tests.sim.machine import Client
-from tests.sim.schedule import END_S, QUORUMS, Result, all_well, draw_settings, run_story
-from tests.sim.world import World
+from tailrace.simulation.logs.client import LogClient
+from tailrace.simulation.logs.nemesis import LogNemesis
+from tailrace.simulation.logs.workload import LogWorkload
+from tailrace.simulation.machine import Client
+from tailrace.simulation.schedule import END_S, QUORUMS, Result, draw_settings, run_story
+from tailrace.simulation.world import World
 
 COUNTS = ("logs", "openings", "records confirmed", "records checked", "segments completed")
 
@@ -55,7 +55,7 @@ async def _story(world: World) -> None:
     await nemesis.rage(rng.choice((2.0, 5.0, 12.0)), rng.choice((0.1, 0.3, 1.0)))
     workload.ended = True
     async with asyncio.timeout(END_S):
-        await all_well(world)
+        await world.all_well()
         checking = new_client()
         await checking.process.run(workload.check_logs(checking), "check")
     _count(world, workload)

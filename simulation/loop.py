@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from tailrace.core.runtime.task_health import task_health
-from tests.sim.process import CURRENT, SimProcess, State
-from tests.sim.workers import VirtualRunner
+from tailrace.simulation.process import CURRENT, SimProcess, State
+from tailrace.simulation.workers import VirtualRunner
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
-    from tests.sim.network import SimNetwork
+    from tailrace.simulation.network import SimNetwork
 
 _RUNNING = State.RUNNING
 LEAP_S_MAX = 24 * 3600.0
@@ -90,6 +90,7 @@ class SimTask(asyncio.Task[Any]):
 
     __eq__ = object.__eq__
 
+    @override
     def __hash__(self) -> int:
         return self._number
 
@@ -115,7 +116,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         SimTask._last_number = 0
         super().__init__()
         task_health(self).random = Random("pauses")
-        self.set_task_factory(_new_task)  # type: ignore[arg-type]
+        self.set_task_factory(_new_task)
         self.set_exception_handler(lambda _, context: self._note_failure(context))
 
     @override
@@ -229,18 +230,22 @@ class SimLoop(asyncio.SelectorEventLoop):
         return VirtualRunner(self, name, queue, step)
 
     def spend(self, seconds: float) -> float:
-        """The worker that runs now waits for a device; return when it goes on."""
+        """Have the worker that runs now wait for a device; return when it goes on."""
         if self.worker is None:
             return self.now_s
         self.worker.free_at_s += seconds
         return self.worker.free_at_s
 
     @override
-    async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **_: Any):  # type: ignore[no-untyped-def,override]
+    async def create_connection(
+        self, factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
         return await self.network.connect(factory, host, port)
 
     @override
-    async def create_server(self, factory: Any, host: Any = None, port: Any = None, **_: Any):  # type: ignore[no-untyped-def,override]
+    async def create_server(
+        self, factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
         return self.network.listen(factory, host, port)
 
     def _note_failure(self, context: dict[str, Any]) -> None:

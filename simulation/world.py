@@ -11,19 +11,21 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from typing_extensions import override
+
 from tailrace.bookie.app import OpenBookie
 from tailrace.core.ledger.config import LedgerClientConfig
 from tailrace.core.metadata.ledger_tree import initialize_layout
 from tailrace.core.metadata.network_location import parse_location
 from tailrace.protocol.ids import BookieId
-from tests.sim.checkers import Checker
-from tests.sim.loop import SimLoop
-from tests.sim.machine import Client, Machine, listened_submit
-from tests.sim.metadata import HOST, MetadataServer
-from tests.sim.network import SimNetwork
-from tests.sim.process import ProcessDied
-from tests.sim.remains import end_what_is_left
-from tests.sim.trace import Trace
+from tailrace.simulation.checkers import Checker
+from tailrace.simulation.loop import SimLoop
+from tailrace.simulation.machine import Client, Machine, listened_submit
+from tailrace.simulation.metadata import HOST, MetadataServer
+from tailrace.simulation.network import SimNetwork
+from tailrace.simulation.process import ProcessDied
+from tailrace.simulation.remains import end_what_is_left
+from tailrace.simulation.trace import Trace
 
 BUGS = ("task_failed", "background_task_failed", "connection failed", "reply_failed")
 """Log lines of fault boundaries: what they caught was foreseen by nobody."""
@@ -88,6 +90,15 @@ class World:
         self.clients.append(client)
         return client
 
+    async def all_well(self) -> None:
+        """Return once every bookie is up, but those that found their disk damaged."""
+        while not all(each.up or each.given_up for each in self.machines):  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+
+    def expect(self, holds: bool, what: str) -> None:
+        """Fail the seed with `what` unless it holds; the story goes on."""
+        self.checker.expect(holds, what)
+
     def hosts(self) -> list[str]:
         """Return every host, the metadata service's last."""
         hosts = [machine.host for machine in self.machines]
@@ -151,13 +162,17 @@ def simulate(seed: int, story: Story, *, show: bool = False) -> World:
             for world in made:
                 world.drop()
             gc.collect()
-    for bug in found:
+    _judge_what_failed(loop, found, checker)
+    return made[0]
+
+
+def _judge_what_failed(loop: SimLoop, bugs: list[str], checker: Checker) -> None:
+    for bug in bugs:
         checker.fail(bug)
     for context in loop.failures:
         error = context.get("exception")
         if not isinstance(error, ProcessDied):
             checker.fail(f"a callback raised: {context.get('message')} {error!r}")
-    return made[0]
 
 
 def _run(loop: SimLoop, main: Coroutine[Any, Any, None]) -> None:
@@ -181,6 +196,7 @@ class _BugHandler(logging.Handler):
         super().__init__(logging.ERROR)
         self.bugs = bugs
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if str(record.msg).startswith(BUGS) and not isinstance(error, ProcessDied):

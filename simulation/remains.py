@@ -13,7 +13,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.sim.loop import SimLoop
+from typing_extensions import override
+
+from tailrace.simulation.loop import SimLoop
 
 CLOSES_MAX: Final = 50
 """How often one coroutine may wait again while it is being closed."""
@@ -59,6 +61,7 @@ class _Ear(logging.Handler):
         super().__init__(logging.ERROR)
         self.heard = heard
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         self.heard.append(f"{record.getMessage()} {error!r}")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tailrace.core.runtime.files import LockHeld, Space
 from tailrace.protocol.ids import Buffer
-from tests.sim.disk import BLOCK, Inode, SimDisk
-from tests.sim.process import ProcessDied, SimProcess, State
+from tailrace.simulation.disk import BLOCK, Inode, SimDisk
+from tailrace.simulation.process import ProcessDied, SimProcess, State
 
 _DEAD = State.DEAD
 TOTAL_BYTES = 1 << 34

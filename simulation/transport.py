@@ -16,7 +16,7 @@ from typing_extensions import override
 from tailrace.protocol.ids import Buffer
 
 if TYPE_CHECKING:
-    from tests.sim.network import SimListener, SimNetwork
+    from tailrace.simulation.network import SimListener, SimNetwork
 
 KERNEL_BYTES = 192 * 1024
 """What both kernels together hold of one direction."""
@@ -299,14 +299,14 @@ class SimTransport(asyncio.Transport):
             self._plan_turn()
 
     def end_by_kernel(self) -> None:
-        """The process is dead: the kernel sends what it has and closes."""
+        """Send what the kernel has and close: the process is dead."""
         if not self._lost:
             self._lost = True
             self._network.transports.pop(self.number, None)
             self._kernel_says(_RESET if self._arrived else _FIN)
 
     def vanish(self) -> None:
-        """This end exists no more and told nobody; the other one learns it late, if at all."""
+        """End without a word to the other end, which learns it late, if at all."""
         self._gone = self._lost = True
         self._network.transports.pop(self.number, None)
         if self.peer.go_half_open():
@@ -322,12 +322,12 @@ class SimTransport(asyncio.Transport):
         return True
 
     def host_restarted(self) -> None:
-        """The other end's machine runs again, and does not know this connection."""
+        """Hear that the other end's machine runs again, and does not know this connection."""
         self._is_unknown = True
         self._answered_by_stranger()
 
     def _answered_by_stranger(self) -> None:
-        """What is sent (again and again) to a machine that knows nothing of it is reset."""
+        """Have what is sent to a machine that knows nothing of it reset."""
         if self._is_unknown and (self._kernel or self._room < KERNEL_BYTES):
             delay_s = self._network.delay_s(self.host, self.peer.host) + self._network.rng.random()
             self._loop.call_later(delay_s, self._give_up, context=self._context)

@@ -14,9 +14,9 @@ from tailrace.core.ledger.reader import LedgerReader
 from tailrace.core.ledger.writer import LedgerWriter
 from tailrace.protocol.bookkeeper.digest import DigestType
 from tailrace.protocol.ids import EntryId
-from tests.sim.checkers import Checker, LedgerModel
-from tests.sim.machine import Client
-from tests.sim.world import World
+from tailrace.simulation.checkers import Checker, LedgerModel
+from tailrace.simulation.machine import Client
+from tailrace.simulation.world import World
 
 READ_AT_ONCE = 40
 
@@ -48,13 +48,13 @@ class Workload:
         """Writers and readers come to their end."""
         self._last_actor = 0
 
-    def start(self, client: Client, kind: str) -> "asyncio.Task[None]":
+    def start(self, client: Client, kind: str) -> None:
         """Start an actor of a kind: writer, reader, recoverer, deleter."""
         self._last_actor += 1
         rng = Random(f"{self.world.seed}/{kind}/{self._last_actor}")
         name = f"{kind}{self._last_actor}"
         actor = getattr(self, f"_{kind}")
-        return client.process.spawn(self._guard(name, actor(client, rng, name)), name)
+        client.process.begin(self._guard(name, actor(client, rng, name)), name)
 
     async def _guard(self, name: str, work: object) -> None:
         try:
@@ -250,7 +250,8 @@ class Workload:
 
     def spawn_recovery(self, client: Client, model: LedgerModel, name: str) -> None:
         """Let a client recover a ledger, whatever comes of it."""
-        client.process.spawn(self._guard(name, self._try_recover(client, model, name)), name)
+        work = self._guard(name, self._try_recover(client, model, name))
+        client.process.begin(work, name)
 
     async def _try_recover(self, client: Client, model: LedgerModel, name: str) -> None:
         self.world.trace(name, "recovers", model.ledger_id)

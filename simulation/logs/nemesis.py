@@ -4,9 +4,9 @@ import asyncio
 from random import Random
 
 from tailrace.core.metadata.store import ANY_VERSION
-from tests.sim.logs.client import LogClient
-from tests.sim.logs.workload import LogWorkload
-from tests.sim.nemesis import Fault, Nemesis
+from tailrace.simulation.logs.client import LogClient
+from tailrace.simulation.logs.workload import LogWorkload
+from tailrace.simulation.nemesis import Fault, Nemesis
 
 LOG_FAULTS = ("crash_owner", "expire_owners", "break_lock", "crash_owner")
 

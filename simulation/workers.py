@@ -10,13 +10,13 @@ import contextvars
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.process import ProcessDied
+from tailrace.simulation.process import ProcessDied
 
 if TYPE_CHECKING:
     import asyncio
     from queue import SimpleQueue
 
-    from tests.sim.loop import SimLoop
+    from tailrace.simulation.loop import SimLoop
 
 WAKE_S = 5e-6
 """From `put` to the step of a thread that slept."""

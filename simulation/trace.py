@@ -1,6 +1,7 @@
 """What happened in one schedule: a running hash always, the lines themselves on demand."""
 
 import hashlib
+import sys
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -27,7 +28,7 @@ class Trace:
         self.counts[what] += 1
         self.tail.append(line)
         if self._show:
-            print(line)
+            sys.stdout.write(f"{line}\n")
 
     @property
     def digest(self) -> str:

@@ -20,15 +20,15 @@ from tailrace.protocol.bookkeeper.digest import Digest, ledger_master_key
 from tailrace.protocol.bookkeeper.entry import pack_entry
 from tailrace.protocol.bookkeeper.messages import AddRequest, ReadRequest, Request, Response
 from tailrace.protocol.ids import BookieId
-from tests.sim.checkers import BookieChecker
-from tests.sim.disk import SimDisk
-from tests.sim.files import SimFiles
-from tests.sim.metadata import START_MS
-from tests.sim.process import ProcessGone, SimProcess, State, current_process
+from tailrace.simulation.checkers import BookieChecker
+from tailrace.simulation.disk import SimDisk
+from tailrace.simulation.files import SimFiles
+from tailrace.simulation.process import ProcessGone, SimProcess, State, current_process
+from tailrace.simulation.sessions import START_MS
 
 if TYPE_CHECKING:
     from tailrace.core.metadata.store import MetadataStore
-    from tests.sim.world import World
+    from tailrace.simulation.world import World
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Logs in the simulated cluster: their owners, readers, faults, and what must hold."""
