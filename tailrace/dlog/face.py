@@ -1,11 +1,12 @@
 """How something asynchronous gets a blocking face: name by name, with the types that it has."""
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from tailrace.dlog.loop_thread import LoopThread
+from tailrace.dlog.loop_thread import LoopThread, ThreadEnded
 from tailrace.dlog.opening import Closeable, Opening
 
 A = TypeVar("A", bound=Closeable)
@@ -24,7 +25,8 @@ class Face(Generic[A]):
 
     def close(self) -> None:
         """Close it."""
-        self._thread.run(self._inner.close)
+        with suppress(ThreadEnded):  # its namespace has closed it
+            self._thread.run(self._inner.close)
 
     def __enter__(self) -> Self:
         return self

@@ -10,12 +10,20 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tailrace.core.errors import Unavailable
 from tailrace.core.runtime.tasks import Tasks
 
+_LOOKS_FOR_SIGNALS_S: Final = 1.0
+"""How late a Ctrl-C may be that comes in the moment in which the main thread begins to wait: Python
+wakes only who waits already."""
+
 T = TypeVar("T")
+
+
+class ThreadEnded(Unavailable):
+    """The thread of a namespace has ended, and with it all that was open there."""
 
 
 class _Call(Generic[T]):
@@ -33,9 +41,22 @@ class _Call(Generic[T]):
         self._task.add_done_callback(self._settle)
 
     def cancel(self) -> None:
-        """End the work; on the loop, after `begin`."""
+        """End the work, begun or not; on the loop."""
         if self._task is not None:
             self._task.cancel()
+        elif not self.answer.done():
+            self.answer.set_exception(ThreadEnded("the call never began"))
+
+    def wait(self) -> T:
+        """Return what the work gives. Errors: the work's."""
+        self.wait_for_end()
+        return self.answer.result()
+
+    def wait_for_end(self) -> None:
+        """Return once there is an answer. Errors: KeyboardInterrupt, in the main thread."""
+        while not self.answer.done():
+            with suppress(TimeoutError):
+                self.answer.exception(_LOOKS_FOR_SIGNALS_S)
 
     async def _do(self) -> None:
         try:
@@ -47,7 +68,7 @@ class _Call(Generic[T]):
 
     def _settle(self, _task: "asyncio.Task[None]") -> None:
         if not self.answer.done():
-            self.answer.set_exception(Unavailable("the call was given up"))
+            self.answer.set_exception(ThreadEnded("the namespace was closed meanwhile"))
 
 
 class LoopThread:
@@ -74,7 +95,9 @@ class LoopThread:
 
         Errors: Unavailable after `stop`; RuntimeError in a fork of the process that started it.
         """
-        return self._submit(work).answer
+        call = _Call(work)
+        self._post(lambda: call.begin(self._tasks))
+        return call.answer
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do work on the loop, and return what it gives.
@@ -84,13 +107,14 @@ class LoopThread:
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call in the loop's own thread would wait for itself")
-        call = self._submit(work)
+        call = _Call(work)
         try:
-            return call.answer.result()
+            self._post(lambda: call.begin(self._tasks))
+            return call.wait()
         except BaseException:
             if not call.answer.done():
                 self._post(call.cancel)
-                call.answer.exception()
+                call.wait_for_end()
             raise
 
     def stop(self) -> None:
@@ -100,14 +124,9 @@ class LoopThread:
         """
         if os.getpid() != self._process:
             return
-        with suppress(Unavailable):
+        with suppress(ThreadEnded):
             self._post(self._end.set, is_last=True)
         self._thread.join()
-
-    def _submit(self, work: Callable[[], Awaitable[T]]) -> _Call[T]:
-        call = _Call(work)
-        self._post(lambda: call.begin(self._tasks))
-        return call
 
     def _post(self, callback: Callable[[], Any], *, is_last: bool = False) -> None:
         """Have the loop call back, in the order of the posts; it is woken once for many."""
@@ -115,11 +134,11 @@ class LoopThread:
             raise RuntimeError("a namespace that was opened before a fork is of no use behind it")
         with self._posting:
             if self._is_stopped:
-                raise Unavailable("the namespace is closed")
+                raise ThreadEnded("the namespace is closed")
             self._is_stopped = is_last
-            self._posted.append(callback)
-            if len(self._posted) == 1:
+            if not self._posted:  # first: an interrupt in between wakes the loop for nothing
                 self._loop.call_soon_threadsafe(self._call_back)
+            self._posted.append(callback)
 
     def _call_back(self) -> None:
         with self._posting:

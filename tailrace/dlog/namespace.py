@@ -122,9 +122,9 @@ class Namespace:
             await close_all([*self._watches, *logs])
         finally:
             try:
-                await self._tasks.close()
-            finally:
                 await self._stack.aclose()
+            finally:
+                await self._tasks.close()  # last: until then a writer may fail
 
     # ------------------------------------------------------------------ inside
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from types import TracebackType
 from typing import Final
 
 from tailrace.core.errors import CoreError, OverCapacity
@@ -15,7 +16,11 @@ _TAKEN_AT_ONCE: Final = 256
 
 
 class WriterLife:
-    """Hears how a core writer fares (LogListener), and gives it up when it is dead."""
+    """Hears how a core writer fares (LogListener), and gives it up when it is dead.
+
+    Each call of the user's is a `with` block of it: so it knows whether its failure was told, which
+    a record whose future nobody looks at does not do.
+    """
 
     def __init__(self, tasks: Tasks) -> None:
         self.error: CoreError | None = None
@@ -23,6 +28,7 @@ class WriterLife:
         """Set when the writer is dead, or closed."""
         self.writer: CoreWriter | None = None
         self._tasks = tasks
+        self._is_told = False
 
     def on_confirmed(self, txid: TxId) -> None:
         """Do nothing: whoever writes holds a future."""
@@ -33,6 +39,29 @@ class WriterLife:
         self.ended.set()
         if self.writer is not None:
             self._tasks.start(self.writer.abort(), "abort")
+
+    def tell(self) -> CoreError | None:
+        """Return the failure, as something that is told now."""
+        self._is_told = self.error is not None
+        return self.error
+
+    def raise_untold(self) -> None:
+        """Raise the failure unless it was told."""
+        if self.error is not None and not self._is_told:
+            self._is_told = True
+            raise self.error
+
+    def __enter__(self) -> None:
+        """Begin a call."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, CoreError):
+            self.tell()
 
 
 class LogWriter:
@@ -74,19 +103,21 @@ class LogWriter:
         Cost: one round trip to the bookies and a sync there; writes that overlap share it.
         Source: AsyncLogWriter.write.
         """
-        return await (await self.submit(payload, txid))
+        with self._life:
+            return await (await self.submit(payload, txid))
 
     async def submit(self, payload: Buffer, txid: TxId) -> "asyncio.Future[DLSN]":
         """Take a record; return a future of its position, done when it is durable.
 
         For many records in flight. It waits only while `log.waiting.bytes.max` bytes of records
-        wait for the bookies. A future that nobody looks at is silent; `flush` tells as well.
+        wait for the bookies. Nobody has to look at the future: `flush` and `close` tell as well.
         Errors: as `write`, at once where nothing was written; else in the future.
         Cancel: nothing was written. Source: AsyncLogWriter.write.
         """
         record = bytes(payload)
-        async with self._line:
-            return await self._take(record, txid)
+        with self._life:
+            async with self._line:
+                return await self._take(record, txid)
 
     async def write_bulk(self, records: Iterable[tuple[Buffer, TxId]]) -> list[DLSN]:
         """Write records, each a payload and its txid; return their positions once all are durable.
@@ -97,28 +128,22 @@ class LogWriter:
         Cost: they share entries, up to a MiB each: a few microseconds a record.
         Source: AsyncLogWriter.writeBulk.
         """
-        taken: list[asyncio.Future[DLSN]] = []
-        refusal: CoreError | None = None
-        async with self._line:
-            try:
-                for payload, txid in records:
-                    taken.append(await self._take(bytes(payload), txid))
-                    if len(taken) % _TAKEN_AT_ONCE == 0:
-                        await asyncio.sleep(0)
-            except CoreError as error:
-                refusal = error
-        positions = [await position for position in taken]
-        if refusal is not None:
-            raise refusal
-        return positions
+        with self._life:
+            async with self._line:
+                taken, refusal = await self._take_all(records)
+            positions = [await position for position in taken]
+            if refusal is not None:
+                raise refusal
+            return positions
 
     async def flush(self) -> None:
         """Return once every record that was taken is durable.
 
         Errors: the writer's failure. Cancel: only the waiting ends. Source: LogWriter.flush.
         """
-        await self._wait_for_line()
-        await self._writer.flush()
+        with self._life:
+            await self._wait_for_line()
+            await self._writer.flush()
 
     async def commit(self) -> None:
         """Flush, and return once readers of every process can read all of it.
@@ -126,8 +151,9 @@ class LogWriter:
         Without it they can after the next entry, or `periodicFlushFrequencyMilliSeconds` (100) of
         quiet. Errors, cancel: as `flush`. Cost: one more entry. Source: LogWriter.commit.
         """
-        await self._wait_for_line()
-        await self._writer.commit()
+        with self._life:
+            await self._wait_for_line()
+            await self._writer.commit()
 
     async def mark_end_of_stream(self) -> DLSN:
         """Seal the log for good; return the position of its end. Readers get EndOfStream there.
@@ -136,8 +162,9 @@ class LogWriter:
         whether it is sealed. Cancel: the log is sealed anyway.
         Source: LogWriter.markEndOfStream.
         """
-        await self._wait_for_line()
-        return await self._writer.mark_end_of_stream()
+        with self._life:
+            await self._wait_for_line()
+            return await self._writer.mark_end_of_stream()
 
     async def failed(self, timeout_s: float | None = None) -> CoreError | None:
         """Wait until the writer is dead, and return why; None when it is closed, or time is over.
@@ -154,13 +181,14 @@ class LogWriter:
                     await self._life.ended.wait()
             except TimeoutError:
                 return None
-        return self._life.error
+        return self._life.tell()
 
     async def close(self) -> None:
         """Make what was taken durable, complete the segment, give the log up. Idempotent.
 
-        Errors: CoreError when that fails; the log is given up then too, and recovery does the
-        rest. Cancel: as `abort`. Source: AsyncCloseable.asyncClose.
+        Errors: CoreError when that fails, or had failed before and no call has raised it yet: the
+        loss of a record is never silent. The log is given up then too, and recovery does the rest.
+        Cancel: as `abort`. Source: AsyncCloseable.asyncClose.
         """
         try:
             await self._wait_for_line()
@@ -168,9 +196,11 @@ class LogWriter:
             await self.abort()
             raise
         try:
-            await self._writer.close()
+            with self._life:
+                await self._writer.close()
         finally:
             self._has_ended()
+        self._life.raise_untold()
 
     async def abort(self) -> None:
         """Give the log up as it is, as a crash would: recovery completes it. Idempotent.
@@ -191,6 +221,20 @@ class LogWriter:
         """Return when all who wait for room before this call had it, or were refused."""
         async with self._line:
             pass
+
+    async def _take_all(
+        self, records: Iterable[tuple[Buffer, TxId]]
+    ) -> tuple[list["asyncio.Future[DLSN]"], CoreError | None]:
+        """Take records up to the first that is refused; return their positions to come, and why."""
+        taken: list[asyncio.Future[DLSN]] = []
+        try:
+            for payload, txid in records:
+                taken.append(await self._take(bytes(payload), txid))
+                if len(taken) % _TAKEN_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        except CoreError as error:
+            return taken, error
+        return taken, None
 
     async def _take(self, record: bytes, txid: TxId) -> "asyncio.Future[DLSN]":
         while True:
