@@ -94,7 +94,7 @@ class LogWriter(Face[dlog.LogWriter]):
         record = bytes(payload)
         self._places.acquire()
         try:
-            answer = self._thread.submit(partial(self._inner.write, record, txid))
+            answer = self._thread.submit(partial(self._inner._write_untold, record, txid))
         except BaseException:
             self._places.release()
             raise

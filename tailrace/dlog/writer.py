@@ -114,10 +114,8 @@ class LogWriter:
         Errors: as `write`, at once where nothing was written; else in the future.
         Cancel: nothing was written. Source: AsyncLogWriter.write.
         """
-        record = bytes(payload)
         with self._life:
-            async with self._line:
-                return await self._take(record, txid)
+            return await self._submit(bytes(payload), txid)
 
     async def write_bulk(self, records: Iterable[tuple[Buffer, TxId]]) -> list[DLSN]:
         """Write records, each a payload and its txid; return their positions once all are durable.
@@ -186,8 +184,9 @@ class LogWriter:
     async def close(self) -> None:
         """Make what was taken durable, complete the segment, give the log up. Idempotent.
 
-        Errors: CoreError when that fails, or had failed before and no call has raised it yet: the
-        loss of a record is never silent. The log is given up then too, and recovery does the rest.
+        Errors: CoreError when that fails. And the failure of before, unless a call raised it or
+        `failed` returned it (a future of `submit` does not count): no loss of a record is silent.
+        The log is given up then too, and recovery does the rest.
         Cancel: as `abort`. Source: AsyncCloseable.asyncClose.
         """
         try:
@@ -216,6 +215,14 @@ class LogWriter:
     def _has_ended(self) -> None:
         self._life.ended.set()
         self._on_closed(self)
+
+    async def _submit(self, record: bytes, txid: TxId) -> "asyncio.Future[DLSN]":
+        async with self._line:
+            return await self._take(record, txid)
+
+    async def _write_untold(self, record: bytes, txid: TxId) -> DLSN:
+        """Write a record for a future that nobody may look at: its failure counts as untold."""
+        return await (await self._submit(record, txid))
 
     async def _wait_for_line(self) -> None:
         """Return when all who wait for room before this call had it, or were refused."""

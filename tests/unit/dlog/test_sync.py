@@ -19,6 +19,7 @@ from tailrace.core.runtime.tasks import Tasks
 from tailrace.dlog import sync
 from tailrace.dlog.loop_thread import LoopThread, _Call
 from tests.unit.core.log.world import World
+from tests.unit.dlog.world import opened
 
 WITHIN_S: Final = 30
 FACES: Final = ("Namespace", "Log", "LogWriter", "LogReader", "LogListWatch")
@@ -174,6 +175,18 @@ def _async(call: Callable[[], Any]) -> Callable[[], Any]:
         return call()
 
     return work
+
+
+def test_a_loss_in_a_future_is_told_by_the_close(
+    namespace: sync.Namespace, world: World, thread: LoopThread
+) -> None:
+    inner = opened(world, ensemble_size=2, write_quorum=2, ack_quorum=2)
+    writer = sync.Log(thread.run(lambda: inner.open_log("s")), thread).open_writer()
+    future = writer.submit(b"", 1)
+    assert isinstance(future.exception(WITHIN_S), dlog.CoreError)
+    with pytest.raises(dlog.NotEnoughBookies):
+        writer.close()
+    writer.close()
 
 
 def test_what_is_closed_wakes_who_waits(namespace: sync.Namespace, log: sync.Log) -> None:
