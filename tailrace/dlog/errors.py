@@ -21,17 +21,21 @@
       MetadataConflict             a race was lost: read again
         NoNode, NodeExists, BadVersion
       Unavailable                  closed, not ready, or ZooKeeper does not answer
+      ColdStorageDisabled          it takes part in cold storage, and cold.storage.url is not set
+      ColdObjectNotFound           an object that the metadata names is not in cold storage
       NotYetImplemented            DistributedLog has it, Tailrace does not
     ConfigError                    a setting that is unknown or has a wrong value
     DecodeError                    text or bytes that are no DLSN (`DLSN.deserialize`)
 
-Core has more kinds. Most are below one of these; those of cold storage, and of ledgers that
-are no log's, are below CoreError alone.
+Core has more kinds. Most are below one of these; those of ledgers that are no log's are below
+CoreError alone.
 """
 
 from tailrace.core.errors import (
     BadVersion,
     BookieUnavailable,
+    ColdObjectNotFound,
+    ColdStorageDisabled,
     CoreError,
     CorruptData,
     EndOfStream,
@@ -64,6 +68,8 @@ from tailrace.protocol.errors import DecodeError
 __all__ = [
     "BadVersion",
     "BookieUnavailable",
+    "ColdObjectNotFound",
+    "ColdStorageDisabled",
     "ConfigError",
     "CoreError",
     "CorruptData",

@@ -72,7 +72,7 @@ class Log:
         """Open a reader of the records at and behind a position.
 
         `start`: a DLSN; a txid: the first record that has it or a higher one, even if none has yet;
-        START: the oldest record; TAIL: what comes after this call. What was truncated is left out.
+        START: the oldest record; TAIL: behind what can be read now. What was truncated is left out.
         Errors: LogNotFound; for a txid and TAIL BookieUnavailable, CorruptData, LedgerNotFound too.
         Cancel: nothing is open. Cost: one read of the metadata; a txid is searched in a few reads.
         Source: DistributedLogManager.openAsyncLogReader.

@@ -85,6 +85,11 @@ class LoopThread:
         self._tasks: Tasks
         self._end: asyncio.Event
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that started it: a fork has no such thread."""
+        return os.getpid() == self._process
+
     def start(self) -> None:
         """Return once its loop runs. Errors: RuntimeError when the system gives no thread."""
         self._thread.start()
@@ -118,11 +123,11 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """Cancel what still runs, and end the thread. Idempotent; not for a fork, which has none.
+        """Cancel what still runs, and end the thread. Idempotent; nothing to do in a fork.
 
         Errors: none.
         """
-        if os.getpid() != self._process:
+        if not self.is_here:
             return
         with suppress(ThreadEnded):
             self._post(self._end.set, is_last=True)
@@ -130,7 +135,7 @@ class LoopThread:
 
     def _post(self, callback: Callable[[], Any], *, is_last: bool = False) -> None:
         """Have the loop call back, in the order of the posts; it is woken once for many."""
-        if os.getpid() != self._process:
+        if not self.is_here:
             raise RuntimeError("a namespace that was opened before a fork is of no use behind it")
         with self._posting:
             if self._is_stopped:

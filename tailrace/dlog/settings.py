@@ -12,8 +12,10 @@ from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import NamespaceOptions
-from tailrace.core.runtime.config import Assignment, AtLeastOne, load, setting
+from tailrace.core.runtime.config import Assignment, AtLeastOne, ConfigError, load, setting
 
+_BOUND: Final = "ledgersPath"
+"""What the binding of a namespace says, and nobody else."""
 _DEFAULTS: Final = {"bkcEnsembleSize": 3, "bkcWriteQuorumSize": 3, "bkcAckQuorumSize": 2}
 """DistributedLog's own; a standalone broker, which has one bookie, has other ones."""
 
@@ -43,11 +45,13 @@ class Setting(NamedTuple):
 def known_settings() -> list[Setting]:
     """Return every setting that `open_namespace` takes, with its default, sorted by name."""
     found = load(_Settings, _defaults()).effective()
-    return [Setting(each.key, each.value, each.doc) for each in found]
+    return [Setting(each.key, each.value, each.doc) for each in found if each.key != _BOUND]
 
 
 def options_of(settings: Mapping[str, object] | None) -> NamespaceOptions:
     """Return how to open a namespace. Errors: ConfigError names the setting, and the nearest."""
+    if _BOUND in (settings or {}):
+        raise ConfigError(f"{_BOUND} (settings): a namespace is bound to its ledgers")
     given = [Assignment(key, value, "settings") for key, value in (settings or {}).items()]
     found = load(_Settings, [*_defaults(), *given]).config
     return NamespaceOptions(

@@ -230,6 +230,8 @@ class Namespace(Face[dlog.Namespace]):
         Errors: the first CoreError of a writer that could not be closed in order; everything is
         closed then too. A KeyboardInterrupt ends it as a crash would.
         """
+        if not self._thread.is_here:
+            return
         with self._closing:
             if self not in _open:
                 return
@@ -249,10 +251,7 @@ def _close_all() -> None:
     for namespace in list(_open):
         try:
             namespace.close()
-        except (
-            dlog.CoreError,
-            RuntimeError,
-        ) as error:  # the latter: in a fork, which has nothing open
+        except dlog.CoreError as error:
             logger.warning("namespace_not_closed uri=%s error=%r", namespace.uri, error)
 
 

@@ -37,6 +37,7 @@ def test_it_lives_beside_a_users_packages(wheel: Path, tmp_path: Path) -> None:
     mine = (
         "import broker, core, protocol; assert core.mine and protocol.mine and broker.mine; "
         "from tailrace.compaction.restore import restore; import tailrace.broker.server; "
+        "import tailrace.dlog.sync; "
         "print(tailrace.__file__)"
     )
     ran = subprocess.run(

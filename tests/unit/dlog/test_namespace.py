@@ -170,6 +170,8 @@ def test_a_wrong_setting_is_named() -> None:
         options_of({"bkcEnsemblesize": 1})
     with pytest.raises(dlog.ConfigError, match="an integer"):
         options_of({"bkcEnsembleSize": "many"})
+    with pytest.raises(dlog.ConfigError, match="bound to its ledgers"):
+        options_of({"ledgersPath": "/ledgers"})
     with pytest.raises(dlog.ConfigError, match="bkcWriteQuorumSize"):
         options_of({"bkcEnsembleSize": 1})
 
