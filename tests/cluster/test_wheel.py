@@ -47,6 +47,7 @@ def test_it_lives_beside_a_users_packages(wheel: Path, tmp_path: Path) -> None:
     mine = (
         "import broker, core, protocol; assert core.mine and protocol.mine and broker.mine; "
         "from tailrace.restore import restore; import tailrace.broker.server; "
+        "import tailrace.dlog.sync, tailrace.sim; "
         "print(tailrace.__file__)"
     )
     ran = subprocess.run(
