@@ -95,10 +95,6 @@ class World:
         while not all(each.up or each.given_up for each in self.machines):  # noqa: ASYNC110
             await asyncio.sleep(0.5)
 
-    def expect(self, holds: bool, what: str) -> None:
-        """Fail the seed with `what` unless it holds; the story goes on."""
-        self.checker.expect(holds, what)
-
     def hosts(self) -> list[str]:
         """Return every host, the metadata service's last."""
         hosts = [machine.host for machine in self.machines]

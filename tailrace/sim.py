@@ -2,10 +2,8 @@
 
     async def story(world: sim.World) -> None:
         await world.start(bookies=3)
-        program = sim.Program(world)
-        trouble = sim.Trouble(world)
-        program.start(write_payments(program.namespace))
-        await trouble.rage(10.0, 0.5)
+        world.new_program().start(...)
+        await world.rage(10.0)
         await world.all_well()
         world.expect(..., "a payment is missing")
 
@@ -21,50 +19,44 @@ A story may use asyncio and `world.rng`, and neither threads nor the real time.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from typing import Any, TypeAlias
 
 from tailrace.simulation.checkers import Violation
-from tailrace.simulation.machine import Machine
-from tailrace.simulation.process import ProcessGone
-from tailrace.simulation.program import Program, Trouble
 from tailrace.simulation.schedule import Result, run_story
 from tailrace.simulation.seeds import main, run_each, run_one
-from tailrace.simulation.world import Story, World
+from tailrace.simulation.story import Bookie, Program, ProgramDied, World
+from tailrace.simulation.world import World as _Cluster
 
-__all__ = [
-    "Machine",
-    "ProcessGone",
-    "Program",
-    "Result",
-    "Story",
-    "Trouble",
-    "Violation",
-    "World",
-    "failures",
-    "run",
-]
+__all__ = ["Bookie", "Program", "ProgramDied", "Result", "Violation", "World", "failures", "run"]
+
+_Story: TypeAlias = Callable[[World], Coroutine[Any, Any, None]]
 
 
-def run(story: Story, seed: int, *, show: bool = False) -> Result:
+def run(story: _Story, seed: int, *, show: bool = False) -> Result:
     """Run a story in the world of a seed, to its end.
 
     Its `violations` are what went wrong: what the story did not `expect`, what it raised, broken
     promises of ledgers, errors that nothing handled. `show` prints each event on stdout.
     """
-    return run_one(partial(run_story, tell=story), seed, show=show)
+    return run_one(partial(_run, story), seed, show=show)
 
 
-def failures(story: Story, seeds: Iterable[int], *, jobs: int = 1) -> list[Result]:
+def failures(story: _Story, seeds: Iterable[int], *, jobs: int = 1) -> list[Result]:
     """Run a story once for each seed; return the results of those that failed.
 
     `jobs`: so many processes run seeds side by side; then the story is a function of a module.
     """
-    return [
-        result
-        for result in run_each(partial(run_story, tell=story), seeds, jobs)
-        if result.violations
-    ]
+    results = run_each(partial(_run, story), seeds, jobs)
+    return [result for result in results if result.violations]
+
+
+def _run(story: _Story, seed: int, *, show: bool = False) -> Result:
+    async def tell(cluster: _Cluster) -> None:
+        await story(World(cluster))
+
+    return run_story(seed, tell, show=show)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,15 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "api.md"
 STORED: Final = ROOT / "tests" / "golden" / "public_api.txt"
+OURS: Final = re.compile(r"tailrace\.[a-z_.]+\.([A-Z]\w*)")
+"""A type of ours in a signature."""
 _QUALIFIED: Final = re.compile(r"(?<![\w.:])(?:[a-z_0-9]+\.)+(?=[A-Z])")
 """Where a type comes from, which may change."""
 
@@ -55,7 +58,7 @@ def _class(name: str, value: type) -> Iterator[str]:
         return
     bases = [base.__name__ for base in value.__bases__ if base is not object]
     yield f"{name}({', '.join(bases)})"
-    if not issubclass(value, BaseException):
+    if not issubclass(value, BaseException) and not _is_made_by_calls(value):
         yield f"{name}{_signature(value)}"
     fields = {each.name for each in dataclasses.fields(value)} if _is_data(value) else set()
     for member in _members(value, fields):
@@ -64,6 +67,17 @@ def _class(name: str, value: type) -> Iterator[str]:
             yield f"{name}.{member} -> {_returned(found.fget)}"
         elif isinstance(found, classmethod | staticmethod) or inspect.isfunction(found):
             yield f"{name}.{member}{_signature(getattr(value, member))}"
+
+
+def _is_made_by_calls(value: type) -> bool:
+    """Tell whether a constructor takes what is not public: other calls make such objects."""
+    return bool(set(OURS.findall(_signature(value))) - public_names())
+
+
+@cache
+def public_names() -> set[str]:
+    """Return the public names without their modules."""
+    return {each for name in modules() for each in importlib.import_module(name).__all__}
 
 
 def _members(value: type, fields: set[str]) -> list[str]:

@@ -1,15 +1,9 @@
 """What is public is listed in one place, and changes only when somebody changes the list."""
 
-import re
 from importlib import import_module
-from typing import Final
 
 from tests.rooms import ROOMS
-from tests.unit.public_api import PAGE, STORED, described, modules, signatures
-
-OURS: Final = re.compile(r"tailrace\.[a-z_.]+\.([A-Z]\w*)")
-FROM_OTHER_CALLS: Final = {"FaultPort"}
-"""Taken by constructors that users do not call: a `Broker` makes each `Fault`."""
+from tests.unit.public_api import OURS, PAGE, STORED, described, modules, public_names, signatures
 
 
 def test_signatures_are_those_that_are_promised() -> None:
@@ -26,9 +20,8 @@ def test_what_is_not_public_is_named_so() -> None:
 
 
 def test_types_of_ours_in_public_signatures_are_public() -> None:
-    names = {name.partition(":")[2] for name, _ in _names()}
     used = {each for line in signatures() for each in OURS.findall(line)}
-    assert used - names == FROM_OTHER_CALLS
+    assert used - public_names() == set()
 
 
 def test_every_public_name_says_what_it_is() -> None:
