@@ -40,7 +40,14 @@ class BookieUnderTest(ServerProcess):
 
     def launch(self) -> Ready:
         """Start it; the queue gets the id of its ready line, then None at its end."""
-        command = [str(self.command), "bookie", "--metadata", self.metadata, "--data", str(self.data)]
+        command = [
+            str(self.command),
+            "bookie",
+            "--metadata",
+            self.metadata,
+            "--data",
+            str(self.data),
+        ]
         command += ["--listen", f"127.0.0.1:{self.port}", *self.arguments]
         return self.launch_command(command)
 

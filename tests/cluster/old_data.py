@@ -13,7 +13,7 @@ import hashlib
 import json
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -144,8 +144,13 @@ def served(broker: TailraceProcess) -> dict[str, Any]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     listed = admin.list_topics(timeout=WITHIN_S).topics
     names = sorted(name for name in listed if not name.startswith("__"))
+    counts = {name: len(listed[name].partitions) for name in names}
+    records = _read(broker.bootstrap, counts)
     return {
-        "topics": {name: _topic(admin, broker, name) for name in names},
+        "topics": {
+            name: {**_topic(admin, broker, name, counts[name]), "records": records[name]}
+            for name in names
+        },
         "groups": _groups(admin),
         "broker_configs": {name: _dynamic(broker, ConfigKind.BROKER, name) for name in ("", "1")},
         "group_configs": {"next": _dynamic(broker, ConfigKind.GROUP, "next")},
@@ -157,17 +162,14 @@ def served(broker: TailraceProcess) -> dict[str, Any]:
     }
 
 
-def _topic(admin: AdminClient, broker: TailraceProcess, name: str) -> dict[str, Any]:
+def _topic(admin: AdminClient, broker: TailraceProcess, name: str, count: int) -> dict[str, Any]:
     (described,) = _results(admin.describe_topics(TopicCollection([name])))
-    count = len(described.partitions)
-    rows = read(broker.bootstrap, name, count)
     return {
         "id": str(described.topic_id),
         "configs": _dynamic(broker, ConfigKind.TOPIC, name),
         "start": _offsets(admin, name, count, OffsetSpec.earliest()),
         "end": _offsets(admin, name, count, OffsetSpec.latest()),
         "stable": _offsets(admin, name, count, OffsetSpec.latest(), is_committed=True),
-        "records": rows,
     }
 
 
@@ -229,17 +231,21 @@ def _quotas(broker: TailraceProcess) -> list[Any]:
     )
 
 
-def read(bootstrap: str, topic: str, count: int) -> list[Rows]:
+def _read(bootstrap: str, counts: Mapping[str, int]) -> dict[str, list[Rows]]:
     """Return the records of each partition, and which of them readers of committed ones get."""
-    committed = {
-        (m.partition(), m.offset()) for m in _messages(bootstrap, topic, count, "read_committed")
-    }
-    rows: list[Rows] = [[] for _ in range(count)]
-    for message in _messages(bootstrap, topic, count, "read_uncommitted"):
-        at = (message.partition(), message.offset())
-        rows[at[0]].append([*row(message, message.headers() or ()), int(at in committed)])
-    assert committed <= {(n, each[0]) for n, of_one in enumerate(rows) for each in of_one}
-    return rows
+    committed = {_place(each) for each in _messages(bootstrap, counts, "read_committed")}
+    found: dict[str, list[Rows]] = {name: [[] for _ in range(n)] for name, n in counts.items()}
+    for message in _messages(bootstrap, counts, "read_uncommitted"):
+        topic, partition, _ = place = _place(message)
+        known = [*row(message, message.headers() or ()), int(place in committed)]
+        found[topic][partition].append(known)
+        committed.discard(place)
+    assert not committed
+    return found
+
+
+def _place(message: Message) -> tuple[str, int, int]:
+    return message.topic(), message.partition(), message.offset()
 
 
 def row(message: Message, headers: Headers) -> Row:
@@ -259,7 +265,7 @@ def digest(value: bytes, headers: Headers = ()) -> str:
     return hashlib.sha256(shown + value).hexdigest()[:12]
 
 
-def _messages(bootstrap: str, topic: str, count: int, level: str) -> Iterable[Message]:
+def _messages(bootstrap: str, counts: Mapping[str, int], level: str) -> Iterator[Message]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -271,16 +277,17 @@ def _messages(bootstrap: str, topic: str, count: int, level: str) -> Iterable[Me
             "fetch.wait.max.ms": 10,
         }
     )
-    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(count)])
-    open_ones = set(range(count))
+    everything = [(name, at) for name, count in counts.items() for at in range(count)]
+    consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in everything])
+    not_ended = set(everything)
     try:
-        while open_ones:
+        while not_ended:
             message = consumer.poll(WITHIN_S)
-            assert message is not None, f"{topic}: neither a record nor the end"
+            assert message is not None, f"{not_ended}: neither a record nor the end"
             if message.error() is None:
                 yield message
             else:
-                open_ones.discard(message.partition())
+                not_ended.discard((message.topic(), message.partition()))
     finally:
         consumer.close()
 
@@ -388,11 +395,5 @@ class OldCluster:
         for process in (self.broker, *self.bookies):
             if process is not None and process.is_running:
                 process.kill()
-        self.zookeeper.kill()
-
-    def close(self) -> None:
-        """End what still runs."""
-        for process in (self.broker, *self.bookies):
-            if process is not None:
-                process.close()
-        self.zookeeper.stop()
+        if self.zookeeper.is_running:
+            self.zookeeper.kill()

@@ -305,7 +305,7 @@ def standalone(folder: Path, command: Path) -> dict[str, Any]:
 
 def _is_clean(command: Path, admin: str) -> bool:
     shown = json.loads(_run(command, "cleaner", "plan", "-a", admin, "--json"))
-    return all(each["cleanable_bytes"] == 0 for each in shown if each["name"] == "table-0")
+    return [each["cleanable_bytes"] for each in shown if each["name"] == "table-0"] == [0]
 
 
 def _run(command: Path, *arguments: str) -> bytes:
@@ -332,7 +332,8 @@ def cluster(folder: Path, command: Path, checkout: Path) -> dict[str, Any]:
             owner.write_some()
             owner.kill()
             renamed = owner.confirmed
-        _run(command, "log", "recover", "before", "--namespace", old.namespace)
+        recover = [command, "log", "recover", "before", "--namespace", old.namespace]
+        wait_until(lambda: subprocess.run(recover, check=False, timeout=WITHIN_S).returncode == 0)
         _run(command, "log", "rename", "before", "renamed", "--namespace", old.namespace)
         with first_owner(old.namespace, "unfinished", checkout) as owner:
             owner.write_some()
@@ -340,7 +341,7 @@ def cluster(folder: Path, command: Path, checkout: Path) -> dict[str, Any]:
             old.kill()
             return {"logs": {"renamed": renamed, "unfinished": owner.confirmed}, **found}
     finally:
-        old.close()
+        old.kill()
 
 
 def _pack(folder: Path, members: list[str], into: Path) -> None:
