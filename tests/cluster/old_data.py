@@ -55,7 +55,7 @@ from tests.zookeeper import ZooKeeperServer
 
 SAMPLES: Final = GOLDEN / "old-data"
 WITHIN_S: Final = 60
-FIRST_MS: Final = 1_767_225_600_000
+FIRST_MS: Final = 1_700_000_000_000
 """The time of the first record of each partition; the next ones are a second apart each."""
 _YEARS_MS: Final = 9_000_000_000_000_000
 NOTHING_EXPIRES: Final = (

@@ -313,6 +313,11 @@ def _run(command: Path, *arguments: str) -> bytes:
     return done.stdout
 
 
+def _succeeds(command: list[str | Path]) -> bool:
+    done = subprocess.run(command, check=False, capture_output=True, timeout=WITHIN_S)
+    return done.returncode == 0
+
+
 def cluster(folder: Path, command: Path, checkout: Path) -> dict[str, Any]:
     """Make a cluster with topics and logs, and kill all of it."""
     old = OldCluster(folder, command=command)
@@ -332,8 +337,15 @@ def cluster(folder: Path, command: Path, checkout: Path) -> dict[str, Any]:
             owner.write_some()
             owner.kill()
             renamed = owner.confirmed
-        recover = [command, "log", "recover", "before", "--namespace", old.namespace]
-        wait_until(lambda: subprocess.run(recover, check=False, timeout=WITHIN_S).returncode == 0)
+        recover: list[str | Path] = [
+            command,
+            "log",
+            "recover",
+            "before",
+            "--namespace",
+            old.namespace,
+        ]
+        wait_until(lambda: _succeeds(recover))  # the owner's lock goes with its session
         _run(command, "log", "rename", "before", "renamed", "--namespace", old.namespace)
         with first_owner(old.namespace, "unfinished", checkout) as owner:
             owner.write_some()
