@@ -12,13 +12,23 @@ class BookieUnderTest(ServerProcess):
 
     ready_line = "ready: bookie="
 
-    def __init__(self, metadata: str, data: Path, *arguments: str, port: int = 0) -> None:
+    def __init__(
+        self,
+        metadata: str,
+        data: Path,
+        *arguments: str,
+        port: int = 0,
+        bookie_id: str = "",
+        command: Path = TAILRACE,
+    ) -> None:
+        """`bookie_id`: an id that is not its address."""
         super().__init__()
+        self.command = command
         self.metadata = metadata
         self.data = data
         self.port = port or free_port()
-        self.bookie_id = f"127.0.0.1:{self.port}"
-        self.arguments = arguments
+        self.bookie_id = bookie_id or f"127.0.0.1:{self.port}"
+        self.arguments = (*(("--set", f"bookieId={bookie_id}") if bookie_id else ()), *arguments)
 
     def start(self) -> Self:
         """Start it and return once it is registered and would answer."""
@@ -30,7 +40,14 @@ class BookieUnderTest(ServerProcess):
 
     def launch(self) -> Ready:
         """Start it; the queue gets the id of its ready line, then None at its end."""
-        command = [str(TAILRACE), "bookie", "--metadata", self.metadata, "--data", str(self.data)]
+        command = [
+            str(self.command),
+            "bookie",
+            "--metadata",
+            self.metadata,
+            "--data",
+            str(self.data),
+        ]
         command += ["--listen", f"127.0.0.1:{self.port}", *self.arguments]
         return self.launch_command(command)
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -49,11 +50,13 @@ class Failover(NamedTuple):
 class FirstOwner:
     """The process that will be killed."""
 
-    def __init__(self, uri: str, name: str) -> None:
+    def __init__(self, uri: str, name: str, code: Path | None = None) -> None:
+        """`code`: another checkout whose code it runs."""
         self._child = subprocess.Popen(
             [sys.executable, "-m", "tests.log_owner", uri, name, str(SESSION_MS)],
             stdout=subprocess.PIPE,
             text=True,
+            cwd=code,
         )
         self.confirmed = -1
 
@@ -85,9 +88,9 @@ class FirstOwner:
 
 
 @contextmanager
-def first_owner(uri: str, name: str) -> Iterator[FirstOwner]:
+def first_owner(uri: str, name: str, code: Path | None = None) -> Iterator[FirstOwner]:
     """Run it until the block ends, or until it is killed."""
-    owner = FirstOwner(uri, name)
+    owner = FirstOwner(uri, name, code)
     try:
         yield owner
     finally:

@@ -1,4 +1,4 @@
-"""A process that owns a log and writes 0, 1, 2, ... to it until it is killed.
+"""A process that owns a log, new or not, and writes 0, 1, 2, ... to it until it is killed.
 
 python -m tests.log_owner NAMESPACE-URI LOG SESSION-MS
 
@@ -7,8 +7,9 @@ Prints `owns TXID` (the last one that it found), then `confirmed TXID` for each 
 
 import asyncio
 import sys
+from contextlib import suppress
 
-from tailrace.core.errors import CoreError
+from tailrace.core.errors import CoreError, LogExists
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
 from tailrace.protocol.ids import TxId
@@ -35,7 +36,8 @@ class Printing:
 
 async def main(uri: str, name: str, session_ms: int) -> None:
     async with open_namespace(uri, options(session_ms, "first")) as opened:
-        await opened.logs.create_log(name)
+        with suppress(LogExists):  # then it takes over
+            await opened.logs.create_log(name)
         writer = await (await opened.logs.open_log(name)).open_writer(Printing())
         print(f"owns {writer.last_txid}", flush=True)
         txid = writer.last_txid

@@ -61,6 +61,11 @@ class ZooKeeperServer:
         assert self._child is not None
         return self._child.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._child is not None and self._child.poll() is None
+
     def start(self) -> Self:
         """Start it and return once it serves; the port is chosen at the first start."""
         if self.port:
@@ -90,7 +95,7 @@ class ZooKeeperServer:
 
     def stop(self) -> None:
         """End it. Idempotent."""
-        if self._child is not None and self._child.poll() is None:
+        if self.is_running:
             self.resume()
             self._end(signal.SIGTERM)
 
