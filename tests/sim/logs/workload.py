@@ -15,7 +15,7 @@ from tailrace.core.log.writer import LogWriter
 from tailrace.core.metadata.layout import LogPaths
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tests.sim.logs.checker import NOTHING, LogModel, Owner, Reading
-from tests.sim.logs.client import SEARCH, LogClient, SearchReads
+from tests.sim.logs.client import LogClient, SearchReads
 from tests.sim.workload import Workload
 from tests.sim.world import World
 
@@ -142,11 +142,7 @@ class LogWorkload(Workload):
         place: DLSN | None = model.places[txid][0]
         if how == 1:
             reads = SearchReads()
-            token = SEARCH.set(reads)
-            try:
-                place = await log.locate(txid)
-            finally:
-                SEARCH.reset(token)
+            place = await reads.hear(log.locate(txid))
             if place is not None:
                 model.on_found(txid, place, reads.is_hidden)
         if place is None:
