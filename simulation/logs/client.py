@@ -1,11 +1,12 @@
 """A process that uses logs: it may die at any change that it asks the metadata for."""
 
+import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar, copy_context
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import override
 
@@ -28,6 +29,8 @@ from tailrace.simulation.sessions import SimStore
 
 if TYPE_CHECKING:
     from tailrace.simulation.world import World
+
+T = TypeVar("T")
 
 
 class DyingStore(SimStore):
@@ -96,11 +99,17 @@ class LogClient(Client):
 
 
 class SearchReads:
-    """What came of the reads of one search, while it is `SEARCH`."""
+    """What came of the reads of one search."""
 
     def __init__(self) -> None:
         self._got: set[tuple[LedgerId, EntryId]] = set()
         self._failed: Counter[tuple[LedgerId, EntryId]] = Counter()
+
+    async def hear(self, search: Coroutine[Any, Any, T]) -> T:
+        """Hear the reads of a search, in a context of its own: tasks of a process share theirs."""
+        context = copy_context()
+        context.run(_SEARCH.set, self)
+        return await asyncio.get_running_loop().create_task(search, context=context)
 
     def on_read(self, ledger_id: LedgerId, entries: Sequence[Entry]) -> None:
         self._got.update((ledger_id, entry.entry_id) for entry in entries)
@@ -114,8 +123,8 @@ class SearchReads:
         return self._failed[key] > 1 and key not in self._got
 
 
-SEARCH: ContextVar[SearchReads] = ContextVar("search")
-"""Tasks inherit it from who began the search."""
+_SEARCH: ContextVar[SearchReads] = ContextVar("search")
+"""Whose reads these are: tasks inherit it from who began the search."""
 
 
 class _ListenedReader:
@@ -128,7 +137,7 @@ class _ListenedReader:
         return getattr(self._reader, name)
 
     async def read(self, first: EntryId, last: EntryId, **more: Any) -> list[Entry]:
-        search = SEARCH.get(None)
+        search = _SEARCH.get(None)
         try:
             entries = await self._reader.read(first, last, **more)
         except DAMAGED:

@@ -17,7 +17,7 @@ from tailrace.core.log.writer import LogWriter
 from tailrace.core.metadata.layout import LogPaths
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.simulation.logs.checker import NOTHING, LogModel, Owner, Reading
-from tailrace.simulation.logs.client import SEARCH, LogClient, SearchReads
+from tailrace.simulation.logs.client import LogClient, SearchReads
 from tailrace.simulation.workload import Workload
 from tailrace.simulation.world import World
 
@@ -145,11 +145,7 @@ class LogWorkload(Workload):
         place: DLSN | None = model.places[txid][0]
         if how == 1:
             reads = SearchReads()
-            token = SEARCH.set(reads)
-            try:
-                place = await log.locate(txid)
-            finally:
-                SEARCH.reset(token)
+            place = await reads.hear(log.locate(txid))
             if place is not None:
                 model.on_found(txid, place, reads.is_hidden)
         if place is None:
