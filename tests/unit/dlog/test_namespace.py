@@ -106,16 +106,20 @@ def test_its_end_closes_everything(run: Run) -> None:
 
 def test_one_that_cannot_be_closed_keeps_no_other_open(run: Run) -> None:
     async def story(world: World) -> None:
-        namespace = opened(world, ensemble_size=2, write_quorum=2, ack_quorum=2)
+        namespace = opened(world)
+        too_many = {f"bkc{each}Size": "2" for each in ("Ensemble", "WriteQuorum", "AckQuorum")}
         writers = []
-        for name in ("a", "b"):
+        for name, settings in (("a", too_many), ("b", None), ("c", too_many)):
             await namespace.create_log(name)
-            writers.append(await (await namespace.open_log(name)).open_writer())
+            log = await namespace.open_log(name, settings)
+            writers.append(await log.open_writer())
             await writers[-1].submit(b"", 1)
-        with pytest.raises(dlog.CoreError):
+        with pytest.raises(dlog.NotEnoughBookies):
             await namespace.close()
-        for writer in writers:
-            assert isinstance(writer.failure, dlog.NotEnoughBookies)
+        assert [writer.failure is None for writer in writers] == [False, True, False]
+        again = await new_log(world, "b")
+        assert await again.record_count() == 1
+        assert not [segment for segment in again._core.segments if segment.in_progress]
 
     run(story)
 

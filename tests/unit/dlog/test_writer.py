@@ -209,6 +209,8 @@ def test_too_few_bookies_end_a_writer(run: Run) -> None:
         with pytest.raises(dlog.CoreError):
             await writer.write(b"", 1)
         assert isinstance(writer.failure, dlog.NotEnoughBookies)
+        await settle()
+        assert not log._core.is_owned_here, "readers of this process would not ask the bookies"
         await writer.close()
 
     run(story)
