@@ -12,6 +12,7 @@ then. A namespace does not survive a fork: the child opens its own.
 """
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - registers its end before ours
 import logging
 import threading
 from collections import deque
@@ -246,13 +247,19 @@ _open: Final[set[Namespace]] = set()
 """Namespaces that are closed at the end of the interpreter."""
 
 
-@atexit.register
 def _close_all() -> None:
+    """Close what is open, at the end of the interpreter."""
     for namespace in list(_open):
         try:
             namespace.close()
         except dlog.CoreError as error:
             logger.warning("namespace_not_closed uri=%s error=%r", namespace.uri, error)
+
+
+# Not in `atexit`: the standard library's executors have ended then, in which asyncio looks up the
+# names of bookies, and no thread can be started. What is registered here runs before they end, as
+# it was registered behind them.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)
 
 
 def open_namespace(uri: str, settings: Mapping[str, object] | None = None) -> Namespace:

@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -304,6 +306,32 @@ def test_what_is_open_at_the_end_is_closed(log: sync.Log, thread: LoopThread) ->
     assert answer.result(0)
     with pytest.raises(dlog.Unavailable):
         thread.run(_async(int))
+
+
+AT_ITS_END: Final = """
+import asyncio
+from tailrace.dlog import sync
+from tailrace.dlog.loop_thread import LoopThread
+
+class Inner:
+    uri = "u"
+    async def close(self):
+        found = await asyncio.get_running_loop().getaddrinfo("localhost", 1)
+        print("looked up", bool(found))
+
+thread = LoopThread()
+thread.start()
+sync.Namespace(Inner(), thread)
+print("ends")
+"""
+
+
+def test_names_can_be_looked_up_at_the_end() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", AT_ITS_END], timeout=WITHIN_S, check=True, capture_output=True
+    )
+    assert ran.stdout == b"ends\nlooked up True\n"
+    assert not ran.stderr
 
 
 def test_a_call_in_its_own_thread_is_refused(namespace: sync.Namespace, thread: LoopThread) -> None:
