@@ -124,7 +124,7 @@ def test_one_that_cannot_be_closed_keeps_no_other_open(run: Run) -> None:
     run(story)
 
 
-def test_changes_are_heard_of(run: Run) -> None:
+def test_changes_arrive(run: Run) -> None:
     async def story(world: World) -> None:
         namespace, other = opened(world), opened(world)
         await other.create_log("a")
@@ -180,7 +180,7 @@ def test_a_wrong_setting_is_named() -> None:
         options_of({"bkcEnsembleSize": 1})
 
 
-def test_a_standalone_brokers_namespace_is_looked_at(run: Run, tmp_path: Path) -> None:
+def test_a_standalone_brokers_namespace_is_read(run: Run, tmp_path: Path) -> None:
     async def story(world: World) -> None:
         await opened(world).create_log("s")
         async with dlog.open_namespace(f"sqlite:{tmp_path / 'metadata'}") as namespace:

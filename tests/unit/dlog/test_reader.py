@@ -190,7 +190,7 @@ def test_what_was_truncated_is_not_read(run: Run, caplog: pytest.LogCaptureFixtu
         assert await read_from(log, dlog.START) == list(range(14, 30)), "it never goes back"
 
     run(story)
-    assert not caplog.records, "START says nothing of a position that was asked for"
+    assert not caplog.records, "START is no position that was truncated"
 
 
 def test_the_writer_alone_truncates_what_it_writes(run: Run) -> None:

@@ -179,7 +179,7 @@ def _async(call: Callable[[], Any]) -> Callable[[], Any]:
     return work
 
 
-def test_a_loss_in_a_future_is_told_by_the_close(
+def test_a_loss_in_a_future_is_raised_by_the_close(
     namespace: sync.Namespace, world: World, thread: LoopThread
 ) -> None:
     inner = opened(world, ensemble_size=2, write_quorum=2, ack_quorum=2)
@@ -226,7 +226,7 @@ class CtrlC:
         begun, main, begin = threading.Event(), threading.main_thread().ident, _Call.begin
         assert main is not None
 
-        def begin_and_tell(self: _Call[Any], tasks: Tasks) -> None:
+        def begin_and_set(self: _Call[Any], tasks: Tasks) -> None:
             begin(self, tasks)
             asyncio.get_running_loop().call_soon(begun.set)  # behind its first step
 
@@ -237,7 +237,7 @@ class CtrlC:
         presser = threading.Thread(target=press)
         self._thread.run(_async(int))  # calls before this one have begun
         with self._monkeypatch.context() as patch:
-            patch.setattr(_Call, "begin", begin_and_tell)
+            patch.setattr(_Call, "begin", begin_and_set)
             presser.start()
             with pytest.raises(KeyboardInterrupt):
                 call()
@@ -317,7 +317,7 @@ class Inner:
     uri = "u"
     async def close(self):
         found = await asyncio.get_running_loop().getaddrinfo("localhost", 1)
-        print("looked up", bool(found))
+        print("resolved", bool(found))
 
 thread = LoopThread()
 thread.start()
@@ -326,11 +326,11 @@ print("ends")
 """
 
 
-def test_names_can_be_looked_up_at_the_end() -> None:
+def test_names_are_resolved_at_the_end() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", AT_ITS_END], timeout=WITHIN_S, check=True, capture_output=True
     )
-    assert ran.stdout == b"ends\nlooked up True\n"
+    assert ran.stdout == b"ends\nresolved True\n"
     assert not ran.stderr
 
 
