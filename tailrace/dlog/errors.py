@@ -1,6 +1,6 @@
 """The errors that callers of `tailrace.dlog` handle, under the names that core gives them.
 
-    CoreError                      root: `retriable` tells whether the same call may succeed later
+    CoreError                      root; `retriable`: the same call may succeed later
       LogNotFound, LogExists, InvalidStreamName      names of logs
       OwnershipLost                another process writes the log: open another writer, or give up
         OwnershipAcquireFailed     and `current_owner` is its client id
@@ -12,7 +12,7 @@
       EndOfStream                  the log was sealed: nothing can follow
       LogTruncated                 the reader's segment was purged: open another reader
       ReadCancelled                the reader, or the watch, is closed
-      IdleReader                   a reader heard nothing for readerIdleErrorThresholdMillis
+      IdleReader                   no record came for readerIdleErrorThresholdMillis
       NotEnoughBookies, BookieUnavailable            too few bookies answer
       InvalidQuorums               these quorums can never keep what placement promises
       LedgerNotFound               no bookie has a segment that the metadata names: it is lost

@@ -56,12 +56,12 @@ class Log:
     # ------------------------------------------------------------------ writing and reading
 
     def open_writer(self) -> Opening[LogWriter]:
-        """Own the log: claim it, fence whoever wrote it before, recover what that one left.
+        """Own the log: claim it, fence its former writer, recover what that writer left.
 
         While another process owns it, wait up to `lockTimeoutSeconds` (30) for it to let go; a
         process that died lets go when its ZooKeeper session ends.
         Errors: OwnershipLost, when this process writes the log already; its kind
-        OwnershipAcquireFailed names who owns it; EndOfStream: the log is sealed; LogNotFound;
+        OwnershipAcquireFailed names the owner; EndOfStream: the log is sealed; LogNotFound;
         BookieUnavailable, NotEnoughBookies, MetadataConflict: try again; CorruptData.
         Cancel: the log is given up. Cost: ten round trips; nothing is stored before the first
         record. Source: DistributedLogManager.openAsyncLogWriter.

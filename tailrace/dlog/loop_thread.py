@@ -17,7 +17,7 @@ from tailrace.core.runtime.tasks import Tasks
 
 _LOOKS_FOR_SIGNALS_S: Final = 1.0
 """How late a Ctrl-C may be that comes in the moment in which the main thread begins to wait: Python
-wakes only who waits already."""
+wakes a thread only if it waits already."""
 
 T = TypeVar("T")
 

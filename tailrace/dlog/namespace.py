@@ -164,7 +164,7 @@ class Namespace:
 def open_namespace(uri: str, settings: Mapping[str, object] | None = None) -> Opening[Namespace]:
     """Open a bound namespace: `distributedlog://HOST:PORT;HOST:PORT/PATH`.
 
-    `sqlite:PATH` is the namespace of a standalone broker, to look at: it is not changed, and its
+    `sqlite:PATH` is the namespace of a standalone broker. It is not changed, and its
     records can be read only where its bookie is registered. `settings`: by DistributedLog's names,
     see `known_settings`.
     Errors: ValueError (the URI), ConfigError; NoNode: it is not bound; NotYetImplemented: it is

@@ -48,7 +48,7 @@ class LogReader:
     async def read_bulk(self, count: int, timeout_s: float | None = None) -> list[LogRecord]:
         """Return the next records, `count` at most, as soon as there are any.
 
-        `timeout_s`: how long to wait for the first. None: for ever; 0: for none, so that [] says
+        `timeout_s`: how long to wait for the first. None: for ever; 0: for none, so that [] means
         that the reader is at the tail. Shape: in order; [] only when the time is over.
         Errors: as `read_next`; ValueError for a count below 1. Cancel: nothing is lost.
         Source: AsyncLogReader.readBulk, which waits for the number and not for the first.
@@ -81,7 +81,7 @@ class LogReader:
         return self._ready.popleft()
 
     async def close(self) -> None:
-        """Close it; whoever reads from it gets ReadCancelled. Idempotent. Errors: none.
+        """Close it; calls that read from it raise ReadCancelled. Idempotent. Errors: none.
 
         Cancel: it is closed, only the waiting ends. Source: AsyncCloseable.asyncClose.
         """

@@ -15,7 +15,7 @@ from tailrace.core.log.open_namespace import NamespaceOptions
 from tailrace.core.runtime.config import Assignment, AtLeastOne, ConfigError, load, setting
 
 _BOUND: Final = "ledgersPath"
-"""What the binding of a namespace says, and nobody else."""
+"""The binding of a namespace decides it."""
 _DEFAULTS: Final = {"bkcEnsembleSize": 3, "bkcWriteQuorumSize": 3, "bkcAckQuorumSize": 2}
 """DistributedLog's own; a standalone broker, which has one bookie, has other ones."""
 

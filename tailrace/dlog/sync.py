@@ -4,14 +4,15 @@
         with orders.open_log("payments") as log, log.open_writer() as writer:
             dlsn = writer.write(b"paid", txid=1)
 
-Each namespace has one thread, which runs an event loop; any thread may call. What a call does is
-said where the call of that name is in `tailrace.dlog`: here it blocks until that is done.
+Each namespace has one thread, which runs an event loop; any thread may call. A call does what the
+call of its name does in `tailrace.dlog`, where it is described, and blocks until that is done.
 KeyboardInterrupt is its cancel: a record that was taken is written all the same, a reader loses
 nothing, an opening leaves nothing open. What is still open when the interpreter ends is closed
 then. A namespace does not survive a fork: the child opens its own.
 """
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - registers its end before ours
 import logging
 import threading
 from collections import deque
@@ -94,7 +95,7 @@ class LogWriter(Face[dlog.LogWriter]):
         record = bytes(payload)
         self._places.acquire()
         try:
-            answer = self._thread.submit(partial(self._inner._write_untold, record, txid))
+            answer = self._thread.submit(partial(self._inner._write_unreported, record, txid))
         except BaseException:
             self._places.release()
             raise
@@ -138,7 +139,7 @@ class LogReader(Face[dlog.LogReader]):
 
     @override
     def close(self) -> None:
-        """Close it; whoever reads from it gets ReadCancelled. Idempotent. Errors: none."""
+        """Close it; calls that read from it raise ReadCancelled. Idempotent. Errors: none."""
         self._ready.clear()
         super().close()
 
@@ -246,13 +247,19 @@ _open: Final[set[Namespace]] = set()
 """Namespaces that are closed at the end of the interpreter."""
 
 
-@atexit.register
 def _close_all() -> None:
+    """Close what is open, at the end of the interpreter."""
     for namespace in list(_open):
         try:
             namespace.close()
         except dlog.CoreError as error:
             logger.warning("namespace_not_closed uri=%s error=%r", namespace.uri, error)
+
+
+# Not in `atexit`: the standard library's executors have ended then, in which asyncio resolves the
+# names of bookies, and no thread can be started. What is registered here runs before they end, as
+# it was registered behind them.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)
 
 
 def open_namespace(uri: str, settings: Mapping[str, object] | None = None) -> Namespace:

@@ -20,9 +20,9 @@ class LogListChange(NamedTuple):
 class LogListWatch:
     """Watches one level of a namespace; `Namespace.watch_logs` opens it.
 
-    The first change has every name as added. Changes that nobody took in time are told as one: the
-    watch holds one list, however slow its reader is. While ZooKeeper does not answer nothing is
-    told; then the list is read again. Source: NamespaceListener.
+    The first change has every name as added. Changes that come faster than they are taken become
+    one: the watch holds one list, however slow its reader is. While ZooKeeper does not answer no
+    change comes; then the list is read again. Source: NamespaceListener.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LogListWatch:
         return change
 
     async def close(self) -> None:
-        """End the watch, and whoever waits for it. Idempotent. Errors: none."""
+        """End the watch, and the calls that wait for it. Idempotent. Errors: none."""
         self._is_closed = True
         self._moved.set()
         try:

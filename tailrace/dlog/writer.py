@@ -18,8 +18,8 @@ _TAKEN_AT_ONCE: Final = 256
 class WriterLife:
     """Hears how a core writer fares (LogListener), and gives it up when it is dead.
 
-    Each call of the user's is a `with` block of it: so it knows whether its failure was told, which
-    a record whose future nobody looks at does not do.
+    Each call of the user's is a `with` block of it, so it knows whether a call raised the failure.
+    A future does not count: its owner may never read it.
     """
 
     def __init__(self, tasks: Tasks) -> None:
@@ -28,27 +28,27 @@ class WriterLife:
         """Set when the writer is dead, or closed."""
         self.writer: CoreWriter | None = None
         self._tasks = tasks
-        self._is_told = False
+        self._is_reported = False
 
     def on_confirmed(self, txid: TxId) -> None:
-        """Do nothing: whoever writes holds a future."""
+        """Do nothing: each record has a future."""
 
     def on_failed(self, error: CoreError) -> None:
-        """Give the writer up: this process' readers would take it for the one who writes."""
+        """Give the writer up: this process' readers would wait for it, and not ask the bookies."""
         self.error = error
         self.ended.set()
         if self.writer is not None:
             self._tasks.start(self.writer.abort(), "abort")
 
-    def tell(self) -> CoreError | None:
-        """Return the failure, as something that is told now."""
-        self._is_told = self.error is not None
+    def reported(self) -> CoreError | None:
+        """Return the failure; from now on it counts as reported."""
+        self._is_reported = self.error is not None
         return self.error
 
-    def raise_untold(self) -> None:
-        """Raise the failure unless it was told."""
-        if self.error is not None and not self._is_told:
-            self._is_told = True
+    def raise_unreported(self) -> None:
+        """Raise the failure unless it was reported."""
+        if self.error is not None and not self._is_reported:
+            self._is_reported = True
             raise self.error
 
     def __enter__(self) -> None:
@@ -61,7 +61,7 @@ class WriterLife:
         traceback: TracebackType | None,
     ) -> None:
         if isinstance(error, CoreError):
-            self.tell()
+            self.reported()
 
 
 class LogWriter:
@@ -78,7 +78,7 @@ class LogWriter:
         self._life = life
         self._on_closed = on_closed
         self._line = asyncio.Lock()
-        """Who waits for room waits in line: records keep the order of the calls."""
+        """Calls that wait for room wait in line: records keep the order of the calls."""
 
     @property
     def last_txid(self) -> TxId | None:
@@ -98,7 +98,7 @@ class LogWriter:
         Errors: TransactionIdOutOfOrder, LogRecordTooLong: nothing was written, the writer lives.
         EndOfStream: the log was sealed. WriteCancelled: never sent. Any other (LedgerFenced,
         OwnershipLost, NotEnoughBookies): the writer is dead, see `failure`, and the record is in
-        the log or is not: the next writer's `last_txid` tells.
+        the log or is not: see the next writer's `last_txid`.
         Cancel: only the waiting ends, unless it still waited for room; then nothing was written.
         Cost: one round trip to the bookies and a sync there; writes that overlap share it.
         Source: AsyncLogWriter.write.
@@ -110,7 +110,7 @@ class LogWriter:
         """Take a record; return a future of its position, done when it is durable.
 
         For many records in flight. It waits only while `log.waiting.bytes.max` bytes of records
-        wait for the bookies. Nobody has to look at the future: `flush` and `close` tell as well.
+        wait for the bookies. The future need not be read: `flush` and `close` raise as well.
         Errors: as `write`, at once where nothing was written; else in the future.
         Cancel: nothing was written. Source: AsyncLogWriter.write.
         """
@@ -121,7 +121,7 @@ class LogWriter:
         """Write records, each a payload and its txid; return their positions once all are durable.
 
         Errors: as `write`, of the first that is refused; what lies before it is durable then, what
-        comes behind was not written. If the writer dies, `last_txid` tells what is durable.
+        comes behind was not written. If the writer dies, records up to `last_txid` are durable.
         Cancel: what was taken is written, the others are not.
         Cost: they share entries, up to a MiB each: a few microseconds a record.
         Source: AsyncLogWriter.writeBulk.
@@ -156,8 +156,8 @@ class LogWriter:
     async def mark_end_of_stream(self) -> DLSN:
         """Seal the log for good; return the position of its end. Readers get EndOfStream there.
 
-        Errors: EndOfStream when it was sealed before; the writer's failure: the next opening tells
-        whether it is sealed. Cancel: the log is sealed anyway.
+        Errors: EndOfStream when it was sealed before; the writer's failure: it may
+        be sealed, then the next opening raises EndOfStream. Cancel: the log is sealed anyway.
         Source: LogWriter.markEndOfStream.
         """
         with self._life:
@@ -167,8 +167,8 @@ class LogWriter:
     async def failed(self, timeout_s: float | None = None) -> CoreError | None:
         """Wait until the writer is dead, and return why; None when it is closed, or time is over.
 
-        It dies when another process takes the log over, or when too few bookies answer. One that
-        is idle hears of the first with its ZooKeeper session, else with its next write.
+        It dies when another process takes the log over, or when too few bookies answer. An
+        idle one learns of the first with its ZooKeeper session, else with its next write.
         Unit: seconds; None: without an end. Errors: none. Cancel: only the waiting ends.
         """
         if timeout_s is None:
@@ -179,7 +179,7 @@ class LogWriter:
                     await self._life.ended.wait()
             except TimeoutError:
                 return None
-        return self._life.tell()
+        return self._life.reported()
 
     async def close(self) -> None:
         """Make what was taken durable, complete the segment, give the log up. Idempotent.
@@ -199,7 +199,7 @@ class LogWriter:
                 await self._writer.close()
         finally:
             self._has_ended()
-        self._life.raise_untold()
+        self._life.raise_unreported()
 
     async def abort(self) -> None:
         """Give the log up as it is, as a crash would: recovery completes it. Idempotent.
@@ -220,12 +220,12 @@ class LogWriter:
         async with self._line:
             return await self._take(record, txid)
 
-    async def _write_untold(self, record: bytes, txid: TxId) -> DLSN:
-        """Write a record for a future that nobody may look at: its failure counts as untold."""
+    async def _write_unreported(self, record: bytes, txid: TxId) -> DLSN:
+        """Write a record for a future: its failure does not count as reported."""
         return await (await self._submit(record, txid))
 
     async def _wait_for_line(self) -> None:
-        """Return when all who wait for room before this call had it, or were refused."""
+        """Return when the calls that waited for room before this one are through."""
         async with self._line:
             pass
 

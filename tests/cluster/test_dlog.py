@@ -36,7 +36,7 @@ def cluster(
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A log that nobody else uses."""
+    """A log of one test."""
     return f"{re.sub('[^a-z]+', '-', request.node.name)}-{next(_numbers)}"
 
 
@@ -61,8 +61,8 @@ class UserProcess(ServerProcess):
     @property
     def wrote(self) -> int:
         """The last record that was acknowledged to it."""
-        said = [line for line in self.lines if line.startswith("wrote ")]
-        return int(said[-1].split()[1])
+        lines = [line for line in self.lines if line.startswith("wrote ")]
+        return int(lines[-1].split()[1])
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_namespace_is_bound_once(cluster: ThreeBookies) -> None:
     with pytest.raises(dlog.NoNode, match="not bound"):
         sync.open_namespace(fresh)
     with pytest.raises(dlog.NoNode, match="no cluster"):
-        sync.bind_namespace(fresh, f"{cluster.metadata}-of-nobody")
+        sync.bind_namespace(fresh, f"{cluster.metadata}-elsewhere")
     assert sync.bind_namespace(fresh, cluster.metadata)
     assert not sync.bind_namespace(fresh, cluster.metadata)
     with sync.open_namespace(fresh.replace("distributedlog:", "distributedlog-bk:")) as namespace:
@@ -160,7 +160,7 @@ def test_what_is_truncated_and_purged_is_gone_for_all(cluster: ThreeBookies, nam
                 assert reader.read_next().txid == 15
 
 
-def test_changes_of_others_are_heard_of(cluster: ThreeBookies) -> None:
+def test_changes_by_others_arrive(cluster: ThreeBookies) -> None:
     uri = f"{cluster.namespace}-{next(_numbers)}"
     sync.bind_namespace(uri, cluster.metadata)
     with (
@@ -181,7 +181,7 @@ def test_changes_of_others_are_heard_of(cluster: ThreeBookies) -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("how", ["asyncio", "threads"])
-def test_what_a_killed_process_was_told_is_there(
+def test_what_was_acknowledged_to_a_killed_process_is_there(
     cluster: ThreeBookies, name: str, how: str, user_process: Callable[[str], UserProcess]
 ) -> None:
     process = user_process(how)
@@ -263,7 +263,7 @@ def test_a_process_that_closes_nothing_is_closed_at_its_end(
             assert writer.last_txid == CARELESS - 1
 
 
-def test_who_owns_a_log_is_named(cluster: ThreeBookies, name: str) -> None:
+def test_the_owner_of_a_log_is_named(cluster: ThreeBookies, name: str) -> None:
     ours = SETTINGS | {"log.client.id": "the-first"}
     with (
         sync.open_namespace(cluster.namespace, ours) as here,

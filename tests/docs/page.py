@@ -10,7 +10,7 @@ what is installed, not what lies in the repository. All blocks share their names
 one file, so a later one uses what an earlier one made. A page is as its reader sees it: no block is
 hidden, and none is changed. What must hold it asserts itself.
 
-A block that cannot be run says why behind its language: ```python skip: needs Docker
+A block that cannot be run has the reason behind its language: ```python skip: needs Docker
 """
 
 import os

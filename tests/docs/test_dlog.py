@@ -17,11 +17,11 @@ def test_its_examples_run(cluster: ThreeBookies, tmp_path: Path) -> None:
     assert "payments: 2 records" in run_page(PAGE, where, tmp_path)
 
 
-def test_its_settings_have_the_defaults_that_it_says() -> None:
+def test_its_settings_have_the_defaults_that_it_shows() -> None:
     known = {setting.name: setting.default for setting in dlog.known_settings()}
     rows = [line.split("|") for line in (DOCS / PAGE).read_text().splitlines() if "| `" in line]
-    said = {row[1].strip(" `"): row[2].strip().replace(",", "") for row in rows}
-    settings = {name: default for name, default in said.items() if name in known}
+    shown = {row[1].strip(" `"): row[2].strip().replace(",", "") for row in rows}
+    settings = {name: default for name, default in shown.items() if name in known}
     assert len(settings) >= 8
     assert settings == {name: str(known[name]) for name in settings}
 

@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -177,7 +179,7 @@ def _async(call: Callable[[], Any]) -> Callable[[], Any]:
     return work
 
 
-def test_a_loss_in_a_future_is_told_by_the_close(
+def test_a_loss_in_a_future_is_raised_by_the_close(
     namespace: sync.Namespace, world: World, thread: LoopThread
 ) -> None:
     inner = opened(world, ensemble_size=2, write_quorum=2, ack_quorum=2)
@@ -224,7 +226,7 @@ class CtrlC:
         begun, main, begin = threading.Event(), threading.main_thread().ident, _Call.begin
         assert main is not None
 
-        def begin_and_tell(self: _Call[Any], tasks: Tasks) -> None:
+        def begin_and_set(self: _Call[Any], tasks: Tasks) -> None:
             begin(self, tasks)
             asyncio.get_running_loop().call_soon(begun.set)  # behind its first step
 
@@ -235,7 +237,7 @@ class CtrlC:
         presser = threading.Thread(target=press)
         self._thread.run(_async(int))  # calls before this one have begun
         with self._monkeypatch.context() as patch:
-            patch.setattr(_Call, "begin", begin_and_tell)
+            patch.setattr(_Call, "begin", begin_and_set)
             presser.start()
             with pytest.raises(KeyboardInterrupt):
                 call()
@@ -304,6 +306,32 @@ def test_what_is_open_at_the_end_is_closed(log: sync.Log, thread: LoopThread) ->
     assert answer.result(0)
     with pytest.raises(dlog.Unavailable):
         thread.run(_async(int))
+
+
+AT_ITS_END: Final = """
+import asyncio
+from tailrace.dlog import sync
+from tailrace.dlog.loop_thread import LoopThread
+
+class Inner:
+    uri = "u"
+    async def close(self):
+        found = await asyncio.get_running_loop().getaddrinfo("localhost", 1)
+        print("resolved", bool(found))
+
+thread = LoopThread()
+thread.start()
+sync.Namespace(Inner(), thread)
+print("ends")
+"""
+
+
+def test_names_are_resolved_at_the_end() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", AT_ITS_END], timeout=WITHIN_S, check=True, capture_output=True
+    )
+    assert ran.stdout == b"ends\nresolved True\n"
+    assert not ran.stderr
 
 
 def test_a_call_in_its_own_thread_is_refused(namespace: sync.Namespace, thread: LoopThread) -> None:

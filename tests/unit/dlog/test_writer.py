@@ -138,7 +138,7 @@ def test_one_that_is_cancelled_in_line_is_not(run: Run) -> None:
     run(story)
 
 
-def test_a_former_owner_is_refused_and_hears_of_it(run: Run) -> None:
+def test_a_former_owner_is_refused_and_learns_why(run: Run) -> None:
     async def story(world: World) -> None:
         log = await new_log(world)
         old = await log.open_writer()
@@ -209,20 +209,22 @@ def test_too_few_bookies_end_a_writer(run: Run) -> None:
         with pytest.raises(dlog.CoreError):
             await writer.write(b"", 1)
         assert isinstance(writer.failure, dlog.NotEnoughBookies)
+        await settle()
+        assert not log._core.is_owned_here, "readers of this process would not ask the bookies"
         await writer.close()
 
     run(story)
 
 
-def test_a_loss_that_no_call_told_is_told_by_the_close(run: Run) -> None:
+def test_a_loss_that_no_call_raised_is_raised_by_the_close(run: Run) -> None:
     async def story(world: World) -> None:
         log = await new_log(world, ensemble_size=2, write_quorum=2, ack_quorum=2)
-        for hears in (True, False):
+        for asks in (True, False):
             writer = await log.open_writer()
             await writer.submit(b"", 1)
             while writer.failure is None:
                 await settle(1)
-            if hears:
+            if asks:
                 assert await writer.failed() is writer.failure
             else:
                 with pytest.raises(dlog.NotEnoughBookies):

@@ -13,7 +13,7 @@ def opened(world: World, **changes: Any) -> dlog.Namespace:
 
 
 async def new_log(world: World, name: str = "s", **changes: Any) -> dlog.Log:
-    """Return a log that nobody else has written."""
+    """Return a log, made unless it is there."""
     namespace = opened(world, **changes)
     if not await namespace.log_exists(name):
         await namespace.create_log(name)
