@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tailrace.spark import ConnectorUnavailable, build_session
 from tests.java.jars import QUICK_JVM
 
-_JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
+JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,7 +40,7 @@ def spark(small_jvms: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         session = build_session(
             "tests",
             master="local[2]",
-            jars=_JARS,
+            jars=JARS,
             conf={
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "1g",

@@ -12,14 +12,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.process import TailraceProcess
 from tests.server_process import TAILRACE
 
-_JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
+JARS = Path(__file__).resolve().parents[2] / ".cache" / "spark-jars"
 _TIMEOUT_S = 180
 
 
 def _pipeline(*arguments: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("java") is None:
         pytest.skip("java is not installed")
-    command = [str(TAILRACE), "pipeline", *arguments, "--master", "local[2]", "--jars", str(_JARS)]
+    command = [str(TAILRACE), "pipeline", *arguments, "--master", "local[2]", "--jars", str(JARS)]
     return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
 
 
