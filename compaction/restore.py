@@ -125,7 +125,7 @@ def restore(
 def parquet_sink(folder: Path) -> Sink:
     """Return a sink that writes `folder/partition=N/latest.parquet`, for data larger than memory.
 
-    Errors: ImportError without pyarrow (`pip install 'tailrace[spark]'`); WrongCheckpoint if
+    Errors: ImportError without pyarrow (`pip install pyarrow`); WrongCheckpoint if
     another restore writes there.
     """
     from tailrace.compaction.restoring.sinks.parquet import ParquetSink

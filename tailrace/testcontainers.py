@@ -3,9 +3,9 @@
 with TailraceContainer() as kafka:
     Producer({"bootstrap.servers": kafka.get_bootstrap_server()})
 
-Needs `pip install tailrace[testcontainers]`, Docker, and the image (`make image`). It has the
-methods of Testcontainers' own KafkaContainer, and differs where people suffer from that one: it is
-ready when it answers a Metadata request, not when a line is in its log; it keeps its mapped port
+Needs `pip install '.[testcontainers]'` in a checkout, Docker, and the image (`make image`). It has
+the methods of Testcontainers' own KafkaContainer, and differs where people suffer from that one: it
+is ready when it answers a Metadata request, not when a line is in its log; it keeps its mapped port
 over a restart; and clients in containers reach it by any alias without configuration.
 """
 

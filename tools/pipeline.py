@@ -161,7 +161,9 @@ _RESTORED = (
 
 def _need_spark() -> None:
     if importlib.util.find_spec("pyspark") is None:
-        raise CliError("PySpark is not installed", remedy="pip install 'tailrace[spark]'")
+        raise CliError(
+            "PySpark is not installed", remedy="pip install pyspark==4.2.0 pyarrow pandas"
+        )
 
 
 @contextmanager

@@ -117,9 +117,7 @@ def _sink(sqlite: Path | None, parquet: Path | None) -> "Sink":
     try:
         return parquet_sink(parquet)
     except ImportError as error:
-        raise CliError(
-            "pyarrow is not installed", remedy="pip install 'tailrace[spark]'"
-        ) from error
+        raise CliError("pyarrow is not installed", remedy="pip install pyarrow") from error
 
 
 def _numbers(text: str | None) -> list[int] | None:

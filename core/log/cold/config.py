@@ -19,7 +19,7 @@ class ColdConfig:
         "cold.storage.url",
         "",
         "Where completed log segments are copied to: a directory, or file://, s3://BUCKET/PATH"
-        " (extra tailrace[s3]), hdfs://, whatever fsspec knows; empty: there is none",
+        " (with the extra s3), hdfs://, whatever fsspec knows; empty: there is none",
     )
     options: str = setting(
         "cold.storage.options",

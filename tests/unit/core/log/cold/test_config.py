@@ -15,7 +15,7 @@ def test_what_is_here(url: str) -> None:
     ("url", "why"),
     [
         ("bogus://x", "there is no file system bogus://"),
-        ("s3a://bucket", r"s3a:// needs a package more \(pip install tailrace\[s3\]\)"),
+        ("s3a://bucket", r"s3a:// needs a package more \(pip install s3fs\)"),
         ("elsewhere://x", r"elsewhere:// needs a package more \(pip install no_such_package\)"),
     ],
 )
