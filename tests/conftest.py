@@ -31,7 +31,7 @@ ON_ONE_WORKER = (
     "tests/testing/",
 )
 """Folders whose tests share what takes seconds to make: JVMs, an environment with the wheel."""
-BY_FILE = ("tests/cluster/", "tests/interop/")
+BY_FILE = ("tests/cluster/", "tests/docs/", "tests/interop/")
 """Folders whose files have servers of their own, which each worker would start again."""
 STACK_FRAMES = 4
 """How much of a stack asyncio's debug mode remembers of each future, task and call: whose line it
