@@ -19,9 +19,15 @@ from tests.zookeeper import ZooKeeperServer
 
 LANGUAGES = {"sh", "text", "python", "java", "toml", "properties"}
 NOTES = {"needs", "only checked"}
+
+
+def needs_zookeeper(page: Path) -> bool:
+    return any(block.notes.get("needs") == "zookeeper" for block in blocks(page))
+
+
 ONLY_CHECKED = [block for block in blocks_of("sh") if "only checked" in block.notes]
 WITH_COMMANDS = [
-    page
+    pytest.param(page, marks=[pytest.mark.java] if needs_zookeeper(page) else [], id=name_of(page))
     for page in PAGES
     if any(b.language == "sh" and "only checked" not in b.notes for b in blocks(page))
 ]
@@ -31,7 +37,7 @@ WITH_COMMANDS = [
 def places(request: pytest.FixtureRequest) -> Places:
     """Where the page's addresses are; with a node of a ZooKeeper if it needs one."""
     page: Path = request.getfixturevalue("page")
-    if all(block.notes.get("needs") != "zookeeper" for block in blocks(page)):
+    if not needs_zookeeper(page):
         return Places()
     server = request.getfixturevalue("zookeeper")
     assert isinstance(server, ZooKeeperServer)
@@ -46,7 +52,7 @@ def reader(places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     reader.close()
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name_of)
+@pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_the_commands_of_a_page_work_in_order(page: Path, reader: Reader) -> None:
     printed: str | None = None
     for block in blocks(page):
