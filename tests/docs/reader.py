@@ -67,6 +67,10 @@ class Server(ServerProcess):
         ready = self.launch_command([str(TAILRACE), *words]).get(timeout=READY_WITHIN_S)
         assert ready is not None, f"{words} ended before it was ready:\n{self.output}"
 
+    def send(self, how: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, how)
+
 
 class Reader:
     """One reader of one page; the environment is that of the test's process."""
@@ -102,7 +106,9 @@ class Reader:
         if words[0] == "export":
             self._environment.setenv(*words[1].split("=", 1))
         elif words[0] == "kill":
-            self._kill(words)
+            self._job(words).send(signal.SIGKILL if "-9" in words else signal.SIGTERM)
+        elif words[0] == "wait":
+            self._job(words).end(None)
         else:
             return self._pipe(command, place)
         return ""
@@ -120,10 +126,9 @@ class Reader:
         server.start((*words[1:], *own))
         return server.output + "\n"
 
-    def _kill(self, words: tuple[str, ...]) -> None:
-        """End the n-th server of the page, as a shell that has it as its n-th job."""
-        how = signal.SIGKILL if "-9" in words else signal.SIGTERM
-        self._servers[int(words[-1].removeprefix("%")) - 1].end(how)
+    def _job(self, words: tuple[str, ...]) -> Server:
+        """Return the n-th server of the page: a shell has it as its n-th job."""
+        return self._servers[int(words[-1].removeprefix("%")) - 1]
 
     def _pipe(self, line: CommandLine, place: str) -> str:
         """Run commands, each with the output of the one before it; return what the last prints."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.checked import check
-from tests.docs.command_line import TooMuchShell, check_names, parse
+from tests.docs.command_line import TooMuchShell, check_names, is_server, parse
 from tests.docs.pages import PAGES, Block, blocks, blocks_of, inline_code, name_of
 from tests.docs.reader import Places, Reader, shows
 from tests.rooms import ROOT
@@ -81,6 +81,18 @@ def test_blocks_say_what_they_are(page: Path) -> None:
         assert block.language in LANGUAGES, block.place
         assert block.notes.keys() <= NOTES, block.place
         assert block.notes.get("needs", "zookeeper") in ("zookeeper", "docker"), block.place
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_nothing_is_pasted_before_a_server_is_ready(page: Path) -> None:
+    """Behind a server a block has other servers at most: what needs them is in the next one."""
+    for block in blocks(page):
+        lines = block.lines if block.language == "sh" else ()
+        commands = [command for command in map(parse, lines) if command]
+        serving = [is_server(command.commands[0]) for command in commands]
+        assert serving == sorted(serving), block.place
+        served = [command for command in commands if is_server(command.commands[0])]
+        assert all(command.is_background for command in served[:-1]), block.place
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
