@@ -116,7 +116,8 @@ class Guard:
         elif "refused" in said:
             raise BrokerError(
                 f"the broker's command cannot be run: {said['refused']}",
-                "leave `command` out, or give one that exists: `pip install tailrace` brings it",
+                "leave `command` out, or give one that exists: `pip install .` in a checkout of"
+                " Tailrace brings it",
             )
 
     def _tell(self, **order: object) -> None:

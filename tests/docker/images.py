@@ -60,9 +60,10 @@ def base_image() -> str:
 
 
 def build(context: Path) -> str:
-    """Build Tailrace's image as the README says, from wheels that are here, and return its base.
+    """Build Tailrace's image as docs/operations/containers.md says, and return its base.
 
-    The stage that installs the locked wheels is kept between runs; the rest is left to `discard`.
+    The wheels are those that are here. The stage that installs them is kept between runs; the rest
+    is left to `discard`.
     Errors: CannotBuild if base or wheels cannot be had, or containers do not work here.
     """
     with ThreadPoolExecutor(1) as beside:

@@ -1,4 +1,4 @@
-"""The compose files, run as the README says; the images that are not ours are stood in for."""
+"""The compose files, run as docs/operations/containers.md says; other images are stood in for."""
 
 import json
 import os

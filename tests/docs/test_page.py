@@ -1,13 +1,16 @@
 """How pages are run (page.py), and that no page is left out."""
 
+import re
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.docs.page import DOCS, Block, blocks, run_page
+from tests.docs.page import run_page
+from tests.docs.pages import blocks_of
+from tests.rooms import ROOT
 
-NOT_RUN: Final = {"TESTCONTAINERS.md": "needs the image and Docker; tests/docker runs the same"}
+TESTED_IN: Final = ("docs", "spark")
 
 PAGE: Final = """\
 # A page
@@ -19,25 +22,10 @@ import os
 there = os.environ["TAILRACE_PLACE"]
 ```
 Text.
-```python skip: not here
-raise SystemExit(1)
-```
 ```python
 print(there, "TAILRACE_OTHER" in os.environ, os.listdir())
 ```
 """
-
-
-def test_python_blocks_are_found_with_their_lines() -> None:
-    assert blocks(PAGE) == [
-        Block(6, 'import os\nthere = os.environ["TAILRACE_PLACE"]\n'),
-        Block(11, "raise SystemExit(1)\n", "not here"),
-        Block(14, 'print(there, "TAILRACE_OTHER" in os.environ, os.listdir())\n'),
-    ]
-    with pytest.raises(ValueError, match="line 2: the block does not end"):
-        blocks("text\n```python\nx = 1\n")
-    with pytest.raises(ValueError, match="'later' is not"):
-        blocks("```python later\n```\n")
 
 
 def test_they_share_their_names_and_get_what_is_given(
@@ -57,7 +45,8 @@ def test_what_fails_is_named_by_page_and_line(tmp_path: Path) -> None:
 
 
 def test_no_page_is_left_out() -> None:
-    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
-    for page in sorted(DOCS.glob("*.md")):
-        if any(not block.skip for block in blocks(page.read_text())):
-            assert f'"{page.name}"' in tests, f"{page.name}: add tests/docs/test_{page.stem}.py"
+    tests = "".join(
+        path.read_text() for path in (ROOT / "tests").rglob("*.py") if path.parent.name in TESTED_IN
+    )
+    for page in sorted({block.page for block in blocks_of("python")}):
+        assert re.search(rf'["/]{re.escape(page.name)}"', tests), f"no test runs {page.name}"

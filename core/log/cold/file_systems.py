@@ -17,5 +17,4 @@ def what_is_missing(url: str) -> str:
     package = str(known["class"]).partition(".")[0]
     if find_spec(package) is not None:
         return ""
-    remedy = f"pip install {package}"
-    return f"{protocol}:// needs a package more ({remedy})"
+    return f"{protocol}:// needs a package more (pip install {package})"

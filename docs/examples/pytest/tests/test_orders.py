@@ -17,7 +17,7 @@ def test_topics_are_not_shared(tailrace: Broker, tailrace_topic: str, items: int
     assert placed(tailrace.bootstrap, tailrace_topic, 1) == [{"id": "a", "items": items}]
 
 
-def test_an_acknowledged_order_survives_a_power_cut(
+def test_an_acknowledged_order_survives_kill_9(
     tailrace_broker: Broker, tailrace_topic: str
 ) -> None:
     place(tailrace_broker.bootstrap, tailrace_topic, {"id": "a"})
