@@ -6,5 +6,5 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 _LINKS = (each.name for each in (ROOT / "tailrace").iterdir() if each.is_symlink())
 ROOMS: Final = tuple(sorted(_LINKS))
-OWN_PROCESSES: Final = tuple(room for room in ROOMS if room != "pipeline")
-"""Those that run in processes of ours; pipelines run inside Spark, on what Spark hands them."""
+OWN_PROCESSES: Final = tuple(room for room in ROOMS if room not in ("pipeline", "simulation"))
+"""Those that run in processes of ours: pipelines run inside Spark, simulations in users' tests."""
