@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from tailrace.core.errors import CorruptData, Unavailable
 from tailrace.core.log.names import is_reserved
@@ -136,9 +137,9 @@ def test_proxies_come_and_go(run: Run, kind: str) -> None:
         await heard.until(lambda found: found == [])  # before the parent is there
         first, second = (MemberRegistration(store, path, node(shard)) for shard in (0, 1))
         await first.register()
-        assert first.path is not None
-        assert member_number(first.path.rpartition("/")[2]) is not None
-        assert (await store.get(first.path)).ephemeral_owner == store.session_id
+        made = first.path or ""
+        assert member_number(made.rpartition("/")[2]) is not None
+        assert (await store.get(made)).ephemeral_owner == store.session_id
         await heard.shards(0)
         await second.register()
         found = await heard.shards(0, 1)
@@ -252,6 +253,7 @@ def test_a_store_that_is_away_is_read_later(run: Run) -> None:
     class Away(FaultyStore):
         refusals = 2
 
+        @override
         async def get_all(self, paths: Any) -> Any:
             if self.refusals:
                 self.refusals -= 1
@@ -420,6 +422,7 @@ def test_a_close_does_not_wait_for_a_store_that_is_away(
     class Silent(FaultyStore):
         is_silent = False
 
+        @override
         async def exists(self, path: str, watch: Any = None) -> Any:
             if self.is_silent:
                 await asyncio.Event().wait()
