@@ -214,7 +214,7 @@ class MemberRegistration:
         return self._path
 
     async def register(self) -> None:
-        """Make the node.
+        """Make the node. Not after `close`.
 
         Errors: Unavailable, OverCapacity (more than a node holds): call it again, or `close`, which
         removes what was made. Cancel: as Unavailable. Cost: two round trips.

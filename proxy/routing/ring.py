@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-try:  # hashlib's is OpenSSL's: three times the time for so short a text, and refused under FIPS
+try:  # hashlib's is OpenSSL's: twice the time for so short a text, and refused under FIPS
     from _md5 import md5  # type: ignore[import-not-found]
 except ImportError:
     from hashlib import md5

@@ -384,7 +384,25 @@ def test_it_is_tried_again_while_the_store_is_away() -> None:
     simulated(story)
 
 
-def test_what_has_signed_off_does_not_register_again() -> None:
+def test_a_node_of_that_name_that_is_anothers_is_left_alone() -> None:
+    """The server set was made again, and its numbers begin again."""
+
+    async def story(store: SimStore, other: SimStore) -> None:
+        mine, theirs = (MemberRegistration(each, PATH, node(0)) for each in (store, other))
+        await mine.register()
+        taken = mine.path or ""
+        await other.delete(taken)
+        await other.delete(PATH)
+        await theirs.register()
+        assert theirs.path == taken
+        await mine.close()
+        assert await other.children(PATH) == ["member_0000000000"]
+        await theirs.close()
+
+    simulated(story)
+
+
+def test_what_has_signed_off_does_not_register_again(caplog: pytest.LogCaptureFixture) -> None:
     async def story(store: SimStore, other: SimStore) -> None:
         refused = FaultyStore(store)
         for registration in (
@@ -398,7 +416,9 @@ def test_what_has_signed_off_does_not_register_again() -> None:
         assert await other.children(PATH) == []
         assert refused.changes == changes
 
-    simulated(story)
+    with caplog.at_level(logging.ERROR):
+        simulated(story)
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
 def test_a_first_registration_that_fails_says_so() -> None:
