@@ -76,7 +76,7 @@ class RingHosts:
 
     @property
     def hosts(self) -> tuple[ShardHost, ...]:
-        """Return who is on the ring now, sorted."""
+        """Return the hosts that are on the ring now, sorted."""
         return tuple(sorted(_shard_host(member) for member in self._places.values()))
 
     @property
@@ -125,7 +125,7 @@ class RingHosts:
         return self._change(before)
 
     def expire(self, now_ms: int) -> Change:
-        """Put back the hosts whose time away is over, unless others have their places.
+        """Put back the hosts whose time away is over, unless their shards have others.
 
         Source: BlackoutHost.
         """
@@ -146,7 +146,7 @@ class RingHosts:
         self._join(key, member)
 
     def _join(self, key: _Key, member: Member) -> None:
-        """Give a place to a member; whoever had the place or the address loses it."""
+        """Give a place to a member; the former host leaves it, and so does a shard of its host."""
         self._leave(key)
         other = self._keys.get(member.host)
         if other is not None:

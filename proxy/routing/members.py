@@ -85,7 +85,10 @@ def decode_member(data: bytes) -> MemberNode:
 
 
 def member_number(name: str) -> int | None:
-    """Return the number in a node's name; None: the node is no member."""
+    """Return the number in a node's name; None: the node is no member.
+
+    ZooKeeper counts to 2**31 - 1; a set with so many registrations behind it has to be made again.
+    """
     digits = name.removeprefix(_PREFIX)
     if digits == name or len(digits) != _DIGITS:
         return None
@@ -130,7 +133,7 @@ class MemberWatch:
         await watch.run(partial(self._follow, watch))
 
     async def _follow(self, watch: Forever) -> None:
-        """Hand on who is there, and wait until that changes."""
+        """Hand on the members that are there, and wait until they change."""
         changed = asyncio.Event()
 
         def fired(_path: str, _event: WatchEvent) -> None:

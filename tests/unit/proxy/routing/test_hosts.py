@@ -1,4 +1,4 @@
-"""Who keeps a place on the ring, who loses it, and who is away for a while."""
+"""Which hosts keep a place on the ring, lose it, or are away for a while."""
 
 import pytest
 from hypothesis import given
@@ -113,7 +113,7 @@ def test_an_address_that_another_shard_has_meanwhile_does_not_come_back() -> Non
     assert on(hosts) == [at(1, B), at(2, A)]
 
 
-def test_who_refuses_is_gone_until_the_set_lists_it() -> None:
+def test_a_host_that_refuses_is_gone_until_the_set_lists_it() -> None:
     hosts = two()
     assert hosts.refused(A) == Change((), (at(0, A),))
     assert hosts.refused(A) == NOTHING
