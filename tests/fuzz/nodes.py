@@ -26,6 +26,7 @@ from tailrace.core.metadata.ledger_metadata import decode_ledger, encode_ledger
 from tailrace.core.metadata.network_location import parse_rack_mapping
 from tailrace.core.metadata.region_rules import RegionRules, encode_region_rules, parse_region_rules
 from tailrace.protocol.ids import BookieId
+from tailrace.proxy.routing.members import Endpoint, MemberNode, decode_member, encode_member
 from tests.fuzz.target import Target
 from tests.golden import vectors, znodes
 from tests.unit.core.metadata.golden_nodes import golden_ledgers, golden_segments
@@ -147,6 +148,11 @@ _BROKER = BrokerNode(
     timestamp="1",
     rack="r",
 )
+_MEMBER = MemberNode(
+    service_endpoint=Endpoint("10.0.0.1", 8000),
+    additional_endpoints={"stats": Endpoint("10.0.0.1", 8001)},
+    shard=3,
+)
 _COLD = ColdSegment(
     segment="5;1;2", name="n-1", size_bytes=1, index_at=1, crc32c=1, payload_bytes=1
 )
@@ -248,6 +254,7 @@ TARGETS = (
     ),
     _json("quota-node", decode_quotas, [_QUOTAS], encode_quotas),
     _json("broker-node", _broker, [encode_broker(_BROKER)], encode_broker),
+    _json("proxy-member", decode_member, [encode_member(_MEMBER)], encode_member),
     _json("cold-node", lambda data: decode_cold(data, "/node"), [encode_cold(_COLD)], encode_cold),
     Target(
         name="ledger-layout",

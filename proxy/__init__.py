@@ -1,0 +1,1 @@
+"""The serving layer: proxies that own and serve log streams for thin clients."""

@@ -1,0 +1,1 @@
+"""Which proxy a client asks for a stream, and which proxies there are."""
