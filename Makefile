@@ -16,10 +16,12 @@ SEEDS ?= 500
 TARGET ?= all
 MINUTES ?= 20
 DIST ?= dist
+PROTO_OUT ?= .
+PROTOS := $(addprefix tailrace/protocol/proxy/,common.proto write_proxy.proto read_proxy.proto)
 # Where it is set, every server that tests or `make run` start would compile all of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install environments run check test sim fuzz dist bench image lock clean
+.PHONY: help install environments run check test sim fuzz dist bench image proto lock clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -88,6 +90,10 @@ bench: install  ## measure beside Apache Kafka (minutes); figures as JSON and as
 
 image: ## an image `tailrace`; BASE=IMAGE to build on another one than python:3.11-slim
 	docker build --file docker/Dockerfile --tag tailrace $(if $(BASE),--build-arg BASE=$(BASE)) .
+
+proto: install  ## the Python of protocol/proxy/*.proto
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=$(PROTO_OUT) --pyi_out=$(PROTO_OUT) $(PROTOS)
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --grpc_python_out=$(PROTO_OUT) $(filter %_proxy.proto,$(PROTOS))
 
 lock:           ## resolve the files of requirements/ again
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \
