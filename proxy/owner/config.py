@@ -15,7 +15,8 @@ class OwnerConfig:
     service_timeout_ms: NotNegative = setting(
         "server_service_timeout_ms",
         0,
-        "Time in which an operation must be answered, or its stream is given up, in ms; 0: no limit",
+        "Time in which an operation must be answered, or its stream is given up, in ms; 0:"
+        " no limit",
     )
     probation_ms: NotNegative = setting(
         "server_stream_probation_timeout_ms",

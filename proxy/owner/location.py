@@ -24,7 +24,7 @@ class ProxyLocation(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it stands in a lock, and in an answer with FOUND. Source: DLSocketAddress.getLockId."""
+        """As it stands in a lock and in an answer. Source: DLSocketAddress.getLockId."""
         return f"{VERSION};{self.shard};{self.host}:{self.port}"
 
 

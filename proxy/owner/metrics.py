@@ -22,10 +22,14 @@ class OwnerMetrics:
     )
     failed_streams_total: int = counter("streams that were given up after their writer failed")
     service_timeouts_total: int = counter("streams put on probation by an operation's timeout")
-    close_timeouts_total: int = counter("streams whose close took too long: recovery completes them")
+    close_timeouts_total: int = counter(
+        "streams whose close took too long: recovery completes them"
+    )
     queue_full_total: int = counter("operations refused while their stream was claimed")
     soft_limit_exceeded_total: int = counter("requests above a soft limit; they were served")
     hard_limit_exceeded_total: int = counter("requests refused above a hard limit")
     too_many_streams_total: int = counter("requests refused for the number of streams")
     claim_seconds: Histogram = histogram("time of a claim that succeeded", LATENCY_SECONDS)
-    operation_seconds: Histogram = histogram("time of an operation, queue included", LATENCY_SECONDS)
+    operation_seconds: Histogram = histogram(
+        "time of an operation, queue included", LATENCY_SECONDS
+    )
