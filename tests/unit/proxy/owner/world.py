@@ -72,6 +72,7 @@ class Proxy:
         self.store = world.server.open()
         log_config = proxy_log_config(replace(world.config, **log or {}), self.location)
         namespace = world.namespace(self.store, config=log_config)
+        self.log_metrics = namespace.metrics
         self.events = Events()
         self.streams = Streams(
             namespace,
