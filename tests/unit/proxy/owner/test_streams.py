@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from tailrace.core.log.config import LogConfig
 from tailrace.core.log.ownership import member_prefix
 from tailrace.core.runtime.config import load, settings_of
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.proxy.owner.codes import ServerStatus, StatusCode
-from tailrace.proxy.owner.config import OwnerConfig
+from tailrace.proxy.owner.config import OwnerConfig, proxy_log_config
+from tailrace.proxy.owner.location import ProxyLocation
 from tests.unit.core.log.world import settle
 from tests.unit.proxy.owner.world import (
     Proxy,
@@ -173,6 +175,24 @@ def test_a_released_stream_is_anothers_at_once(run: Run) -> None:
         assert (await two.streams.write("s", b"10")).code is StatusCode.SUCCESS
         await two.streams.close()
         assert await payloads_of(world) == [b"%d" % number for number in range(11)]
+
+    run(story)
+
+
+def test_a_stream_that_was_let_go_may_be_deleted_and_made_again(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        for payload in (b"a", b"b"):
+            await proxy.streams.write("s", payload)
+            await proxy.streams.release("s")
+            assert proxy.namespace._open == {}
+            other = world.namespace()
+            await other.delete_log("s")
+            await other.create_log("s")
+        assert (await proxy.streams.write("s", b"c")).code is StatusCode.SUCCESS
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"c"]
 
     run(story)
 
@@ -340,6 +360,13 @@ def test_settings_have_distributedlogs_names() -> None:
         ),
     }
     assert load(OwnerConfig, []).config == OwnerConfig()
+
+
+def test_a_proxys_logs_wait_for_no_owner_and_say_where_it_is() -> None:
+    waiting = LogConfig(client_id="x", client_id_is_exclusive=True, ensemble_size=3)
+    config = proxy_log_config(waiting, ProxyLocation(7, "host", 9))
+    assert (config.lock_timeout_s, config.client_id) == (0, "1;7;host:9")
+    assert (config.client_id_is_exclusive, config.ensemble_size) == (False, 3)
 
 
 def test_a_timeout_that_the_pause_between_claims_would_reach_is_refused() -> None:

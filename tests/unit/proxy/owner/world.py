@@ -71,7 +71,7 @@ class Proxy:
         self.location = ProxyLocation(shard, "host", 4000 + shard)
         self.store = world.server.open()
         log_config = proxy_log_config(replace(world.config, **log or {}), self.location)
-        namespace = world.namespace(self.store, config=log_config)
+        self.namespace = namespace = world.namespace(self.store, config=log_config)
         self.log_metrics = namespace.metrics
         self.events = Events()
         self.streams = Streams(
