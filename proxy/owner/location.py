@@ -8,10 +8,13 @@ Source: reference DistributedLog 9.2; DLSocketAddress.
 import re
 from typing import Final, NamedTuple
 
+from tailrace.core.runtime.decimal_text import decimal
+
 VERSION: Final = 1
 NO_SHARD: Final = -1
 
-_LOCATION: Final = re.compile(r"(-?[0-9]{1,10});(-?[0-9]{1,10});([^;\s]{1,255}):([0-9]{1,5})")
+_LOCATION: Final = re.compile(r"([0-9]{1,10});(-?[0-9]{1,10});([^;\s]{1,255}):([0-9]{1,5})")
+_SHARD_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65_535
 
 
@@ -37,7 +40,8 @@ def parse_location(text: str) -> ProxyLocation | None:
     found = _LOCATION.fullmatch(text)
     if found is None:
         return None
-    version, shard, host, port = found.groups()
-    if int(version) != VERSION or int(port) > _PORT_MAX:
+    version, shard = decimal(found[1]), decimal(found[2], _SHARD_MAX, NO_SHARD)
+    port = decimal(found[4], _PORT_MAX)
+    if version != VERSION or shard is None or port is None:
         return None
-    return ProxyLocation(int(shard), host, int(port))
+    return ProxyLocation(shard, found[3], port)

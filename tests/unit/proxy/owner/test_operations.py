@@ -41,6 +41,8 @@ def test_the_text_is_distributedlogs() -> None:
         "1;3;host:65536",
         "1;3;:1",
         "1;x;host:1",
+        "1;-2;host:1",
+        "1;2147483648;host:1",
         "1;3;ho st:1",
         "1;3;host:1;",
         "1;3;host:1\n",
