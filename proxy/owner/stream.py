@@ -280,6 +280,7 @@ class Stream:
             written = writer.write(self._next_txid(writer), operation.payload, operation.values)
         except CoreError as error:
             self._answer(number, self._answer_of(error))
+            self._end_if_dead(writer)
         else:
             written.add_done_callback(lambda done: self._answer(number, self._written(done)))
 
@@ -292,6 +293,7 @@ class Stream:
         written = writer.append_many(
             [record_parts(txid, (each,), len(each)) for each in operation.payloads]
         )
+        self._end_if_dead(writer)
         left = len(written)
 
         def on_done(_: "asyncio.Future[DLSN]") -> None:
@@ -302,6 +304,11 @@ class Stream:
 
         for each in written:
             each.add_done_callback(on_done)
+
+    def _end_if_dead(self, writer: LogWriter) -> None:
+        """Let the stream go if its writer was stopped without a word, as by its namespace."""
+        if writer.error is not None:
+            self._do(self._machine.on(StreamEvent.FAILED))
 
     def _written(self, done: "asyncio.Future[DLSN]") -> Answer:
         if done.cancelled():

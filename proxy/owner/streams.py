@@ -10,10 +10,10 @@ Source: reference DistributedLog 9.2; DistributedLogServiceImpl, StreamManagerIm
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
-from tailrace.core.errors import OwnershipAcquireFailed
+from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.listeners import tell
@@ -33,6 +33,7 @@ from tailrace.proxy.owner.operations import (
     Truncate,
     Write,
     WriteBulk,
+    answer_of,
     is_own_lock,
 )
 from tailrace.proxy.owner.rates import Rates
@@ -46,6 +47,7 @@ _OWNER = "proxy.streams"
 _NOT_ACCEPTED = Answer(StatusCode.SERVICE_UNAVAILABLE, "the proxy takes no new stream")
 _DOWN = Answer(StatusCode.SERVICE_UNAVAILABLE, "the proxy is down")
 _TOO_MANY = Answer(StatusCode.TOO_MANY_STREAMS, "the proxy has as many streams as it may")
+_DELETED = Answer(StatusCode.STREAM_UNAVAILABLE, "the stream is being deleted")
 _OVER_SERVICE = Answer(StatusCode.OVER_CAPACITY, "the proxy's limit of writes a second is reached")
 _OVER_STREAM = Answer(StatusCode.OVER_CAPACITY, "the stream's limit of writes a second is reached")
 
@@ -113,6 +115,7 @@ class Streams:
         self._acquired: dict[str, Stream] = {}
         self._claimed = 0
         """Streams that are being claimed, or wait for that."""
+        self._deleting: set[str] = set()
         self._rates: dict[str, Rates] = {}
         now_s = clock.monotonic_s()
         self._service_rates = Rates(config.service_limits, now_s)
@@ -179,11 +182,40 @@ class Streams:
         Errors: none. Cancel: it is let go anyway. Cost: two commits, at most
         `server_writer_close_timeout_ms`. Source: DistributedLogServiceImpl.release.
         """
-        self.metrics.requests_total += 1
-        found = self._cached.get(stream)
-        if found is not None:
-            await found.close()
-        return SUCCESS
+        await self._let_go(stream)
+        return self._counted(SUCCESS)
+
+    async def create(self, stream: str) -> Answer:
+        """Make a stream; its first request claims it, here or elsewhere.
+
+        Shape: SUCCESS; LOG_EXISTS; INVALID_STREAM_NAME; SERVICE_UNAVAILABLE unless new streams are
+        taken; STREAM_UNAVAILABLE: it may be there, ask again. Errors: ConfigError for settings of
+        the proxy that no log can have. Cancel: it may be made. Cost: a commit.
+        Source: DistributedLogServiceImpl.create.
+        """
+        refusal = self._refusal_of_change(stream)
+        if refusal is None:
+            refusal = await self._try(self._context.namespace.create_log(stream))
+        return self._counted(SUCCESS if refusal is None else refusal)
+
+    async def delete(self, stream: str) -> Answer:
+        """Delete a stream with all its records, after what runs; a former owner is fenced.
+
+        Shape: SUCCESS; FOUND: another proxy has it; LOG_NOT_FOUND; as `create`. Requests that come
+        meanwhile get STREAM_UNAVAILABLE. With any other code it may be shorter, or gone; ask again.
+        Errors: none. Cancel: it may be shorter, or gone.
+        Cost: a request to the bookies and a commit for each segment.
+        Source: DistributedLogServiceImpl.delete.
+        """
+        refusal = self._refusal_of_change(stream)
+        if refusal is None:
+            self._deleting.add(stream)
+            try:
+                await self._let_go(stream)
+                refusal = await self._try(self._context.namespace.delete_log(stream))
+            finally:
+                self._deleting.discard(stream)
+        return self._counted(SUCCESS if refusal is None else refusal)
 
     def owner_of(self, stream: str) -> Answer:
         """Return FOUND with the owner's location, as far as the proxy knows; it claims nothing.
@@ -291,11 +323,37 @@ class Streams:
 
     def _answered(self, answer: Answer) -> "asyncio.Future[Answer]":
         """Return a future that is done."""
-        self.metrics.requests_total += 1
-        self.metrics.failed_requests_total += 1
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        future.set_result(answer)
+        future.set_result(self._counted(answer))
         return future
+
+    def _counted(self, answer: Answer) -> Answer:
+        self.metrics.requests_total += 1
+        self.metrics.failed_requests_total += answer.code is not StatusCode.SUCCESS
+        return answer
+
+    async def _let_go(self, name: str) -> None:
+        stream = self._cached.get(name)
+        if stream is not None:
+            await stream.close()
+
+    async def _try(self, work: Coroutine[Any, Any, None]) -> Answer | None:
+        """Do a change of the namespace; return why it failed, None if it did not."""
+        try:
+            await work
+        except CoreError as error:
+            return answer_of(error, self._context.location)
+        return None
+
+    def _refusal_of_change(self, name: str) -> Answer | None:
+        """Return why a stream is neither made nor deleted here; None: it may be."""
+        if self._status is ServerStatus.DOWN:
+            return _DOWN
+        if name in self._deleting:
+            return _DELETED
+        if name not in self._cached and self._status is not ServerStatus.WRITE_AND_ACCEPT:
+            return _NOT_ACCEPTED
+        return None
 
     def _count(self, answer: "asyncio.Future[Answer]") -> None:
         if answer.cancelled() or answer.result().code is not StatusCode.SUCCESS:
@@ -305,6 +363,8 @@ class Streams:
         """Return why a request is refused before its stream hears of it; None: it is not."""
         if self._status is ServerStatus.DOWN:
             return _DOWN
+        if name in self._deleting:
+            return _DELETED
         now_s = self._clock.monotonic_s()
         kept = self._refusals.find(name, now_s)
         if kept is not None:
