@@ -11,7 +11,7 @@ class OwnerMetrics:
 
     streams_cached: int = gauge("streams that the proxy knows")
     streams_acquired: int = gauge("streams that the proxy owns")
-    requests_total: int = counter("requests for streams")
+    requests_total: int = counter("requests that were answered")
     failed_requests_total: int = counter("requests that were not answered with SUCCESS")
     records_total: int = counter("records of writes that were taken")
     record_bytes_total: int = counter("bytes of these records")

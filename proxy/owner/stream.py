@@ -1,6 +1,6 @@
 """One stream of a write proxy: it is claimed by its first request, and written in their order.
 
-Invariant: who may write is core's to say: the lock keeps healthy processes apart, the fence of
+Invariant: core decides which process may write: its lock keeps healthy ones apart, the fence of
 recovery stops any other owner. This claims, orders and answers. A writer that has failed is never
 written to again: the stream is let go, and a later request makes and claims another.
 
@@ -13,19 +13,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
-from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.log.writer import LogWriter
-from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.distributedlog.record import record_parts
 from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
-from tailrace.proxy.owner.config import OwnerConfig
-from tailrace.proxy.owner.location import ProxyLocation
-from tailrace.proxy.owner.metrics import OwnerMetrics
+from tailrace.proxy.owner.context import OwnerContext, StreamHome
 from tailrace.proxy.owner.operations import (
     SUCCESS,
     Answer,
@@ -55,35 +51,6 @@ _EARLY_S = 0.001
 """How much earlier than asked for a loop's timer may fire."""
 
 _CLOSED = Answer(StatusCode.STREAM_UNAVAILABLE, "the stream is released")
-
-
-class StreamHome(Protocol):
-    """The proxy's streams, as one of them sees them. Called on the loop; must not raise."""
-
-    def claim_wait_s(self, stream: "Stream") -> float:
-        """Return how long the claim that begins now has to wait. Unit: seconds."""
-
-    def on_acquired(self, stream: "Stream") -> None:
-        """Hear that the stream is owned."""
-
-    def on_refused(self, stream: "Stream", error: OwnershipAcquireFailed, answer: Answer) -> None:
-        """Hear that another has the stream, and what requests get for that."""
-
-    def on_timed_out(self, stream: "Stream", answer: Answer) -> None:
-        """Hear that an operation took too long, and what requests get for that."""
-
-    def on_closed(self, stream: "Stream") -> None:
-        """Hear that nothing is left of the stream, and its log is let go."""
-
-
-class OwnerContext(NamedTuple):
-    """What all streams of a proxy share."""
-
-    namespace: LogNamespace
-    location: ProxyLocation
-    config: OwnerConfig
-    clock: Clock
-    metrics: OwnerMetrics
 
 
 class _Unanswered(NamedTuple):
@@ -133,9 +100,9 @@ class Stream:
 
         Writes reach the log in the order of the calls, also those that wait for the claim. Each
         future gets one answer, in the end, and no exception.
-        Shape: OVER_CAPACITY while too much waits for the claim, or for the bookies, and
-        STREAM_UNAVAILABLE once the stream ends: nothing was written. After another failure a
-        record is in the log or is not; recovery decides.
+        Shape: OVER_CAPACITY while too much waits for the claim, or for the bookies;
+        STREAM_UNAVAILABLE once the stream ends. `Streams.write` lists the codes that mean that
+        nothing was written.
         Cancel: of the future ends the waiting, not the operation.
         Cost: a write takes one round trip to the bookies, those that overlap share it; the first
         one the claim, ten round trips. Source: StreamImpl.submit.
@@ -199,7 +166,7 @@ class Stream:
             self._tasks.start(self._finish(self._abort), "abort")
         else:
             self._stop_timer()
-            self._home.on_closed(self)
+            self._home.on_closed(self.name)
             self._ended.set()
 
     def _answer(self, number: int, answer: Answer) -> None:
@@ -226,7 +193,7 @@ class Stream:
     async def _claim(self) -> None:
         context = self._context
         try:
-            await asyncio.sleep(self._home.claim_wait_s(self))
+            await asyncio.sleep(self._home.claim_wait_s(self.name))
             context.metrics.claims_total += 1
             began_s = self._loop.time()
             self._log = await context.namespace.open_log(self.name)
@@ -240,7 +207,7 @@ class Stream:
         elif self.status is StreamStatus.INITIALIZING:
             context.metrics.claim_seconds.observe(self._loop.time() - began_s)
             logger.info("stream_acquired stream=%s", self.name)
-            self._home.on_acquired(self)
+            self._home.on_acquired(self.name)
             self._do(self._machine.on(StreamEvent.ACQUIRED))
 
     def _give_up_claim(self, error: CoreError) -> None:
@@ -251,7 +218,7 @@ class Stream:
 
     def _note_refusal(self, error: OwnershipAcquireFailed) -> None:
         if error.current_owner:
-            self._home.on_refused(self, error, self._answer_of(error))
+            self._home.on_refused(self.name, error, self._answer_of(error))
 
     # ------------------------------------------------------------------ operations
 
@@ -316,6 +283,8 @@ class Stream:
         error = done.exception()
         if error is None:
             return Answer(StatusCode.SUCCESS, dlsn=done.result())
+        if isinstance(error, OwnershipAcquireFailed):  # FOUND would say: not written
+            return Answer(StatusCode.LOCKING_EXCEPTION, str(error))
         if isinstance(error, CoreError):
             return self._answer_of(error)
         return Answer(StatusCode.UNEXPECTED, repr(error))
@@ -361,7 +330,7 @@ class Stream:
         text = f"an operation took more than {self._context.config.service_timeout_ms} ms"
         logger.warning("stream_timed_out stream=%s status=%s", self.name, self.status.name)
         self._reason = Answer(StatusCode.STREAM_UNAVAILABLE, text)
-        self._home.on_timed_out(self, self._reason)
+        self._home.on_timed_out(self.name, self._reason)
         self._do(self._machine.on(StreamEvent.GIVEN_UP))
 
     def _stop_timer(self) -> None:

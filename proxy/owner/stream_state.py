@@ -8,7 +8,7 @@
 
 Invariant: each operation is answered exactly once, and before the stream is CLOSED. Those that wait
 for the claim run in the order in which they came, before any that comes later. A stream never
-leaves CLOSED: whoever wants it again makes another.
+leaves CLOSED: a later request makes another one.
 Source: reference DistributedLog 9.2; StreamImpl.StreamStatus.
 """
 

@@ -1,9 +1,9 @@
-"""All streams of a write proxy: which it takes, which it refuses, how it stops.
+"""All streams of a write proxy: what a service asks of them, and how they stop.
 
 Invariant: a name has one `Stream` at a time, from the first request until its log is let go; only
 then another one is made. So this process claims no stream twice at once.
 
-    request -> status, limits, kept refusals, room -> Stream (made if need be) -> Answer
+    request -> Admission -> Stream (made if need be) -> Answer
 
 Source: reference DistributedLog 9.2; DistributedLogServiceImpl, StreamManagerImpl.
 """
@@ -11,7 +11,7 @@ Source: reference DistributedLog 9.2; DistributedLogServiceImpl, StreamManagerIm
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.core.log.namespace import LogNamespace
@@ -21,8 +21,10 @@ from tailrace.core.runtime.tasks import together
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.distributedlog.record_set import unpack_record_set
 from tailrace.protocol.errors import DecodeError
+from tailrace.proxy.owner.admission import Admission, StreamCounts
 from tailrace.proxy.owner.codes import ServerStatus, StatusCode
 from tailrace.proxy.owner.config import OwnerConfig
+from tailrace.proxy.owner.context import NoEvents, OwnerContext, OwnerEvents
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.metrics import OwnerMetrics
 from tailrace.proxy.owner.operations import (
@@ -36,50 +38,12 @@ from tailrace.proxy.owner.operations import (
     answer_of,
     is_own_lock,
 )
-from tailrace.proxy.owner.rates import Rates
-from tailrace.proxy.owner.refusals import ClaimPace, Refusals
-from tailrace.proxy.owner.stream import OwnerContext, Stream
+from tailrace.proxy.owner.refusals import ClaimPace
+from tailrace.proxy.owner.stream import Stream
 
 logger = logging.getLogger(__name__)
 
 _OWNER = "proxy.streams"
-
-_NOT_ACCEPTED = Answer(StatusCode.SERVICE_UNAVAILABLE, "the proxy takes no new stream")
-_DOWN = Answer(StatusCode.SERVICE_UNAVAILABLE, "the proxy is down")
-_TOO_MANY = Answer(StatusCode.TOO_MANY_STREAMS, "the proxy has as many streams as it may")
-_DELETED = Answer(StatusCode.STREAM_UNAVAILABLE, "the stream is being deleted")
-_OVER_SERVICE = Answer(StatusCode.OVER_CAPACITY, "the proxy's limit of writes a second is reached")
-_OVER_STREAM = Answer(StatusCode.OVER_CAPACITY, "the stream's limit of writes a second is reached")
-
-
-class OwnerEvents(Protocol):
-    """What the service hears of its streams. Called on the loop."""
-
-    def on_acquired(self, stream: str) -> None:
-        """Hear that the proxy owns a stream now."""
-
-    def on_released(self, stream: str) -> None:
-        """Hear that the proxy owns it no more, for whatever reason."""
-
-    def on_inconsistent(self, stream: str) -> None:
-        """Hear that a stream's lock names this proxy, but belongs to another session than its own.
-
-        Another process runs under this location, or a former run's session is not over yet. Java's
-        proxy shuts down.
-        """
-
-
-class NoEvents:
-    """For a service that wants to hear nothing."""
-
-    def on_acquired(self, stream: str) -> None:
-        """Do nothing."""
-
-    def on_released(self, stream: str) -> None:
-        """Do nothing."""
-
-    def on_inconsistent(self, stream: str) -> None:
-        """Do nothing."""
 
 
 class Streams:
@@ -105,22 +69,14 @@ class Streams:
         """
         self.metrics = OwnerMetrics()
         self._context = OwnerContext(namespace, location, config, clock, self.metrics)
-        self._config = config
-        self._clock = clock
         self._events: OwnerEvents = NoEvents() if events is None else events
         self._refused_s = session_timeout_ms * 2 / 3 / 1000
-        self._status = ServerStatus.WRITE_AND_ACCEPT
-        self._is_closing = False
+        self._admission = Admission(config, self.metrics, clock.monotonic_s())
+        self._pace = ClaimPace(config.claim_pause_ms / 1000)
         self._cached: dict[str, Stream] = {}
-        self._acquired: dict[str, Stream] = {}
+        self._acquired: dict[str, None] = {}
         self._claimed = 0
         """Streams that are being claimed, or wait for that."""
-        self._deleting: set[str] = set()
-        self._rates: dict[str, Rates] = {}
-        now_s = clock.monotonic_s()
-        self._service_rates = Rates(config.service_limits, now_s)
-        self._refusals = Refusals()
-        self._pace = ClaimPace(config.claim_pause_ms / 1000)
 
     # ------------------------------------------------------------------ requests
 
@@ -135,7 +91,8 @@ class Streams:
         TOO_LARGE_RECORD, REQUEST_DENIED (the set does not decode), END_OF_STREAM, LOG_NOT_FOUND,
         INVALID_STREAM_NAME, WRITE_CANCELLED_EXCEPTION. With any other code the record is in the
         log or is not; writing it again may write it twice.
-        Cancel: only the waiting ends. Cost: as `Stream.submit`; a record set is decoded once.
+        Errors: none. Cancel: only the waiting ends.
+        Cost: as `Stream.submit`; a record set is decoded once.
         Source: DistributedLogServiceImpl.writeWithContext.
         """
         values = 0
@@ -153,7 +110,7 @@ class Streams:
 
         Shape: SUCCESS with one answer a record, in order; the first that is refused has its code,
         those behind it WRITE_CANCELLED_EXCEPTION. An ownership that is lost is the code of all.
-        Cancel, cost: as `write`. Source: DistributedLogServiceImpl.writeBulkWithContext.
+        Errors, cancel, cost: as `write`. Source: DistributedLogServiceImpl.writeBulkWithContext.
         """
         return self._submit(stream, WriteBulk(tuple(payloads)))
 
@@ -161,7 +118,8 @@ class Streams:
         """Give up every durable record before a position. Idempotent.
 
         Writes that come meanwhile do not wait for it. Shape: SUCCESS without a DLSN.
-        Cancel: only the waiting ends. Cost: a commit. Source: DistributedLogServiceImpl.truncate.
+        Errors: none. Cancel: only the waiting ends. Cost: a commit or two.
+        Source: DistributedLogServiceImpl.truncate.
         """
         return self._submit(stream, Truncate(before))
 
@@ -170,7 +128,7 @@ class Streams:
 
         The first one of a stream that this proxy has not written yet writes a control record, so
         that readers see that the stream lives. `to_readers`: each does.
-        Cancel: only the waiting ends. Cost: nothing, or an entry.
+        Errors: none. Cancel: only the waiting ends. Cost: nothing, or an entry.
         Source: DistributedLogServiceImpl.heartbeatWithOptions.
         """
         return self._submit(stream, Heartbeat(to_readers))
@@ -193,7 +151,7 @@ class Streams:
         the proxy that no log can have. Cancel: it may be made. Cost: a commit.
         Source: DistributedLogServiceImpl.create.
         """
-        refusal = self._refusal_of_change(stream)
+        refusal = self._admission.refusal_of_change(stream, is_new=stream not in self._cached)
         if refusal is None:
             refusal = await self._try(self._context.namespace.create_log(stream))
         return self._counted(SUCCESS if refusal is None else refusal)
@@ -203,28 +161,30 @@ class Streams:
 
         Shape: SUCCESS; FOUND: another proxy has it; LOG_NOT_FOUND; as `create`. Requests that come
         meanwhile get STREAM_UNAVAILABLE. With any other code it may be shorter, or gone; ask again.
-        Errors: none. Cancel: it may be shorter, or gone.
+        Errors: as `create`. Cancel: it may be shorter, or gone.
         Cost: a request to the bookies and a commit for each segment.
         Source: DistributedLogServiceImpl.delete.
         """
-        refusal = self._refusal_of_change(stream)
+        admission = self._admission
+        refusal = admission.refusal_of_change(stream, is_new=stream not in self._cached)
         if refusal is None:
-            self._deleting.add(stream)
+            admission.deleting.add(stream)  # its log is given up under its writer
             try:
                 await self._let_go(stream)
                 refusal = await self._try(self._context.namespace.delete_log(stream))
             finally:
-                self._deleting.discard(stream)
+                admission.deleting.discard(stream)
         return self._counted(SUCCESS if refusal is None else refusal)
 
     def owner_of(self, stream: str) -> Answer:
         """Return FOUND with the owner's location, as far as the proxy knows; it claims nothing.
 
-        STREAM_UNAVAILABLE: not known here. Source: DistributedLogServiceImpl.getOwner.
+        STREAM_UNAVAILABLE: not known here. Errors: none.
+        Source: DistributedLogServiceImpl.getOwner.
         """
         if stream in self._acquired:
             return Answer(StatusCode.FOUND, location=self._context.location.text)
-        kept = self._refusals.find(stream, self._clock.monotonic_s())
+        kept = self._admission.refusals.find(stream, self._now_s())
         if kept is not None and kept.code is StatusCode.FOUND:
             return kept
         return Answer(StatusCode.STREAM_UNAVAILABLE, "the owner is not known here")
@@ -239,7 +199,7 @@ class Streams:
     @property
     def status(self) -> ServerStatus:
         """Which requests the proxy takes."""
-        return self._status
+        return self._admission.status
 
     def set_accept_new_stream(self, *, accepts: bool) -> None:
         """Take new streams, or only requests for those that the proxy has (WRITE_ONLY).
@@ -247,9 +207,7 @@ class Streams:
         Requests for others get SERVICE_UNAVAILABLE. Once `close` was called it changes nothing.
         Source: DistributedLogServiceImpl.setAcceptNewStream.
         """
-        if not self._is_closing:
-            accepting = ServerStatus.WRITE_AND_ACCEPT
-            self._status = accepting if accepts else ServerStatus.WRITE_ONLY
+        self._admission.set_accept_new_stream(accepts=accepts)
 
     async def close(self) -> None:
         """Drain: take no new stream, close all, then be DOWN. Idempotent.
@@ -259,66 +217,71 @@ class Streams:
         Cost: `server_writer_close_timeout_ms` for so many, at most, and what the metadata store
         takes to remove a lock. Source: DistributedLogServiceImpl.shutdown.
         """
-        self.set_accept_new_stream(accepts=False)
-        self._is_closing = True
-        turns = asyncio.Semaphore(self._config.closed_at_once)
+        self._admission.begin_close()
+        turns = asyncio.Semaphore(self._context.config.closed_at_once)
 
         async def close_in_turn(stream: Stream) -> None:
             async with turns:
                 await stream.close()
 
         await together([close_in_turn(stream) for stream in self._cached.values()])
-        self._status = ServerStatus.DOWN
+        self._admission.status = ServerStatus.DOWN
 
     # ------------------------------------------------------------------ what streams say
 
-    def claim_wait_s(self, stream: Stream) -> float:
+    def claim_wait_s(self, stream: str) -> float:
         """Return the rest of the pause since the stream's last claim (StreamHome)."""
-        return self._pace.begin(stream.name, self._clock.monotonic_s())
+        return self._pace.begin(stream, self._now_s())
 
-    def on_acquired(self, stream: Stream) -> None:
+    def on_acquired(self, stream: str) -> None:
         """Take note that the proxy owns it (StreamHome)."""
         self._claimed -= 1
-        self._acquired[stream.name] = stream
+        self._acquired[stream] = None
         self.metrics.streams_acquired = len(self._acquired)
-        tell(_OWNER, self._events.on_acquired, stream.name)
+        tell(_OWNER, self._events.on_acquired, stream)
 
-    def on_refused(self, stream: Stream, error: OwnershipAcquireFailed, answer: Answer) -> None:
+    def on_refused(self, stream: str, error: OwnershipAcquireFailed, answer: Answer) -> None:
         """Give its requests this answer for two thirds of a session timeout (StreamHome)."""
         self.metrics.redirects_total += 1
-        self._refusals.add(stream.name, answer, self._clock.monotonic_s(), self._refused_s)
+        self._admission.refusals.add(stream, answer, self._now_s(), self._refused_s)
         if is_own_lock(error, self._context.location):
             self.metrics.inconsistent_locks_total += 1
-            logger.error("lock_of_this_proxy stream=%s owner=%s", stream.name, error.current_owner)
-            tell(_OWNER, self._events.on_inconsistent, stream.name)
+            logger.error("lock_of_this_proxy stream=%s owner=%s", stream, error.current_owner)
+            tell(_OWNER, self._events.on_inconsistent, stream)
 
-    def on_timed_out(self, stream: Stream, answer: Answer) -> None:
+    def on_timed_out(self, stream: str, answer: Answer) -> None:
         """Put it on probation (StreamHome)."""
-        probation_s = self._config.probation_ms / 1000
-        self._refusals.add(stream.name, answer, self._clock.monotonic_s(), probation_s)
+        probation_s = self._context.config.probation_ms / 1000
+        self._admission.refusals.add(stream, answer, self._now_s(), probation_s)
 
-    def on_closed(self, stream: Stream) -> None:
+    def on_closed(self, stream: str) -> None:
         """Forget it (StreamHome)."""
-        del self._cached[stream.name]
-        self._rates.pop(stream.name, None)
+        del self._cached[stream]
+        self._admission.forget(stream)
         self.metrics.streams_cached = len(self._cached)
-        if self._acquired.pop(stream.name, None) is None:
+        if stream not in self._acquired:
             self._claimed -= 1
             return
+        del self._acquired[stream]
         self.metrics.streams_acquired = len(self._acquired)
-        tell(_OWNER, self._events.on_released, stream.name)
+        tell(_OWNER, self._events.on_released, stream)
 
-    # ------------------------------------------------------------------ admission
+    # ------------------------------------------------------------------ inside
 
     def _submit(self, name: str, operation: Operation) -> "asyncio.Future[Answer]":
-        refusal = self._refusal(name, operation)
+        now_s, stream = self._now_s(), self._cached.get(name)
+        counts = StreamCounts(len(self._cached), len(self._acquired) + self._claimed)
+        admission = self._admission
+        refusal = admission.refusal(name, operation, counts, now_s, is_new=stream is None)
         if refusal is not None:
             return self._answered(refusal)
-        if operation.records:
-            self._take_rates(name, operation)
-        answer = self._stream(name).submit(operation)
+        admission.take(name, operation, now_s)
+        if stream is None:
+            stream = self._cached[name] = Stream(name, self, self._context)
+            self._claimed += 1
+            self.metrics.streams_cached = len(self._cached)
+        answer = stream.submit(operation)
         answer.add_done_callback(self._count)
-        self.metrics.requests_total += 1
         return answer
 
     def _answered(self, answer: Answer) -> "asyncio.Future[Answer]":
@@ -326,6 +289,11 @@ class Streams:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         future.set_result(self._counted(answer))
         return future
+
+    def _count(self, answered: "asyncio.Future[Answer]") -> None:
+        self.metrics.requests_total += 1
+        if answered.cancelled() or answered.result().code is not StatusCode.SUCCESS:
+            self.metrics.failed_requests_total += 1
 
     def _counted(self, answer: Answer) -> Answer:
         self.metrics.requests_total += 1
@@ -345,70 +313,5 @@ class Streams:
             return answer_of(error, self._context.location)
         return None
 
-    def _refusal_of_change(self, name: str) -> Answer | None:
-        """Return why a stream is neither made nor deleted here; None: it may be."""
-        if self._status is ServerStatus.DOWN:
-            return _DOWN
-        if name in self._deleting:
-            return _DELETED
-        if name not in self._cached and self._status is not ServerStatus.WRITE_AND_ACCEPT:
-            return _NOT_ACCEPTED
-        return None
-
-    def _count(self, answer: "asyncio.Future[Answer]") -> None:
-        if answer.cancelled() or answer.result().code is not StatusCode.SUCCESS:
-            self.metrics.failed_requests_total += 1
-
-    def _refusal(self, name: str, operation: Operation) -> Answer | None:
-        """Return why a request is refused before its stream hears of it; None: it is not."""
-        if self._status is ServerStatus.DOWN:
-            return _DOWN
-        if name in self._deleting:
-            return _DELETED
-        now_s = self._clock.monotonic_s()
-        kept = self._refusals.find(name, now_s)
-        if kept is not None:
-            return kept
-        if name not in self._cached:
-            refusal = self._refusal_of_new()
-            if refusal is not None:
-                return refusal
-        return self._over_rate(name, now_s) if operation.records else None
-
-    def _refusal_of_new(self) -> Answer | None:
-        if self._status is not ServerStatus.WRITE_AND_ACCEPT:
-            return _NOT_ACCEPTED
-        acquired_max, cached_max = self._config.acquired_max, self._config.cached_max
-        held = len(self._acquired) + self._claimed
-        if 0 < acquired_max <= held or 0 < cached_max <= len(self._cached):
-            self.metrics.too_many_streams_total += 1
-            return _TOO_MANY
-        return None
-
-    def _over_rate(self, name: str, now_s: float) -> Answer | None:
-        over: Answer | None = None
-        if self._service_rates.is_over(now_s):
-            over = _OVER_SERVICE
-        elif name in self._rates and self._rates[name].is_over(now_s):
-            over = _OVER_STREAM
-        if over is not None:
-            self.metrics.hard_limit_exceeded_total += 1
-        return over
-
-    def _take_rates(self, name: str, operation: Operation) -> None:
-        now_s = self._clock.monotonic_s()
-        if name not in self._rates:
-            self._rates[name] = Rates(self._config.stream_limits, now_s)
-        taken = operation.records, operation.size_bytes
-        above = [rates.take(*taken, now_s) for rates in (self._service_rates, self._rates[name])]
-        self.metrics.soft_limit_exceeded_total += any(above)
-        self.metrics.records_total += operation.records
-        self.metrics.record_bytes_total += operation.size_bytes
-
-    def _stream(self, name: str) -> Stream:
-        stream = self._cached.get(name)
-        if stream is None:
-            stream = self._cached[name] = Stream(name, self, self._context)
-            self._claimed += 1
-            self.metrics.streams_cached = len(self._cached)
-        return stream
+    def _now_s(self) -> float:
+        return self._context.clock.monotonic_s()

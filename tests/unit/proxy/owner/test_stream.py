@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tailrace.core.errors import OwnershipAcquireFailed
 from tailrace.protocol.bookkeeper.messages import AddRequest, Request
 from tailrace.protocol.bookkeeper.messages import StatusCode as BookieCode
 from tailrace.protocol.distributedlog.record_set import pack_record_set
@@ -22,6 +23,9 @@ from tests.unit.proxy.owner.world import (
     payloads_of,
 )
 from tests.unit.proxy.owner.world import run as run_in_virtual_time
+
+if TYPE_CHECKING:
+    from tailrace.proxy.owner.operations import Answer
 
 Run = Callable[[Callable[[ProxyWorld], Coroutine[Any, Any, None]]], None]
 
@@ -56,16 +60,16 @@ def test_what_waits_for_the_claim_is_written_in_order(run: Run) -> None:
     async def story(world: ProxyWorld) -> None:
         await new_stream(world)
         proxy = Proxy(world, 1)
-        done: list[int] = []
+        done: list[asyncio.Future[Answer]] = []
         writes = [proxy.streams.write("s", b"%d" % number) for number in range(20)]
-        for number, write in enumerate(writes):
-            write.add_done_callback(lambda _, number=number: done.append(number))  # type: ignore[misc]
+        for write in writes:
+            write.add_done_callback(done.append)
         answers = [await write for write in writes]
         await settle()
         positions = [answer.dlsn for answer in answers if answer.dlsn is not None]
         assert positions == sorted(set(positions))
         assert len(positions) == 20
-        assert done == list(range(20))
+        assert done == writes
         assert proxy.metrics.claims_total == 1
         await proxy.streams.close()
         assert await payloads_of(world) == [b"%d" % number for number in range(20)]
@@ -367,5 +371,85 @@ def test_a_release_during_the_claim_answers_what_waits(run: Run) -> None:
         assert (await proxy.streams.write("s", b"b")).code is StatusCode.SUCCESS
         await proxy.streams.close()
         assert await payloads_of(world) == [b"b"]
+
+    run(story)
+
+
+def test_a_record_on_its_way_when_the_lock_is_anothers_is_not_answered_as_unwritten(
+    run: Run,
+) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        await proxy.streams.write("s", b"a")
+        log = await proxy.namespace.open_log("s")
+        assert log.writer is not None
+        world.bookie.hold()
+        sent, bulk = proxy.streams.write("s", b"b"), proxy.streams.write_bulk("s", [b"c", b"d"])
+        await settle()
+        log.writer.fail(OwnershipAcquireFailed("lost", current_owner="1;2;host:4002"))
+        later = proxy.streams.write("s", b"e")
+        locking = StatusCode.LOCKING_EXCEPTION
+        assert codes([await sent, await bulk]) == [locking, locking]
+        answer = await later
+        assert (answer.code, answer.location) == (StatusCode.FOUND, "1;2;host:4002")
+        world.bookie.release()
+        await proxy.streams.close()
+
+    run(story)
+
+
+def test_a_writer_that_is_stopped_without_a_word_ends_the_stream(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        for is_bulk in (False, True):
+            await proxy.streams.write("s", b"a")
+            await proxy.namespace.close_log("s")
+            streams = proxy.streams
+            lost = streams.write_bulk("s", [b"x"]) if is_bulk else streams.write("s", b"x")
+            assert (await lost).code is StatusCode.STREAM_UNAVAILABLE
+            await asyncio.sleep(0.1)
+            assert proxy.streams.owned == []
+        assert (await proxy.streams.write("s", b"b")).code is StatusCode.SUCCESS
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"a", b"a", b"b"]
+
+    run(story)
+
+
+def test_a_fault_of_ours_ends_the_stream_and_answers_what_waits(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        open_log = proxy.namespace.open_log
+
+        async def broken(*_: Any) -> Any:
+            raise RuntimeError("a bug")
+
+        proxy.namespace.open_log = broken  # type: ignore[method-assign]
+        asked = [proxy.streams.write("s", b"a"), proxy.streams.heartbeat("s")]
+        assert set(codes([await each for each in asked])) == {StatusCode.UNEXPECTED}
+        proxy.namespace.open_log = open_log  # type: ignore[method-assign]
+        await asyncio.sleep(0.1)
+        assert (await proxy.streams.write("s", b"b")).code is StatusCode.SUCCESS
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"b"]
+
+    run(story)
+
+
+def test_a_truncation_that_is_under_way_when_the_stream_fails_is_answered(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1, service_timeout_ms=5_000)
+        written = await proxy.streams.write("s", b"a")
+        assert written.dlsn is not None
+        world.server.faults.hold_writes = True
+        truncation = proxy.streams.truncate("s", written.dlsn.next_slot())
+        assert (await truncation).code is StatusCode.STREAM_UNAVAILABLE
+        world.server.release_writes()
+        await proxy.streams.close()
+        assert proxy.streams.owned == []
 
     run(story)

@@ -14,6 +14,7 @@ from tailrace.core.runtime.metrics import Metrics
 from tailrace.proxy.owner.codes import ServerStatus, StatusCode
 from tailrace.proxy.owner.config import OwnerConfig, proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
+from tailrace.proxy.owner.operations import Answer
 from tests.unit.core.log.world import settle
 from tests.unit.proxy.owner.world import (
     Proxy,
@@ -260,6 +261,66 @@ def test_a_stop_beside_stuck_bookies_ends(run: Run) -> None:
             assert (await two.streams.write(name, b"c")).code is StatusCode.SUCCESS
             assert (await payloads_of(world, name))[0] == b"a"
         await two.streams.close()
+
+    run(story)
+
+
+# ---------------------------------------------------------------------- making, deleting
+
+
+def test_a_stream_is_made_written_deleted_and_made_again(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        proxy = Proxy(world, 1)
+        streams = proxy.streams
+        assert (await streams.create("s")).code is StatusCode.SUCCESS
+        assert (await streams.create("s")).code is StatusCode.LOG_EXISTS
+        assert (await streams.create("/bad//name")).code is StatusCode.INVALID_STREAM_NAME
+        write = streams.write("s", b"a")
+        assert (await write).code is StatusCode.SUCCESS
+        assert (await streams.delete("s")).code is StatusCode.SUCCESS
+        assert streams.owned == []
+        assert await world.ledger_ids() == set()
+        assert (await streams.delete("s")).code is StatusCode.LOG_NOT_FOUND
+        assert (await streams.write("s", b"b")).code is StatusCode.LOG_NOT_FOUND
+        await streams.create("s")
+        assert (await streams.write("s", b"c")).code is StatusCode.SUCCESS
+        await streams.close()
+        assert await payloads_of(world) == [b"c"]
+        assert (await streams.create("t")).code is StatusCode.SERVICE_UNAVAILABLE
+
+    run(story)
+
+
+def test_a_stream_that_is_being_deleted_is_not_claimed(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        await proxy.streams.write("s", b"a")
+
+        async def write_meanwhile() -> Answer:
+            await asyncio.sleep(0)
+            assert (await proxy.streams.delete("s")).code is StatusCode.STREAM_UNAVAILABLE
+            return await proxy.streams.write("s", b"b")
+
+        deleted, written = await asyncio.gather(proxy.streams.delete("s"), write_meanwhile())
+        assert codes([deleted, written]) == [StatusCode.SUCCESS, StatusCode.STREAM_UNAVAILABLE]
+        assert proxy.metrics.claims_total == 1
+
+    run(story)
+
+
+def test_a_stream_of_another_is_neither_made_nor_deleted_here(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        one, two = Proxy(world, 1), Proxy(world, 2)
+        await one.streams.write("s", b"a")
+        answer = await two.streams.delete("s")
+        assert (answer.code, answer.location) == (StatusCode.FOUND, "1;1;host:4001")
+        two.streams.set_accept_new_stream(accepts=False)
+        changes = [await two.streams.create("t"), await two.streams.delete("s")]
+        assert set(codes(changes)) == {StatusCode.SERVICE_UNAVAILABLE}
+        await one.streams.close()
+        assert await payloads_of(world) == [b"a"]
 
     run(story)
 
