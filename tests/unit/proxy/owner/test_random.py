@@ -16,7 +16,7 @@ from tests.unit.proxy.owner.world import Proxy, ProxyWorld, new_stream, run
 if TYPE_CHECKING:
     from tailrace.proxy.owner.operations import Answer
 
-STEPS = 250
+STEPS = 400
 PAUSES_S = (0.0, 0.001, 0.01, 0.2, 1.0, 4.0, 12.0)
 
 NOT_WRITTEN = frozenset(
@@ -41,7 +41,7 @@ class Story:
     def __init__(self, world: ProxyWorld, rng: Random) -> None:
         self.world, self.rng = world, rng
         self.proxies = [
-            Proxy(world, n, service_timeout_ms=5_000, probation_ms=10_000, queued_operations_max=20)
+            Proxy(world, n, service_timeout_ms=5_000, probation_ms=2_000, queued_operations_max=20)
             for n in range(3)
         ]
         self.asked: list[Asked] = []

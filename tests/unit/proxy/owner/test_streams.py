@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,6 @@ from tailrace.core.runtime.metrics import Metrics
 from tailrace.proxy.owner.codes import ServerStatus, StatusCode
 from tailrace.proxy.owner.config import OwnerConfig, proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
-from tailrace.proxy.owner.operations import Answer
 from tests.unit.core.log.world import settle
 from tests.unit.proxy.owner.world import (
     Proxy,
@@ -24,6 +23,9 @@ from tests.unit.proxy.owner.world import (
     payloads_of,
 )
 from tests.unit.proxy.owner.world import run as run_in_virtual_time
+
+if TYPE_CHECKING:
+    from tailrace.proxy.owner.operations import Answer
 
 Run = Callable[[Callable[[ProxyWorld], Coroutine[Any, Any, None]]], None]
 LOCK = "/distributedlog/tailrace/s/<default>/lock"
@@ -297,13 +299,15 @@ def test_a_stream_that_is_being_deleted_is_not_claimed(run: Run) -> None:
         proxy = Proxy(world, 1)
         await proxy.streams.write("s", b"a")
 
-        async def write_meanwhile() -> Answer:
-            await asyncio.sleep(0)
-            assert (await proxy.streams.delete("s")).code is StatusCode.STREAM_UNAVAILABLE
-            return await proxy.streams.write("s", b"b")
-
-        deleted, written = await asyncio.gather(proxy.streams.delete("s"), write_meanwhile())
-        assert codes([deleted, written]) == [StatusCode.SUCCESS, StatusCode.STREAM_UNAVAILABLE]
+        deletion = asyncio.create_task(proxy.streams.delete("s"))
+        meanwhile: list[Answer] = []
+        await asyncio.sleep(0)
+        while not deletion.done():
+            meanwhile += [await proxy.streams.write("s", b"b"), await proxy.streams.delete("s")]
+            await asyncio.sleep(0.001)
+        assert (await deletion).code is StatusCode.SUCCESS
+        assert len(meanwhile) > 10
+        assert set(codes(meanwhile[:-2])) == {StatusCode.STREAM_UNAVAILABLE}
         assert proxy.metrics.claims_total == 1
 
     run(story)
