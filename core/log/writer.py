@@ -186,6 +186,33 @@ class LogWriter(RecordSender):
         if segment.lac < last.entry_id:
             await self._take_receipts().reached(last)
 
+    async def keep_alive(self, txid: TxId) -> None:
+        """Write a control record and wait until it is confirmed: readers see that an owner lives.
+
+        The first segment is begun by it if no record did so; `txid` is that segment's first one
+        where the log has no record. Errors: the writer's failure; Unavailable once it closes;
+        EndOfStream; with `on_refused` NotEnoughBookies, and the writer lives.
+        Cancel: only the waiting ends.
+        Cost: an entry; for the first segment a ledger and a commit.
+        """
+        await self._chain.settled()
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+        if self._chain.current is None:
+            if self._chain.refusal is None:
+                first_txid = self.confirmed_txid if self.confirmed_txid >= 0 else txid
+                self._chain.advance(first_txid)  # its first entry: a control record or what waits
+                await self._chain.settled()
+            if self._chain.refusal is not None:
+                raise self._chain.refusal.with_traceback(None)
+        else:
+            self._control.send(CONTROL_PAYLOAD)
+        self._raise_error()
+        segment = self._chain.writable
+        if segment is not None and not segment.is_confirmed:
+            last = DLSN(segment.metadata.lssn, segment.last_sent, 0)
+            await self._take_receipts().reached(last)
+
     async def room(self, length: int = 0) -> None:
         """Wait until a record of `length` bytes would be taken: the way not to meet OverCapacity.
 

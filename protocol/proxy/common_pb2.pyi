@@ -45,7 +45,7 @@ class StatusCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     INTERRUPTED: _ClassVar[StatusCode]
     INVALID_STREAM_NAME: _ClassVar[StatusCode]
     ILLEGAL_STATE: _ClassVar[StatusCode]
-    RETRYABLE_READ: _ClassVar[StatusCode]
+    RETRYABLE_READ_EXCEPTION: _ClassVar[StatusCode]
     LOG_READ_ERROR: _ClassVar[StatusCode]
     READ_CANCELLED_EXCEPTION: _ClassVar[StatusCode]
 STATUS_CODE_UNSPECIFIED: StatusCode
@@ -86,7 +86,7 @@ UNEXPECTED: StatusCode
 INTERRUPTED: StatusCode
 INVALID_STREAM_NAME: StatusCode
 ILLEGAL_STATE: StatusCode
-RETRYABLE_READ: StatusCode
+RETRYABLE_READ_EXCEPTION: StatusCode
 LOG_READ_ERROR: StatusCode
 READ_CANCELLED_EXCEPTION: StatusCode
 

@@ -26,6 +26,7 @@ from tailrace.core.metadata.ledger_metadata import decode_ledger, encode_ledger
 from tailrace.core.metadata.network_location import parse_rack_mapping
 from tailrace.core.metadata.region_rules import RegionRules, encode_region_rules, parse_region_rules
 from tailrace.protocol.ids import BookieId
+from tailrace.proxy.owner.location import ProxyLocation, parse_location
 from tailrace.proxy.routing.members import Endpoint, MemberNode, decode_member, encode_member
 from tests.fuzz.target import Target
 from tests.golden import vectors, znodes
@@ -86,6 +87,10 @@ def _underreplication_seeds() -> Iterator[bytes]:
     yield b"\2" + underreplication.encode_vote("candidate")
     yield b"\3" + underreplication.CHECK_ALL_LEDGERS.encode(1_700_000_000_000)
     yield b"\4" + underreplication.LAYOUT_BYTES
+
+
+def _location_bytes(location: ProxyLocation | None) -> bytes | None:
+    return None if location is None else location.text.encode("latin-1")
 
 
 def _info(data: bytes) -> tuple[service_info.BookieServiceInfo, Any]:
@@ -273,5 +278,12 @@ TARGETS = (
         decode=lambda data: parse_member(data.decode("latin-1")),
         errors=(ValueError,),
         seeds=lambda: [b"member_client%3A1_s        17_0000000003", b"member_3", b"x_-1"],
+    ),
+    Target(
+        name="proxy-location",
+        decode=lambda data: parse_location(data.decode("latin-1")),
+        encode=_location_bytes,
+        errors=(),
+        seeds=lambda: [b"1;7;host:4181", b"1;-1;[::1]:0", b"2;7;host:4181"],
     ),
 )

@@ -1,0 +1,1 @@
+"""What a write proxy does with the streams that it owns."""

@@ -1,0 +1,128 @@
+"""Which requests a proxy takes, before a stream hears of them. Pure.
+
+In this order a request is refused: the proxy is down; the stream is being deleted; its last claim
+found another owner, or it is on probation; it is a new one, and the proxy takes none or has enough;
+a hard limit of records or bytes a second is used up. What is refused takes nothing from the limits.
+Source: reference DistributedLog 9.2; DistributedLogServiceImpl, StreamManagerImpl.
+"""
+
+from typing import Final, NamedTuple
+
+from tailrace.proxy.owner.codes import ServerStatus, StatusCode
+from tailrace.proxy.owner.config import OwnerConfig
+from tailrace.proxy.owner.metrics import OwnerMetrics
+from tailrace.proxy.owner.operations import Answer, Operation
+from tailrace.proxy.owner.rates import Rates
+from tailrace.proxy.owner.refusals import Refusals
+
+_DOWN: Final = Answer(StatusCode.SERVICE_UNAVAILABLE, "the proxy is down")
+_NOT_ACCEPTED: Final = Answer(StatusCode.SERVICE_UNAVAILABLE, "the proxy takes no new stream")
+_DELETED: Final = Answer(StatusCode.STREAM_UNAVAILABLE, "the stream is being deleted")
+_TOO_MANY: Final = Answer(StatusCode.TOO_MANY_STREAMS, "the proxy has as many streams as it may")
+_OVER_SERVICE: Final = Answer(
+    StatusCode.OVER_CAPACITY, "the proxy's limit of writes a second is reached"
+)
+_OVER_STREAM: Final = Answer(
+    StatusCode.OVER_CAPACITY, "the stream's limit of writes a second is reached"
+)
+
+
+class StreamCounts(NamedTuple):
+    """How many streams a proxy has."""
+
+    cached: int
+    """That it knows."""
+    held: int
+    """That it owns, or claims just now."""
+
+
+class Admission:
+    """The door of one proxy. Unit of all times: seconds of a clock that never goes back."""
+
+    def __init__(self, config: OwnerConfig, metrics: OwnerMetrics, now_s: float) -> None:
+        self.status = ServerStatus.WRITE_AND_ACCEPT
+        """Which requests the proxy takes."""
+        self.deleting: set[str] = set()
+        """Streams that are being deleted through this proxy."""
+        self.refusals = Refusals()
+        """Answers that are kept, of streams that are not to be claimed again yet."""
+        self._config = config
+        self._metrics = metrics
+        self._is_closing = False
+        self._service_rates = Rates(config.service_limits, now_s)
+        self._rates: dict[str, Rates] = {}
+
+    def set_accept_new_stream(self, *, accepts: bool) -> None:
+        """Take new streams or not; nothing once the proxy closes."""
+        if not self._is_closing:
+            accepting = ServerStatus.WRITE_AND_ACCEPT
+            self.status = accepting if accepts else ServerStatus.WRITE_ONLY
+
+    def begin_close(self) -> None:
+        """Take no new stream, ever. Idempotent."""
+        self.set_accept_new_stream(accepts=False)
+        self._is_closing = True
+
+    def refusal(
+        self, stream: str, operation: Operation, counts: StreamCounts, now_s: float, *, is_new: bool
+    ) -> Answer | None:
+        """Return why a request is refused; None: its stream is to hear of it.
+
+        `is_new`: the proxy does not know the stream.
+        """
+        if self.status is ServerStatus.DOWN:
+            return _DOWN
+        if stream in self.deleting:
+            return _DELETED
+        refusal = self.refusals.find(stream, now_s)
+        if refusal is None and is_new:
+            refusal = self._refusal_of_new(counts)
+        if refusal is None and operation.records:
+            refusal = self._over_rate(stream, now_s)
+        return refusal
+
+    def refusal_of_change(self, stream: str, *, is_new: bool) -> Answer | None:
+        """Return why a stream is neither made nor deleted here; None: it may be."""
+        if self.status is ServerStatus.DOWN:
+            return _DOWN
+        if stream in self.deleting:
+            return _DELETED
+        if is_new and self.status is not ServerStatus.WRITE_AND_ACCEPT:
+            return _NOT_ACCEPTED
+        return None
+
+    def take(self, stream: str, operation: Operation, now_s: float) -> None:
+        """Take from the limits what a request brings that was not refused."""
+        metrics, taken = self._metrics, (operation.records, operation.size_bytes)
+        if not operation.records:
+            return
+        if stream not in self._rates:
+            self._rates[stream] = Rates(self._config.stream_limits, now_s)
+        both = self._service_rates, self._rates[stream]
+        above = [rates.take(*taken, now_s) for rates in both]
+        metrics.soft_limit_exceeded_total += any(above)
+        metrics.records_total += operation.records
+        metrics.record_bytes_total += operation.size_bytes
+
+    def forget(self, stream: str) -> None:
+        """Forget the limits of a stream that the proxy has no more."""
+        self._rates.pop(stream, None)
+
+    def _refusal_of_new(self, counts: StreamCounts) -> Answer | None:
+        if self.status is not ServerStatus.WRITE_AND_ACCEPT:
+            return _NOT_ACCEPTED
+        config = self._config
+        if 0 < config.acquired_max <= counts.held or 0 < config.cached_max <= counts.cached:
+            self._metrics.too_many_streams_total += 1
+            return _TOO_MANY
+        return None
+
+    def _over_rate(self, stream: str, now_s: float) -> Answer | None:
+        over: Answer | None = None
+        if self._service_rates.is_over(now_s):
+            over = _OVER_SERVICE
+        elif stream in self._rates and self._rates[stream].is_over(now_s):
+            over = _OVER_STREAM
+        if over is not None:
+            self._metrics.hard_limit_exceeded_total += 1
+        return over

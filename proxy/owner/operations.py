@@ -1,0 +1,129 @@
+"""What is asked of a stream, and what is answered. Pure values."""
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from tailrace.core.errors import CoreError, OwnershipAcquireFailed
+from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.proxy.owner.codes import StatusCode, status_code
+from tailrace.proxy.owner.location import ProxyLocation, parse_location
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One record, or one record set. Source: WriteOp."""
+
+    payload: bytes
+    values: int = 0
+    """How many values the record set in the payload has; 0: it is none."""
+
+    @property
+    def records(self) -> int:
+        """How many records the limits count."""
+        return self.values or 1
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the limits count."""
+        return len(self.payload)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBulk:
+    """Records that follow each other. Source: BulkWriteOp."""
+
+    payloads: tuple[bytes, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records the limits count."""
+        return len(self.payloads)
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the limits count."""
+        return sum(map(len, self.payloads))
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Give up every record before a position. Source: TruncateOp."""
+
+    before: DLSN
+    records: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Own the stream, and show that it is alive. Source: HeartbeatOp."""
+
+    to_readers: bool = False
+    """Write a control record in any case (`sendHeartBeatToReader`)."""
+    records: int = 0
+    size_bytes: int = 0
+
+
+Operation: TypeAlias = Write | WriteBulk | Truncate | Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request. Source: ResponseHeader, WriteResponse, BulkWriteResponse."""
+
+    code: StatusCode
+    error: str = ""
+    """Why, for people; "" with SUCCESS."""
+    location: str = ""
+    """With FOUND: where the owner is."""
+    dlsn: DLSN | None = None
+    """With SUCCESS of a write: where the record is."""
+    each: "tuple[Answer, ...]" = ()
+    """With SUCCESS of a bulk: what became of each record, in order."""
+
+
+SUCCESS: Final = Answer(StatusCode.SUCCESS)
+
+_OF_ALL: Final = frozenset(
+    {
+        StatusCode.FOUND,
+        StatusCode.LOCKING_EXCEPTION,
+        StatusCode.ALREADY_CLOSED_EXCEPTION,
+        StatusCode.STREAM_UNAVAILABLE,
+    }
+)
+"""What the first record of a bulk says for all: the client has to ask elsewhere."""
+
+
+def answer_of(error: CoreError, own: ProxyLocation) -> Answer:
+    """Return what a client gets for an error of core.
+
+    A stream with an owner gives FOUND and the owner's location. An owner that is no write proxy
+    gives LOCKING_EXCEPTION: no client can ask it. A lock that names this proxy, which does not hold
+    it, gives STREAM_UNAVAILABLE: FOUND would send the client here again.
+    Errors: none. Source: ResponseUtils.exceptionToHeader, ownerToHeader.
+    """
+    answer = Answer(status_code(error), str(error) or type(error).__name__)
+    if not isinstance(error, OwnershipAcquireFailed):
+        return answer
+    owner = parse_location(error.current_owner)
+    if owner is None:
+        return replace(answer, code=StatusCode.LOCKING_EXCEPTION)
+    if owner == own:
+        return replace(answer, code=StatusCode.STREAM_UNAVAILABLE)
+    return replace(answer, location=owner.text)
+
+
+def is_own_lock(error: OwnershipAcquireFailed, own: ProxyLocation) -> bool:
+    """Tell whether the lock that was refused names this proxy itself: it contradicts itself."""
+    return parse_location(error.current_owner) == own
+
+
+def bulk_answer(each: tuple[Answer, ...]) -> Answer:
+    """Return the answer to a bulk: the first record's, if that speaks for all, else SUCCESS.
+
+    Shape: `each` has one answer a record, in order. Source: BulkWriteOp.isDefiniteFailure.
+    """
+    if each and each[0].code in _OF_ALL:
+        return replace(each[0], each=())
+    return Answer(StatusCode.SUCCESS, each=each)
