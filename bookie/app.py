@@ -266,8 +266,8 @@ class BookieProcess:
             on_refused=self._refuse,
         )
         health = self.bookie.health
+        health.on_change(self._on_mode)  # first: it may change while a stale node is waited out
         await self.registration.register(read_only=health.is_read_only)
-        health.on_change(self._on_mode)
         return self.registration
 
     async def close(self) -> None:

@@ -2,10 +2,12 @@ import asyncio
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
-from tailrace.bookie.app import start_bookie
+from tailrace.bookie.app import BookieProcess, start_bookie
 from tailrace.bookie.config import BookieConfig
 from tailrace.bookie.errors import InvalidCookie
 from tailrace.bookie.inspect import BookieFiles
@@ -91,6 +93,43 @@ def test_a_bookie_says_where_it_stands(tmp_path: Path) -> None:
     run(story)
     with pytest.raises(ValueError, match="not a network location"):
         BookieConfig(network_location="/eu//r1")
+
+
+def test_a_mode_that_changes_while_it_registers_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of its former life may be waited out for seconds; a disk has room again meanwhile."""
+    paths, processes = LedgerPaths(), list[BookieProcess]()
+    me = BookieId("test:3181")
+    register = BookieProcess.register
+
+    def noted(process: BookieProcess, *args: Any) -> Any:
+        processes.append(process)
+        return register(process, *args)
+
+    class Store(SqliteStore):
+        @override
+        async def create(self, path: str, data: bytes = b"", **options: Any) -> str:
+            name = await super().create(path, data, **options)
+            if path == paths.bookie(me):
+                processes[0].bookie.health.set_manual(read_only=True)
+            return name
+
+    async def story() -> None:
+        store = Store(tmp_path / "metadata.sqlite", ManualClock())
+        await store.create(paths.instance_id, b"i", parents=True)
+        await store.create(paths.available, b"")
+        process = await start_bookie(small_config(tmp_path), store, ManualClock(), SystemFiles())
+        assert process.bookie.health.is_read_only
+        async with asyncio.timeout(10):
+            while await store.exists(paths.bookie(me)) is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert await store.exists(paths.read_only_bookie(me)) is not None
+        await process.close()
+        await store.close()
+
+    monkeypatch.setattr(BookieProcess, "register", noted)
+    run(story)
 
 
 @pytest.mark.parametrize(
