@@ -13,7 +13,7 @@ from tailrace.protocol.kafka.primitives import Kind
 from tailrace.protocol.kafka.wire import Array, Wire
 from tailrace.protocol.records.record import Record, build_batch
 
-MANY: Final = 8_000
+MANY: Final = 12_000
 """Far above what a turn of the loop may do, however little each costs: see `CALLS_MAX`."""
 TOPIC: Final = "t"
 PARTITIONS: Final = 4
