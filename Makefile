@@ -93,7 +93,6 @@ image: ## an image `tailrace`; BASE=IMAGE to build on another one than python:3.
 
 proto: install  ## the Python of protocol/proxy/*.proto
 	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=$(PROTO_OUT) --pyi_out=$(PROTO_OUT) $(PROTOS)
-	$(BIN)/python -m grpc_tools.protoc --proto_path=. --grpc_python_out=$(PROTO_OUT) $(filter %_proxy.proto,$(PROTOS))
 
 lock:           ## resolve the files of requirements/ again
 	$(BIN)/uv pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-header \

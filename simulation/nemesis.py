@@ -56,6 +56,17 @@ class Nemesis:
         self._tasks: set[asyncio.Task[None]] = set()
         self._end_s = inf
         """When everything is to be good again."""
+        kinds = self._faults()
+        # Each seed has its own mix: most of its faults are of a few kinds.
+        self._kinds = [fault for _, fault in kinds]
+        self._weights: list[float] = [
+            weight * self.rng.choice((0, 0, 1, 1, 4)) for weight, _ in kinds
+        ]
+        if not any(self._weights):
+            self._weights = [1] * len(kinds)
+
+    def _faults(self) -> list[tuple[int, Fault]]:
+        """Return what may go wrong in this world, with how often beside the others."""
         kinds: list[tuple[int, Fault]] = [
             (10, self.kill_bookie),
             (10, self.power_off),
@@ -81,17 +92,11 @@ class Nemesis:
             (4, self.collect_garbage),
             (4, self.restart_cleanly),
         ]
-        if workload is not None:
+        if self._workload is not None:
             kinds.append((30, self.take_over))
         if self._damageable:
             kinds.append((10, self.damage_disk))
-        # Each seed has its own mix: most of its faults are of a few kinds.
-        self._kinds = [fault for _, fault in kinds]
-        self._weights: list[float] = [
-            weight * self.rng.choice((0, 0, 1, 1, 4)) for weight, _ in kinds
-        ]
-        if not any(self._weights):
-            self._weights = [1] * len(kinds)
+        return kinds
 
     async def rage(self, duration_s: float, pause_s: float) -> None:
         """Do harm until the time is up, then make everything good again."""

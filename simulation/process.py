@@ -62,7 +62,7 @@ class SimProcess:
         return task
 
     def begin(self, work: Coroutine[Any, Any, Any], name: str) -> None:
-        """Start a task of this process that nobody waits for."""
+        """Start a task of this process without waiting for it."""
         _ = self.spawn(work, name)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:

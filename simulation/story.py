@@ -110,7 +110,7 @@ class Program:
         self._client.kill("the story")
 
     def pause(self) -> None:
-        """Stop it as SIGSTOP does. Its sessions may end meanwhile, and its logs be taken over."""
+        """Stop it as SIGSTOP does. Its sessions may end then, and other programs own its logs."""
         self._client.process.pause()
 
     def resume(self) -> None:

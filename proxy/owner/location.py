@@ -32,7 +32,7 @@ class ProxyLocation(NamedTuple):
 
 
 def parse_location(text: str) -> ProxyLocation | None:
-    """Return the location that a lock's client id names; None: its holder is no write proxy.
+    """Return the location that a lock's client id names; None: its holder is not a write proxy.
 
     Shape: an address of IPv6 has its colons, without brackets or with them, as it came.
     Errors: none. Source: DLSocketAddress.deserialize.

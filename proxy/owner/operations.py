@@ -98,7 +98,7 @@ _OF_ALL: Final = frozenset(
 def answer_of(error: CoreError, own: ProxyLocation) -> Answer:
     """Return what a client gets for an error of core.
 
-    A stream with an owner gives FOUND and the owner's location. An owner that is no write proxy
+    A stream with an owner gives FOUND and the owner's location. An owner that is not a write proxy
     gives LOCKING_EXCEPTION: no client can ask it. A lock that names this proxy, which does not hold
     it, gives STREAM_UNAVAILABLE: FOUND would send the client here again.
     Errors: none. Source: ResponseUtils.exceptionToHeader, ownerToHeader.

@@ -117,7 +117,7 @@ class Streams:
     def truncate(self, stream: str, before: DLSN) -> "asyncio.Future[Answer]":
         """Give up every durable record before a position. Idempotent.
 
-        Writes that come meanwhile do not wait for it. Shape: SUCCESS without a DLSN.
+        Writes do not wait for it. Shape: SUCCESS without a DLSN.
         Errors: none. Cancel: only the waiting ends. Cost: a commit or two.
         Source: DistributedLogServiceImpl.truncate.
         """

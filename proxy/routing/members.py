@@ -85,7 +85,7 @@ def decode_member(data: bytes) -> MemberNode:
 
 
 def member_number(name: str) -> int | None:
-    """Return the number in a node's name; None: the node is no member.
+    """Return the number in a node's name; None: the node is not a member.
 
     ZooKeeper counts to 2**31 - 1; a set with so many registrations behind it has to be made again.
     """
@@ -104,8 +104,8 @@ class MemberWatch:
     store does not answer, and after a lost session, the members are read again with growing pauses,
     and the listener hears nothing before one reading went well.
 
-    What is no member's JSON, or has no shard, is passed over with one log line for as long as it is
-    there; what is not ALIVE is passed over.
+    What is not the JSON of a member, or has no shard, is passed over with one log line for as long
+    as it is there; what is not ALIVE is passed over.
     Shape: at most `HOSTS_MAX` members; beyond it the newest, with one log line.
     Cost: two round trips for each change, and one more for each 128 members.
     """
@@ -252,7 +252,7 @@ class MemberRegistration:
             self._is_retrying = False
 
     async def _make(self) -> None:
-        """Make the node unless this session has it; one that ends meanwhile takes it along."""
+        """Make the node unless this session has it; a session takes its node along when it ends."""
         while not await self._is_there():
             self._path = await self._store.create(
                 f"{self._set_path}/{_PREFIX}",

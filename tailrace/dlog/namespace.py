@@ -88,8 +88,8 @@ class Namespace:
         """Give a log another name; here it is closed first, readers elsewhere end.
 
         Errors: LogNotFound, LogExists, InvalidStreamName; OwnershipAcquireFailed while another
-        process writes it; MetadataConflict: it changed meanwhile, try again; OverCapacity: it has
-        too many segments for one commit; Unavailable: it has either name.
+        process writes it; MetadataConflict: another process changed it, try again; OverCapacity: it
+        has too many segments for one commit; Unavailable: it has either name.
         Source: Namespace.renameLog.
         """
         self._check_open()
@@ -99,7 +99,7 @@ class Namespace:
     async def delete_log(self, name: str) -> None:
         """Delete a log with all its bytes; here it is closed first.
 
-        A crash meanwhile leaves a shorter log, which can be deleted again.
+        A crash before the end leaves a shorter log, which can be deleted again.
         Errors: LogNotFound; OwnershipLost when another process writes it; Unavailable.
         Cost: two commits per segment. Source: Namespace.deleteLog.
         """
@@ -187,8 +187,9 @@ async def bind_namespace(uri: str, ledgers: str, *, force: bool = False) -> bool
 
     `ledgers`: `zk://HOST:PORT,HOST:PORT/ledgers`, as the bookies have it. `force`: replace another
     binding; its logs are not moved, and cannot be read before the old one is back.
-    Errors: ValueError for what is no such URI; NoNode: there is no cluster; NodeExists: it has
-    another binding or other data; BadVersion: another process binds it meanwhile; Unavailable.
+    Errors: ValueError for a URI that is not one of these; NoNode: there is no cluster; NodeExists:
+    it has another binding or other data; BadVersion: another process binds it at the same time;
+    Unavailable.
     Cancel: as Unavailable, it may be bound. Cost: two ZooKeeper sessions, one commit.
     Source: DLMetadata.create, `dlog admin bind`.
     """
