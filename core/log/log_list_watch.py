@@ -29,9 +29,18 @@ class LogListWatch:
     """
 
     def __init__(
-        self, store: MetadataStore, path: str, prefix: str, listener: LogListListener
+        self,
+        store: MetadataStore,
+        path: str,
+        prefix: str,
+        listener: LogListListener,
+        on_closed: "Callable[[LogListWatch], None] | None" = None,
     ) -> None:
-        """`path`: whose children are logs; `prefix`: what their names begin with."""
+        """`path`: whose children are logs; `prefix`: what their names begin with.
+
+        `on_closed` is called with the watch when it is closed.
+        """
+        self._on_closed = on_closed
         self._store = store
         self._path = path
         self._prefix = prefix
@@ -45,7 +54,11 @@ class LogListWatch:
 
     async def close(self) -> None:
         """Tell nothing more. Idempotent."""
-        await self._tasks.close()
+        try:
+            await self._tasks.close()
+        finally:
+            if self._on_closed is not None:
+                self._on_closed(self)
 
     async def _run(self) -> None:
         watch = Forever("log.list_watch", about=self._path, pause_s_max=_PAUSE_S_MAX)

@@ -84,7 +84,7 @@ class LogNamespace:
         self._open: dict[str, Log] = {}
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
-        self._watches: list[LogListWatch] = []
+        self._watches: dict[LogListWatch, None] = {}
 
     def use_cold_storage(self, cold: ColdStore) -> None:
         """Tell where segments may be besides on bookies, before a log is opened.
@@ -180,10 +180,13 @@ class LogNamespace:
 
         Close the watch to end it; `close` of the namespace does so too. Errors: InvalidStreamName.
         """
-        watch = LogListWatch(self._store, *self._level(prefix), listener)
-        self._watches.append(watch)
+        watch = LogListWatch(self._store, *self._level(prefix), listener, self._forget_watch)
+        self._watches[watch] = None
         watch.start()
         return watch
+
+    def _forget_watch(self, watch: LogListWatch) -> None:
+        self._watches.pop(watch, None)
 
     async def rename_log(self, old: str, new: str) -> None:
         """Give a log another name; readers of this process end with the old one.
@@ -223,7 +226,7 @@ class LogNamespace:
 
     async def close(self) -> None:
         """Give up all logs as they are; close their writers first to complete them."""
-        for watch in self._watches:
+        for watch in list(self._watches):
             await watch.close()
         for name in list(self._open):
             await self._forget(name)

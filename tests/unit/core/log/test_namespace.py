@@ -258,6 +258,21 @@ def test_logs_are_listed_by_prefix(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+def test_a_watch_that_is_closed_alone_is_forgotten(tmp_path: Path) -> None:
+    """A process that watches now and then would keep them all."""
+
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        kept, closed = namespace.watch_logs(Heard()), namespace.watch_logs(Heard())
+        await closed.close()
+        await closed.close()
+        assert list(namespace._watches) == [kept]
+        await namespace.close()
+        assert not namespace._watches
+
+    run_world(tmp_path, story)
+
+
 def test_a_renamed_log_is_the_same_log(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         namespace = world.namespace()
