@@ -7,8 +7,10 @@ import pytest
 
 from tailrace.protocol.proxy.checksum import request_checksum
 from tailrace.protocol.proxy.common_pb2 import Dlsn, StatusCode
+from tailrace.protocol.proxy.methods import READ_PROXY, WRITE_PROXY
 from tailrace.protocol.proxy.write_proxy_pb2 import (
     ServerInfo,
+    SetAcceptNewStreamRequest,
     WriteContext,
     WriteRequest,
     WriterSequence,
@@ -79,3 +81,28 @@ def test_the_bytes_of_a_write() -> None:
     assert WriteRequest.FromString(expected) == request
     place = Dlsn(log_segment_sequence_number=1, entry_id=2, slot_id=3)
     assert place.SerializeToString() == b"\x08\x01\x10\x02\x18\x03"
+
+
+def test_methods_are_those_of_the_services() -> None:
+    kinds = {
+        each.path: (each.is_request_stream, each.is_response_stream)
+        for service in (WRITE_PROXY, READ_PROXY)
+        for each in service.methods.values()
+    }
+    assert kinds == {
+        "/tailrace.proxy.v1.WriteProxy/Handshake": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/GetOwner": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/Write": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/WriteBulk": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/WriteStream": (True, True),
+        "/tailrace.proxy.v1.WriteProxy/Heartbeat": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/Truncate": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/Create": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/Delete": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/Release": (False, False),
+        "/tailrace.proxy.v1.WriteProxy/SetAcceptNewStream": (False, False),
+        "/tailrace.proxy.v1.ReadProxy/Read": (False, True),
+        "/tailrace.proxy.v1.ReadProxy/ReadLast": (False, False),
+        "/tailrace.proxy.v1.ReadProxy/ListSegments": (False, False),
+    }
+    assert WRITE_PROXY.methods["set_accept_new_stream"].request is SetAcceptNewStreamRequest
