@@ -28,11 +28,25 @@ class Write:
         return len(self.payload)
 
 
+class WriteChain:
+    """Bulks of one caller that are in flight together: none is written behind one that failed.
+
+    So what a caller gets of its bulks is, in their order, successes, one failure, and nothing.
+    """
+
+    __slots__ = ("is_broken",)
+
+    def __init__(self) -> None:
+        self.is_broken = False
+        """Whether a record of it was not written, or perhaps not. No bulk of it is taken then."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteBulk:
     """Records that follow each other. Source: BulkWriteOp."""
 
     payloads: tuple[bytes, ...]
+    chain: WriteChain | None = None
 
     @property
     def records(self) -> int:
@@ -83,6 +97,9 @@ class Answer:
 
 
 SUCCESS: Final = Answer(StatusCode.SUCCESS)
+CHAIN_BROKEN: Final = Answer(
+    StatusCode.WRITE_CANCELLED_EXCEPTION, "a record before it was not written"
+)
 
 _OF_ALL: Final = frozenset(
     {
@@ -117,6 +134,14 @@ def answer_of(error: CoreError, own: ProxyLocation) -> Answer:
 def is_own_lock(error: OwnershipAcquireFailed, own: ProxyLocation) -> bool:
     """Tell whether the lock that was refused names this proxy itself: it contradicts itself."""
     return parse_location(error.current_owner) == own
+
+
+def break_chain(operation: Operation, answer: Answer) -> None:
+    """Let nothing be written behind an operation that was answered so, if it has a chain."""
+    if isinstance(operation, WriteBulk) and operation.chain is not None:
+        last = answer.each[-1] if answer.each else answer
+        if last.code is not StatusCode.SUCCESS:
+            operation.chain.is_broken = True
 
 
 def bulk_answer(each: tuple[Answer, ...]) -> Answer:

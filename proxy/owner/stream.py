@@ -23,6 +23,7 @@ from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.context import OwnerContext, StreamHome
 from tailrace.proxy.owner.operations import (
+    CHAIN_BROKEN,
     SUCCESS,
     Answer,
     Heartbeat,
@@ -31,6 +32,7 @@ from tailrace.proxy.owner.operations import (
     Write,
     WriteBulk,
     answer_of,
+    break_chain,
     bulk_answer,
 )
 from tailrace.proxy.owner.stream_state import (
@@ -175,6 +177,7 @@ class Stream:
         unanswered = self._unanswered.pop(number, None)
         if unanswered is None:
             return
+        break_chain(unanswered.operation, answer)
         metrics = self._context.metrics
         metrics.operation_seconds.observe(self._loop.time() - unanswered.began_s)
         if not unanswered.future.done():
@@ -252,6 +255,10 @@ class Stream:
             written.add_done_callback(lambda done: self._answer(number, self._written(done)))
 
     def _write_bulk(self, number: int, operation: WriteBulk, writer: LogWriter) -> None:
+        chain = operation.chain
+        if chain is not None and chain.is_broken:
+            self._answer(number, CHAIN_BROKEN)
+            return
         if not operation.payloads:
             self._answer(number, SUCCESS)
             return
@@ -260,6 +267,8 @@ class Stream:
         written = writer.append_many(
             [record_parts(txid, (each,), len(each)) for each in operation.payloads]
         )
+        if chain is not None and written[-1].done():  # at once: it was refused
+            chain.is_broken = True
         self._end_if_dead(writer)
         left = len(written)
 

@@ -35,7 +35,9 @@ from tailrace.proxy.owner.operations import (
     Truncate,
     Write,
     WriteBulk,
+    WriteChain,
     answer_of,
+    break_chain,
     is_own_lock,
 )
 from tailrace.proxy.owner.refusals import ClaimPace
@@ -105,14 +107,17 @@ class Streams:
                 return self._answered(Answer(StatusCode.REQUEST_DENIED, "an empty record set"))
         return self._submit(stream, Write(payload, values))
 
-    def write_bulk(self, stream: str, payloads: Sequence[bytes]) -> "asyncio.Future[Answer]":
+    def write_bulk(
+        self, stream: str, payloads: Sequence[bytes], *, chain: WriteChain | None = None
+    ) -> "asyncio.Future[Answer]":
         """Write records that follow each other; answer with what became of each, in `each`.
 
+        `chain`: of bulks in flight together; behind one that fails none is written.
         Shape: SUCCESS with one answer a record, in order; the first that is refused has its code,
         those behind it WRITE_CANCELLED_EXCEPTION. An ownership that is lost is the code of all.
         Errors, cancel, cost: as `write`. Source: DistributedLogServiceImpl.writeBulkWithContext.
         """
-        return self._submit(stream, WriteBulk(tuple(payloads)))
+        return self._submit(stream, WriteBulk(tuple(payloads), chain))
 
     def truncate(self, stream: str, before: DLSN) -> "asyncio.Future[Answer]":
         """Give up every durable record before a position. Idempotent.
@@ -274,6 +279,7 @@ class Streams:
         admission = self._admission
         refusal = admission.refusal(name, operation, counts, now_s, is_new=stream is None)
         if refusal is not None:
+            break_chain(operation, refusal)
             return self._answered(refusal)
         admission.take(name, operation, now_s)
         if stream is None:
