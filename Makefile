@@ -17,7 +17,7 @@ TARGET ?= all
 MINUTES ?= 20
 DIST ?= dist
 PROTO_OUT ?= .
-PROTOS := $(addprefix tailrace/protocol/proxy/,common.proto write_proxy.proto read_proxy.proto)
+PROTOS := $(addprefix tailrace/protocol/proxy/,common.proto write_proxy.proto read_proxy.proto proxy_admin.proto)
 # Where it is set, every server that tests or `make run` start would compile all of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
+import msgspec
+
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
 from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
@@ -24,12 +26,16 @@ from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.proxy_config import ProxyProcessConfig
 from tailrace.processes.proxy_locks import OwnLocks
-from tailrace.protocol.proxy.methods import WRITE_PROXY
+from tailrace.protocol.proxy.methods import PROXY_ADMIN, WRITE_PROXY
 from tailrace.proxy.owner.config import proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.streams import Streams
 from tailrace.proxy.routing import members
 from tailrace.proxy.routing.members import MemberNode, MemberRegistration
+from tailrace.proxy.routing.regions import region_of
+from tailrace.proxy.routing.ring import Host
+from tailrace.proxy.routing.stopped_regions import StopWatch
+from tailrace.proxy.service.admin_service import AdminService
 from tailrace.proxy.service.grpc_server import GrpcServer
 from tailrace.proxy.service.write_service import WriteService
 
@@ -87,12 +93,18 @@ async def write_proxy_process(
             events=locks,
         )
         metrics.register("proxy", streams.metrics)
-        server.add(WRITE_PROXY, WriteService(streams, location, config.write))
+        writes = WriteService(streams, location, config.write)
+        server.add(WRITE_PROXY, writes)
+        server.add(PROXY_ADMIN, AdminService(streams, writes))
         await serve_health(config.http, metrics, stack)
         stack.push_async_callback(server.close)
         await server.start()
         stack.push_async_callback(streams.close)
-        await _register(opened, location, stack)
+        region = config.address.region
+        await _follow_stops(
+            opened, region or region_of(Host(location.host, location.port)), streams, stack
+        )
+        await _register(opened, location, region, stack)
         stack.push_async_callback(_begin_drain, server, streams)
         yield RunningProxy(told, streams, locks)
 
@@ -109,13 +121,30 @@ def _options(config: ProxyProcessConfig, location: ProxyLocation) -> NamespaceOp
     )
 
 
-async def _register(opened: OpenNamespace, location: ProxyLocation, stack: AsyncExitStack) -> None:
+async def _follow_stops(
+    opened: OpenNamespace, region: str, streams: Streams, stack: AsyncExitStack
+) -> None:
+    """Have the proxy take no new stream while its region is stopped, until the stack closes."""
+
+    def on_stops(stopped: frozenset[str]) -> None:
+        streams.is_region_stopped = region in stopped
+
+    watch = StopWatch(opened.store, opened.uri.root, on_stops)
+    stack.push_async_callback(watch.close)
+    await watch.start()
+
+
+async def _register(
+    opened: OpenNamespace, location: ProxyLocation, region: str, stack: AsyncExitStack
+) -> None:
     """Have clients find the proxy until the stack closes."""
     registration = MemberRegistration(
         opened.store,
         f"{opened.uri.root}/{members.WRITE_PROXIES}",
         MemberNode(
-            service_endpoint=members.Endpoint(location.host, location.port), shard=location.shard
+            service_endpoint=members.Endpoint(location.host, location.port),
+            shard=location.shard,
+            region=region or msgspec.UNSET,
         ),
     )
     stack.push_async_callback(registration.close)

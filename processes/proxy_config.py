@@ -23,6 +23,7 @@ PROXY_PORT: Final = 8000
 """The port of the write proxy in DistributedLog's tutorials (`inet!127.0.0.1:8000`)."""
 ANSWER_MS_MIN: Final = 5_000
 
+_Region = Annotated[str, msgspec.Meta(max_length=255)]
 _Shard = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 
 
@@ -46,6 +47,12 @@ class ProxyAddressConfig:
         0,
         "The proxy's place on the ring that spreads streams; each proxy needs one of its own, and"
         " keeps it when it restarts",
+    )
+    region: _Region = setting(
+        "proxy.region",
+        "",
+        "The region that the proxy is in, as its registration says it: clients ask proxies of their"
+        " own region first. Unset: the first of four parts of its host's name, as of eu-r1-proxy-7",
     )
 
     def __post_init__(self) -> None:

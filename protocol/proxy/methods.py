@@ -1,4 +1,4 @@
-"""The methods of both services, as the contract's descriptors say. Pure.
+"""The methods of the services, as the contract's descriptors say. Pure.
 
 gRPC's path of a method is `/<package>.<service>/<method>`.
 """
@@ -12,7 +12,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from tailrace.protocol.proxy import read_proxy_pb2, write_proxy_pb2
+from tailrace.protocol.proxy import proxy_admin_pb2, read_proxy_pb2, write_proxy_pb2
 
 _HUMP: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -57,3 +57,4 @@ def _service(found: ServiceDescriptor) -> Service:
 
 WRITE_PROXY: Final = _service(write_proxy_pb2.DESCRIPTOR.services_by_name["WriteProxy"])
 READ_PROXY: Final = _service(read_proxy_pb2.DESCRIPTOR.services_by_name["ReadProxy"])
+PROXY_ADMIN: Final = _service(proxy_admin_pb2.DESCRIPTOR.services_by_name["ProxyAdmin"])

@@ -1,8 +1,9 @@
 """Which requests a proxy takes, before a stream hears of them. Pure.
 
 In this order a request is refused: the proxy is down; the stream is being deleted; its last claim
-found another owner, or it is on probation; it is a new one, and the proxy takes none or has enough;
-a hard limit of records or bytes a second is used up. What is refused takes nothing from the limits.
+found another owner, or it is on probation; it is a new one, and the region is stopped, or the proxy
+takes none or has enough; a hard limit of records or bytes a second is used up. What is refused
+takes nothing from the limits.
 Source: reference DistributedLog 9.2; DistributedLogServiceImpl, StreamManagerImpl.
 """
 
@@ -10,6 +11,7 @@ from typing import Final, NamedTuple
 
 from tailrace.proxy.owner.codes import ServerStatus, StatusCode
 from tailrace.proxy.owner.config import OwnerConfig
+from tailrace.proxy.owner.loads import Loads
 from tailrace.proxy.owner.metrics import OwnerMetrics
 from tailrace.proxy.owner.operations import Answer, Operation
 from tailrace.proxy.owner.rates import Rates
@@ -17,6 +19,9 @@ from tailrace.proxy.owner.refusals import Refusals
 
 _DOWN: Final = Answer(StatusCode.SERVICE_UNAVAILABLE, "the proxy is down")
 _NOT_ACCEPTED: Final = Answer(StatusCode.SERVICE_UNAVAILABLE, "the proxy takes no new stream")
+_STOPPED: Final = Answer(
+    StatusCode.REGION_UNAVAILABLE, "the proxy's region is stopped: it takes no new stream"
+)
 _DELETED: Final = Answer(StatusCode.STREAM_UNAVAILABLE, "the stream is being deleted")
 _TOO_MANY: Final = Answer(StatusCode.TOO_MANY_STREAMS, "the proxy has as many streams as it may")
 _OVER_SERVICE: Final = Answer(
@@ -46,6 +51,10 @@ class Admission:
         """Streams that are being deleted through this proxy."""
         self.refusals = Refusals()
         """Answers that are kept, of streams that are not to be claimed again yet."""
+        self.is_region_stopped = False
+        """Whether the proxy's region takes no new stream (`region_stop_accept_new_stream`)."""
+        self.loads = Loads()
+        """What is written to each stream."""
         self._config = config
         self._metrics = metrics
         self._is_closing = False
@@ -87,9 +96,7 @@ class Admission:
             return _DOWN
         if stream in self.deleting:
             return _DELETED
-        if is_new and self.status is not ServerStatus.WRITE_AND_ACCEPT:
-            return _NOT_ACCEPTED
-        return None
+        return self._refusal_by_place() if is_new else None
 
     def take(self, stream: str, operation: Operation, now_s: float) -> None:
         """Take from the limits what a request brings that was not refused."""
@@ -100,17 +107,26 @@ class Admission:
             self._rates[stream] = Rates(self._config.stream_limits, now_s)
         both = self._service_rates, self._rates[stream]
         above = [rates.take(*taken, now_s) for rates in both]
+        self.loads.add(stream, *taken, now_s)
         metrics.soft_limit_exceeded_total += any(above)
         metrics.records_total += operation.records
         metrics.record_bytes_total += operation.size_bytes
 
     def forget(self, stream: str) -> None:
-        """Forget the limits of a stream that the proxy has no more."""
+        """Forget the limits and the load of a stream that the proxy has no more."""
         self._rates.pop(stream, None)
+        self.loads.forget(stream)
+
+    def _refusal_by_place(self) -> Answer | None:
+        """Return why this proxy, or its region, takes no new stream at all."""
+        if self.is_region_stopped:
+            return _STOPPED
+        return None if self.status is ServerStatus.WRITE_AND_ACCEPT else _NOT_ACCEPTED
 
     def _refusal_of_new(self, counts: StreamCounts) -> Answer | None:
-        if self.status is not ServerStatus.WRITE_AND_ACCEPT:
-            return _NOT_ACCEPTED
+        refusal = self._refusal_by_place()
+        if refusal is not None:
+            return refusal
         config = self._config
         if 0 < config.acquired_max <= counts.held or 0 < config.cached_max <= counts.cached:
             self._metrics.too_many_streams_total += 1

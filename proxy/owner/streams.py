@@ -25,6 +25,7 @@ from tailrace.proxy.owner.admission import Admission, StreamCounts
 from tailrace.proxy.owner.codes import ServerStatus, StatusCode
 from tailrace.proxy.owner.config import OwnerConfig
 from tailrace.proxy.owner.context import NoEvents, OwnerContext, OwnerEvents
+from tailrace.proxy.owner.loads import Load
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.metrics import OwnerMetrics
 from tailrace.proxy.owner.operations import (
@@ -79,6 +80,8 @@ class Streams:
         self._acquired: dict[str, None] = {}
         self._claimed = 0
         """Streams that are being claimed, or wait for that."""
+        self._moving: dict[str, Answer] = {}
+        """Streams that are let go for another proxy, and what their requests get then."""
 
     # ------------------------------------------------------------------ requests
 
@@ -148,6 +151,24 @@ class Streams:
         await self._let_go(stream)
         return self._counted(SUCCESS)
 
+    async def release_to(self, stream: str, target: ProxyLocation) -> Answer:
+        """Release a stream, then redirect its requests to the proxy that is to claim it.
+
+        For two thirds of a session timeout they get FOUND: without that, the next request that
+        comes here would claim the stream again before the other proxy does.
+        Shape: as `release`; REQUEST_DENIED if the target is this proxy. Errors, cancel, cost: as
+        `release`.
+        """
+        if target == self._context.location:
+            return self._counted(Answer(StatusCode.REQUEST_DENIED, "it is to go to this proxy"))
+        found = Answer(StatusCode.FOUND, "it moves to another proxy", target.text)
+        if stream in self._cached:
+            self._moving[stream] = found
+            await self._let_go(stream)
+        else:
+            self._redirect(stream, found)
+        return self._counted(SUCCESS)
+
     async def create(self, stream: str) -> Answer:
         """Make a stream; its first request claims it, here or elsewhere.
 
@@ -199,6 +220,10 @@ class Streams:
         """The names of the streams that the proxy owns, for a handshake."""
         return list(self._acquired)
 
+    def load_of(self, stream: str) -> Load:
+        """Return how much is written to a stream of the proxy. Errors: none."""
+        return self._admission.loads.of(stream, self._now_s())
+
     # ------------------------------------------------------------------ the proxy's own state
 
     @property
@@ -213,6 +238,16 @@ class Streams:
         Source: DistributedLogServiceImpl.setAcceptNewStream.
         """
         self._admission.set_accept_new_stream(accepts=accepts)
+
+    @property
+    def is_region_stopped(self) -> bool:
+        """Whether requests for streams that the proxy does not have get REGION_UNAVAILABLE."""
+        return self._admission.is_region_stopped
+
+    @is_region_stopped.setter
+    def is_region_stopped(self, stopped: bool) -> None:
+        """Source: DistributedLog's feature `region_stop_accept_new_stream`."""
+        self._admission.is_region_stopped = stopped
 
     async def close(self) -> None:
         """Drain: take no new stream, close all, then be DOWN. Idempotent.
@@ -248,7 +283,7 @@ class Streams:
     def on_refused(self, stream: str, error: OwnershipAcquireFailed, answer: Answer) -> None:
         """Give its requests this answer for two thirds of a session timeout (StreamHome)."""
         self.metrics.redirects_total += 1
-        self._admission.refusals.add(stream, answer, self._now_s(), self._refused_s)
+        self._redirect(stream, answer)
         if is_own_lock(error, self._context.location):
             self.metrics.inconsistent_locks_total += 1
             logger.error("lock_of_this_proxy stream=%s owner=%s", stream, error.current_owner)
@@ -264,6 +299,9 @@ class Streams:
         del self._cached[stream]
         self._admission.forget(stream)
         self.metrics.streams_cached = len(self._cached)
+        found = self._moving.pop(stream, None)
+        if found is not None:
+            self._redirect(stream, found)
         if stream not in self._acquired:
             self._claimed -= 1
             return
@@ -272,6 +310,10 @@ class Streams:
         tell(_OWNER, self._events.on_released, stream)
 
     # ------------------------------------------------------------------ inside
+
+    def _redirect(self, stream: str, answer: Answer) -> None:
+        """Give its requests this answer for two thirds of a session timeout."""
+        self._admission.refusals.add(stream, answer, self._now_s(), self._refused_s)
 
     def _submit(self, name: str, operation: Operation) -> "asyncio.Future[Answer]":
         now_s, stream = self._now_s(), self._cached.get(name)

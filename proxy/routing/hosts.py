@@ -32,6 +32,8 @@ class Member(NamedTuple):
     shard: int
     """Negative: unknown."""
     host: Host
+    region: str = ""
+    """As it registered; "": it did not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
     <namespace>/.write_proxy/member_<10 digits>    write proxies; .read_proxy: read proxies
     {"serviceEndpoint":{"host":"10.0.0.1","port":8000},
-     "additionalEndpoints":{"stats":{"host":"10.0.0.1","port":8001}},"status":"ALIVE","shard":3}
+     "additionalEndpoints":{"stats":{"host":"10.0.0.1","port":8001}},"status":"ALIVE","shard":3,
+     "region":"eu"}
 
+`region` is ours, and only there if the proxy has one: DistributedLog's readers pass over it.
 The digits rise with each registration. A restarted proxy does not wait for the end of its former
 session: it is a new member, and the newest one of a shard counts (`hosts`). Both names begin with a
 dot, so a namespace lists no log for them.
@@ -66,6 +68,8 @@ class MemberNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     status: str = ALIVE
     """DEAD, STARTING, ALIVE, STOPPING, STOPPED or WARNING; clients use ALIVE ones only."""
     shard: Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
+    region: Annotated[str, msgspec.Meta(max_length=255)] | msgspec.UnsetType = msgspec.UNSET
+    """Where the proxy is; unset: clients go by its host's name."""
 
 
 _DECODER = msgspec.json.Decoder(MemberNode)
@@ -187,7 +191,8 @@ class MemberWatch:
         if node.status != ALIVE:
             return None
         at = node.service_endpoint
-        return Member(number, node.shard, Host(at.host, at.port))
+        region = "" if node.region is msgspec.UNSET else node.region
+        return Member(number, node.shard, Host(at.host, at.port), region)
 
 
 class MemberRegistration:

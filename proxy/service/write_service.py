@@ -82,7 +82,7 @@ class WriteService:
         Source: DistributedLogServiceImpl.handshakeWithClientInfo.
         """
         info = self._server_info()
-        matches = _name_matcher(request.stream_name_regex)
+        matches = name_matcher(request.stream_name_regex)
         if not request.get_ownerships:
             return info
         text, left = self._location.text, OWNERSHIPS_BYTES_MAX
@@ -150,7 +150,7 @@ class WriteService:
         Shape: SUCCESS: this proxy, whose location comes too; FOUND: another; STREAM_UNAVAILABLE.
         Source: DistributedLogServiceImpl.getOwner.
         """
-        refusal = self._refusal_of_name(request.stream)
+        refusal = self.refusal_of_name(request.stream)
         if refusal is not None:
             return write_response(refusal)
         answer = self._streams.owner_of(request.stream)
@@ -208,7 +208,7 @@ class WriteService:
         """Return why a request is refused before its stream hears of it; None: it is not."""
         if context.HasField("writer"):
             return Answer(StatusCode.NOT_IMPLEMENTED, "this proxy keeps no sequences of writers")
-        refusal = self._refusal_of_name(stream)
+        refusal = self.refusal_of_name(stream)
         if refusal is None and context.HasField("crc32"):
             refusal = checksum_refusal(context.crc32, stream, *payloads)
         return refusal
@@ -221,7 +221,8 @@ class WriteService:
         text = f"{records} records, {limit} are taken at once (proxy.request.records.max)"
         return Answer(StatusCode.REQUEST_DENIED, text)
 
-    def _refusal_of_name(self, stream: str) -> Answer | None:
+    def refusal_of_name(self, stream: str) -> Answer | None:
+        """Return why nothing may be asked of a stream of this name; None: it may."""
         if len(stream) > STREAM_NAME_MAX:
             text = f"a name of {len(stream)} characters, {STREAM_NAME_MAX} are taken"
             return Answer(StatusCode.INVALID_STREAM_NAME, text)
@@ -245,7 +246,7 @@ def checksum_refusal(crc32: int, stream: str, *payloads: "Buffer") -> Answer | N
     return Answer(StatusCode.CHECKSUM_FAILED, text)
 
 
-def _name_matcher(regex: str) -> Callable[[str], Any]:
+def name_matcher(regex: str) -> Callable[[str], Any]:
     """Return what tells whether a whole name matches. Errors: InvalidRequest."""
     if not regex:
         return lambda _: True

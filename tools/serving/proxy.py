@@ -70,6 +70,15 @@ def write(
             show_default="0",
         ),
     ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            "--region",
+            metavar="NAME",
+            help="The region that the proxy is in.",
+            show_default="by its host's name",
+        ),
+    ] = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -89,6 +98,7 @@ def write(
             "proxy.listener": ("--listen", _address(listen, "--listen")),
             "proxy.advertised.listener": ("--advertise", _address(advertise, "--advertise")),
             "proxy.shard": ("--shard", shard),
+            "proxy.region": ("--region", region),
         }
     )
     loaded = load_settings_of(

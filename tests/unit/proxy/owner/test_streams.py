@@ -460,3 +460,92 @@ def test_numbers_move(run: Run) -> None:
         await proxy.streams.close()
 
     run(story)
+
+
+# ---------------------------------------------------------------------- moves and regions
+
+
+def test_a_released_stream_is_redirected_to_where_it_goes(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        one, two = Proxy(world, 1), Proxy(world, 2)
+        await one.streams.write("s", b"a")
+        released = asyncio.ensure_future(one.streams.release_to("s", two.location))
+        await asyncio.sleep(0)
+        while not released.done():  # a writer that does not wait claims nothing back
+            await asyncio.sleep(0.001)
+            answer = await one.streams.write("s", b"x")
+            assert answer.code in (StatusCode.STREAM_UNAVAILABLE, StatusCode.FOUND)
+        assert (await released).code is StatusCode.SUCCESS
+        answer = await one.streams.write("s", b"x")
+        assert (answer.code, answer.location) == (StatusCode.FOUND, two.location.text)
+        assert one.streams.owner_of("s").location == two.location.text
+        assert one.streams.owned == []
+        assert (await two.streams.heartbeat("s")).code is StatusCode.SUCCESS
+        assert (await two.streams.write("s", b"b")).code is StatusCode.SUCCESS
+        assert one.metrics.claims_total == 1
+        for proxy in (one, two):
+            await proxy.streams.close()
+        assert await payloads_of(world) == [b"a", b"b"]
+
+    run(story)
+
+
+def test_a_redirect_to_a_proxy_that_does_not_claim_passes(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        one = Proxy(world, 1)
+        elsewhere = ProxyLocation(7, "nowhere", 1)
+        assert (await one.streams.release_to("s", elsewhere)).code is StatusCode.SUCCESS
+        assert (await one.streams.write("s", b"a")).location == elsewhere.text
+        await asyncio.sleep(6.1)
+        assert (await one.streams.write("s", b"b")).code is StatusCode.SUCCESS
+        refused = await one.streams.release_to("s", one.location)
+        assert refused.code is StatusCode.REQUEST_DENIED
+        assert one.streams.owned == ["s"]
+        await one.streams.close()
+        assert await payloads_of(world) == [b"b"]
+
+    run(story)
+
+
+def test_a_stopped_region_serves_what_it_has(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        for name in ("s", "t"):
+            await new_stream(world, name)
+        one, two = Proxy(world, 1), Proxy(world, 2)
+        await one.streams.write("s", b"a")
+        one.streams.is_region_stopped = True
+        assert (await one.streams.write("s", b"b")).code is StatusCode.SUCCESS
+        refused = [
+            await one.streams.write("t", b"c"),
+            await one.streams.create("u"),
+            await one.streams.delete("t"),
+        ]
+        assert codes(refused) == [StatusCode.REGION_UNAVAILABLE] * 3
+        assert (await two.streams.write("t", b"c")).code is StatusCode.SUCCESS
+        await one.streams.release("s")
+        assert (await one.streams.write("s", b"d")).code is StatusCode.REGION_UNAVAILABLE
+        one.streams.is_region_stopped = False
+        assert (await one.streams.write("s", b"d")).code is StatusCode.SUCCESS
+        for proxy in (one, two):
+            await proxy.streams.close()
+
+    run(story)
+
+
+def test_loads_are_those_of_streams_that_are_owned(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        one = Proxy(world, 1)
+        for _ in range(100):
+            await asyncio.sleep(1)
+            await one.streams.write("s", b"1234567890")
+        load = one.streams.load_of("s")
+        assert load.records == pytest.approx(1, rel=0.1)
+        assert load.size_bytes == pytest.approx(10, rel=0.1)
+        await one.streams.release("s")
+        assert one.streams.load_of("s").records == 0
+        await one.streams.close()
+
+    run(story)

@@ -84,6 +84,16 @@ def test_the_node_is_twitters() -> None:
     assert decode_member(JAVAS) == written
 
 
+def test_a_region_stands_beside_what_twitters_readers_know() -> None:
+    written = MemberNode(service_endpoint=Endpoint("10.0.0.1", 8000), shard=3, region="eu")
+    data = encode_member(written)
+    assert data == (
+        b'{"serviceEndpoint":{"host":"10.0.0.1","port":8000},"additionalEndpoints":{},'
+        b'"status":"ALIVE","shard":3,"region":"eu"}'
+    )
+    assert decode_member(data) == written
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -97,6 +107,8 @@ def test_the_node_is_twitters() -> None:
         JAVAS.replace(b'"host":"10.0.0.1","port":8000', b'"host":"","port":8000', 1),
         JAVAS.replace(b'"port":8000', b'"port":65536', 1),
         JAVAS.replace(b'"port":8000', b'"port":0', 1),
+        JAVAS.replace(b'"shard":3', b'"shard":3,"region":7'),
+        JAVAS.replace(b'"shard":3', b'"shard":3,"region":"%s"' % (b"x" * 256)),
     ],
 )
 def test_what_is_no_member_does_not_decode(data: bytes) -> None:
