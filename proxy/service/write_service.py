@@ -138,7 +138,7 @@ class WriteService:
 
     def write_stream(
         self, requests: AsyncIterator[WriteStreamRequest]
-    ) -> AsyncGenerator[WriteStreamResponse, None]:
+    ) -> AsyncGenerator[WriteStreamResponse | bytes, None]:
         """Write many records of one stream, many of them in flight; see `WriteCall`."""
         return WriteCall(self, self._streams, self._config).run(requests)
 
