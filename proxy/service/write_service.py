@@ -226,7 +226,9 @@ class WriteService:
             text = f"a name of {len(stream)} characters, {STREAM_NAME_MAX} are taken"
             return Answer(StatusCode.INVALID_STREAM_NAME, text)
         try:
-            check_log_name(stream)
+            if check_log_name(stream) != stream:  # else one log had two owners here
+                text = f"{stream!r} begins with '/': a stream has one name"
+                return Answer(StatusCode.INVALID_STREAM_NAME, text)
         except InvalidStreamName as error:
             return Answer(StatusCode.INVALID_STREAM_NAME, str(error))
         reason = self._reserved(stream)
