@@ -15,7 +15,7 @@ from tailrace.proxy.client.config import ClientConfig
 from tailrace.proxy.client.errors import proxy_error
 from tailrace.proxy.client.messages import code_of
 from tailrace.proxy.client.proxies import Proxies
-from tailrace.proxy.client.reactions import Attempts, Outcome, Then
+from tailrace.proxy.client.reactions import Attempts, Outcome, Then, react
 from tailrace.proxy.client.transport import CallFailed
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.routing.ring import Host
@@ -98,6 +98,11 @@ class Caller:
             return Asked(StatusCode.SUCCESS, "", answer=answer)
         header = answer.header
         return Asked(code_of(header), header.error, header.location, answer)
+
+    def raise_if_refused(self, asked: Asked, stream: str, host: Host) -> None:
+        """Raise for an answer that every proxy would give. Errors: ProxyError."""
+        if react(asked.outcome, host, Attempts()).then is Then.FAIL:
+            raise proxy_error(asked.outcome, asked.text, stream, host)
 
 
 class _Last:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.distributedlog.dlsn import DLSN, INVALID
@@ -30,12 +29,10 @@ from tailrace.proxy.client.messages import code_of, dlsn_of, write_context
 from tailrace.proxy.client.pending import Pending, RecordQueue, Scope, positions
 from tailrace.proxy.client.proxies import Proxies
 from tailrace.proxy.client.reactions import Attempts, Then, Trouble, leaves_open
+from tailrace.proxy.client.room import Room
 from tailrace.proxy.client.transport import Call, CallFailed, Ended
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.routing.ring import Host
-
-RECORD_OVERHEAD_BYTES: Final = 256
-"""What a record takes in memory beside its payload."""
 
 _METHOD: Final = WRITE_PROXY.methods["write_stream"]
 _ENDED: Final = Asked(StatusCode.SUCCESS, "the call ended in order")
@@ -57,8 +54,7 @@ class Surroundings(NamedTuple):
     proxies: Proxies
     config: ClientConfig
     clock: Clock
-    buffer: Budget
-    """Bytes of records that are not answered."""
+    room: Room
     new_writer_id: Callable[[], bytes]
 
 
@@ -71,7 +67,7 @@ class StreamWriter:
 
     def __init__(self, stream: str, surroundings: Surroundings) -> None:
         self.stream = stream
-        self._proxies, self._config, self._clock, self._buffer, self._new_id = surroundings
+        self._proxies, self._config, self._clock, self._room, self._new_id = surroundings
         self._queue = RecordQueue(self._new_id() if self._config.idempotence else b"")
         self._attempts = Attempts()
         self._line = asyncio.Lock()
@@ -104,7 +100,7 @@ class StreamWriter:
             text = f"a record of {len(payload)} bytes; {limit} are taken (max.request.size)"
             raise proxy_error(StatusCode.TOO_LARGE_RECORD, text, self.stream)
         async with self._line:
-            await self._room()
+            await self._room.wait()
             if self._is_closed:
                 raise closed()
             return self._take(payload)
@@ -125,19 +121,10 @@ class StreamWriter:
 
     # ------------------------------------------------------------------ taking records
 
-    async def _room(self) -> None:
-        while self._buffer.full and not self._is_closed:
-            free = asyncio.Event()
-            self._buffer.when_free(free.set)
-            try:
-                await free.wait()
-            finally:
-                self._buffer.forget(free.set)
-
     def _take(self, payload: bytes) -> "asyncio.Future[DLSN]":
         future: asyncio.Future[DLSN] = asyncio.get_running_loop().create_future()
         deadline_s = self._clock.monotonic_s() + self._config.request_timeout_ms / 1000
-        self._buffer.take(len(payload) + RECORD_OVERHEAD_BYTES)
+        self._room.take(payload)
         self._queue.add(Pending(payload, deadline_s, future))
         self._more.set()
         if not self._is_running:
@@ -326,12 +313,12 @@ class StreamWriter:
     # ------------------------------------------------------------------ answers
 
     def _answer_written(self, one: Pending, dlsn: DLSN) -> None:
-        self._buffer.give(len(one.payload) + RECORD_OVERHEAD_BYTES)
+        self._room.give(one.payload)
         if not one.handle.done():  # else its caller was cancelled
             one.handle.set_result(dlsn)
 
     def _answer_failed(self, one: Pending, asked: Asked | None, text: str) -> None:
-        self._buffer.give(len(one.payload) + RECORD_OVERHEAD_BYTES)
+        self._room.give(one.payload)
         if not one.handle.done():
             one.handle.set_exception(self._error(asked, text, is_unknown=one.is_unknown))
             one.handle.exception()  # it need not be read
