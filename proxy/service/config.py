@@ -34,8 +34,8 @@ class GrpcConfig:
     )
     connection_calls_max: AtLeastOne = setting(
         "proxy.connection.calls.max",
-        1_000,
-        "Calls at once of one connection; gRPC has a client wait with more",
+        10_000,
+        "Calls at once of one connection; gRPC's clients wait with more, or get UNAVAILABLE",
     )
     keepalive_ms: AtLeastOne = setting(
         "proxy.keepalive.ms",

@@ -138,7 +138,7 @@ class WriteService:
 
     def write_stream(
         self, requests: AsyncIterator[WriteStreamRequest]
-    ) -> AsyncGenerator[WriteStreamResponse, None]:
+    ) -> AsyncGenerator[WriteStreamResponse | bytes, None]:
         """Write many records of one stream, many of them in flight; see `WriteCall`."""
         return WriteCall(self, self._streams, self._config).run(requests)
 
@@ -227,7 +227,9 @@ class WriteService:
             text = f"a name of {len(stream)} characters, {STREAM_NAME_MAX} are taken"
             return Answer(StatusCode.INVALID_STREAM_NAME, text)
         try:
-            check_log_name(stream)
+            if check_log_name(stream) != stream:  # else one log had two owners here
+                text = f"{stream!r} begins with '/': a stream has one name"
+                return Answer(StatusCode.INVALID_STREAM_NAME, text)
         except InvalidStreamName as error:
             return Answer(StatusCode.INVALID_STREAM_NAME, str(error))
         reason = self._reserved(stream)

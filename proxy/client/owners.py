@@ -1,0 +1,62 @@
+"""Which host owns which stream, as far as answers said. Pure.
+
+A hint: a wrong entry costs a redirect. Bounded; the stream that was not used for longest goes.
+Source: DistributedLog OwnershipCache; reference 9.4.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from tailrace.proxy.routing.ring import Host
+
+
+class OwnerCache:
+    """Stream -> host, and host -> its streams."""
+
+    def __init__(self, streams_max: int) -> None:
+        self._max = streams_max
+        self._owner: dict[str, Host] = {}
+        self._streams: dict[Host, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._owner)
+
+    def get(self, stream: str) -> Host | None:
+        """Return the owner of a stream, if it is known."""
+        host = self._owner.pop(stream, None)
+        if host is not None:
+            self._owner[stream] = host  # used last
+        return host
+
+    def put(self, stream: str, host: Host) -> None:
+        """Take note of an owner."""
+        self.drop(stream)
+        self._owner[stream] = host
+        self._streams.setdefault(host, set()).add(stream)
+        if len(self._owner) > self._max:
+            self.drop(next(iter(self._owner)))
+
+    def put_all(self, owners: Mapping[str, Host]) -> None:
+        """Take in what a handshake said."""
+        for stream, host in owners.items():
+            self.put(stream, host)
+
+    def drop(self, stream: str, host: Host | None = None) -> None:
+        """Forget the owner of a stream; with `host` only if it is that one."""
+        known = self._owner.get(stream)
+        if known is None or host not in (None, known):
+            return
+        del self._owner[stream]
+        streams = self._streams[known]
+        streams.discard(stream)
+        if not streams:
+            del self._streams[known]
+
+    def drop_host(self, host: Host) -> None:
+        """Forget all that a host owns."""
+        for stream in self._streams.pop(host, ()):
+            del self._owner[stream]
+
+    def keep_hosts(self, hosts: Iterable[Host]) -> None:
+        """Forget the owners that are not among these."""
+        for host in self._streams.keys() - set(hosts):
+            self.drop_host(host)
