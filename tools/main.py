@@ -18,11 +18,11 @@ from tailrace.tools.stdout import ReaderGone, drop_stdout, take_stdout
 COMMANDS = {
     "start": "tailrace.tools.serving.start",
     "broker": "tailrace.tools.serving.broker",
-    "proxy": "tailrace.tools.serving.proxy",
+    "proxy": "tailrace.tools.proxies.proxy",
     "cluster": "tailrace.tools.cluster.cluster",
     "bookie": "tailrace.tools.bookies.bookie",
     "autorecovery": "tailrace.tools.bookies.autorecovery",
-    "region": "tailrace.tools.cluster.region",
+    "region": "tailrace.tools.proxies.region",
     "topic": "tailrace.tools.topics.topic",
     "cleaner": "tailrace.tools.topics.cleaner",
     "group": "tailrace.tools.groups.group",

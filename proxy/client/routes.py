@@ -1,8 +1,9 @@
 """The hosts that a client may ask, region by region, as lists and server sets say. Pure.
 
 A source is a fixed list or a server set. One with a region has all its hosts there; else each host
-is in the region that its name or the overrides say. The local region's ring comes first, the
-others follow in the order of their names, so that clients of one region agree.
+is in the region that the overrides, its registration or its name say, in this order. The local
+region's ring comes first, the others follow in the order of their names, so that clients of one
+region agree.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -32,6 +33,18 @@ class _Hosts:
     source: Source
     ring_hosts: RingHosts = field(default_factory=RingHosts)
     members: Sequence[Member] = ()
+    regions: dict[Host, str] = field(default_factory=dict)
+    """As registrations say, of members and of those that keep a place without being one."""
+
+    def update(self, members: Sequence[Member]) -> bool:
+        """Take in the members as they are now; return whether anything changed."""
+        self.members = members
+        change = self.ring_hosts.update(members)
+        said = {member.host: member.region for member in members if member.region}
+        kept = {host.host for host in self.ring_hosts.hosts} - {member.host for member in members}
+        before = self.regions
+        self.regions = {host: before[host] for host in kept if host in before} | said
+        return bool(change) or self.regions != before
 
 
 class Routes:
@@ -58,9 +71,7 @@ class Routes:
 
     def update(self, source: int, members: Sequence[Member]) -> None:
         """Take in the members of a source, by its number, as they are now."""
-        at = self._sources[source]
-        at.members = members
-        self._build_if(at.ring_hosts.update(members))
+        self._build_if(self._sources[source].update(members))
 
     def first(
         self, stream: str, tried: Container[Host] = (), unavailable: Container[str] = ()
@@ -101,17 +112,16 @@ class Routes:
             )
             self._build_if(*changes)
 
-    def _build_if(self, *changes: Change) -> None:
+    def _build_if(self, *changes: Change | bool) -> None:
         if not any(changes):
             return
         members = self._members()
         self._rings = {name: Ring(members[name], self._rings.get(name)) for name in members}
         order = list(self._rings)
         overrides = {
-            host.host: name
-            for name in order
-            if self._has_regions
-            for host in self._rings[name].hosts
+            host.host: self._region(each, host.host)
+            for each in self._sources
+            for host in each.ring_hosts.hosts
         }
         self._regions = Regions([(name, self._rings[name]) for name in order], overrides)
 
@@ -120,13 +130,16 @@ class Routes:
         members: dict[str, set[ShardHost]] = {}
         for each in self._sources:
             for host in each.ring_hosts.hosts:
-                members.setdefault(self._region(each.source, host.host), set()).add(host)
+                region = self._region(each, host.host) if self._has_regions else DEFAULT_REGION
+                members.setdefault(region, set()).add(host)
         order = sorted(members, key=lambda name: (name != self._local, name))
         for name in order[REGIONS_MAX:]:
             members[order[REGIONS_MAX - 1]] |= members[name]
         return {name: members[name] for name in order[:REGIONS_MAX]}
 
-    def _region(self, source: Source, host: Host) -> str:
-        if not self._has_regions:
-            return DEFAULT_REGION
-        return source.region or region_of(host, self._overrides)
+    def _region(self, hosts: _Hosts, host: Host) -> str:
+        if hosts.source.region is not None:
+            return hosts.source.region
+        if host in self._overrides or host not in hosts.regions:
+            return region_of(host, self._overrides)
+        return hosts.regions[host]

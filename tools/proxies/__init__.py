@@ -1,0 +1,1 @@
+"""`tailrace proxy`, but for running them: which there are, what they own, moves between them."""
