@@ -19,7 +19,7 @@ from tailrace.core.ledger.writer import LedgerWriter
 from tailrace.core.metadata.ledger_tree import initialize_layout
 from tailrace.protocol.bookkeeper.messages import LAST_ENTRY, ReadRequest, Request, Response
 from tailrace.protocol.ids import BookieId
-from tests.unit.core.ledger.fake_bookie import FakeBookie
+from tests.unit.core.ledger.fake_bookie import DOWN, FakeBookie
 from tests.unit.core.ledger.fast_world import FastWorld, run_fast
 from tests.unit.core.ledger.world import Listener
 
@@ -141,6 +141,50 @@ def test_each_pause_is_longer_so_the_decay_is_at_least_exponential() -> None:
         assert shares[0] == pytest.approx(0.61, abs=0.05)  # exp(-0.5)
         assert shares == sorted(shares, reverse=True)
         assert shares[1] < shares[0] ** 3
+
+    run(story)
+
+
+def distribution(asked: list[list[str]]) -> dict[str, tuple[int, ...]]:
+    """Return how often each place was asked first, second and third of all reads."""
+    counts = Counter((place, n) for one in asked for n, place in enumerate(one))
+    assert max(map(len, asked)) <= 3
+    return {place: tuple(counts[place, n] for n in range(3)) for place in PLACES}
+
+
+def test_the_order_adapts_to_a_slow_and_to_a_failing_bookie() -> None:
+    """Both near bookies are in trouble, and are tried again a minute after each trouble.
+
+    2,000 reads in 200 s from /eu/1, whose bookie there takes 0.3 s, and whose neighbour fails. us
+    answers in 10 ms, asia in 30 ms; the first speculation comes after 50 ms.
+    """
+
+    async def story(globe: Globe) -> None:
+        writer = await globe.written(1)
+        for place, delay_s in zip(PLACES, (0.3, 0.0, 0.01, 0.01, 0.03, 0.03), strict=True):
+            bookie = globe.far[PLACES.index(place)]
+            bookie.delay_s = lambda place=place, delay_s=delay_s: (  # type: ignore[misc]
+                asked[-1].append(place) or delay_s  # type: ignore[func-returns-value]
+            )
+        globe.far[1].fault = DOWN
+        reader = await opened(globe, writer, "/eu/1", speculative_timeout_ms=50)
+        asked: list[list[str]] = []
+        for _ in range(2000):
+            asked.append([])
+            await reader.read(0, 0)
+            await asyncio.sleep(0.1)
+        found = distribution(asked)
+        assert found == {
+            # asked    first, second, third
+            "/eu/1": (4, 0, 0),
+            "/eu/2": (3, 1, 0),
+            "/us/1": (1089, 4, 0),
+            "/us/2": (903, 2, 0),
+            "/asia/1": (1, 0, 0),  # once, to learn how quick it is
+            "/asia/2": (0, 0, 1),
+        }
+        nth = [sum(counts) for counts in zip(*found.values(), strict=True)]
+        assert nth == [2000, 7, 1]
 
     run(story)
 
