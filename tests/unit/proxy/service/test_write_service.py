@@ -170,6 +170,28 @@ def test_what_is_too_much_or_not_there_is_refused(run: Run) -> None:
     run(story)
 
 
+def test_a_record_set_is_refused_by_its_header(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        service = service_of(proxy, set_records_max=3)
+        sets = [
+            (pack_record_set([b"a"] * 3, 1), StatusCode.SUCCESS),
+            (pack_record_set([b"a"] * 4), StatusCode.REQUEST_DENIED),
+            (pack_record_set([b"a" * 2**22], 1), StatusCode.REQUEST_DENIED),
+            (b"short", StatusCode.REQUEST_DENIED),
+            (pack_record_set([b"a"])[:-1], StatusCode.REQUEST_DENIED),
+        ]
+        context = WriteContext(is_record_set=True)
+        for payload, code in sets:
+            request = WriteRequest(stream="s", payload=payload, context=context)
+            assert (await service.write(request)).header.code == code
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"a"] * 3
+
+    run(story)
+
+
 def test_a_handshake_tells_what_is_owned(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: ProxyWorld) -> None:
         proxy = Proxy(world, 1)
