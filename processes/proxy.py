@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
 from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
@@ -21,11 +22,12 @@ from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
-from tailrace.processes.cluster_namespace import bind, granted_ms, register_numbers
+from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
 from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.proxy_config import ProxyProcessConfig
 from tailrace.processes.proxy_locks import OwnLocks
+from tailrace.processes.topic_streams import TopicStreams
 from tailrace.protocol.proxy.methods import PROXY_ADMIN, WRITE_PROXY
 from tailrace.proxy.owner.config import proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
@@ -74,7 +76,8 @@ async def write_proxy_process(
         at = config.address.at
         told = config.address.told(server.bind(at.host, at.port))
         location = ProxyLocation(config.address.shard, told.host, told.port)
-        await bind(config.place)
+        connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+        await bind(config.metadata_uri, config.namespace_uri, connecting)
         options = _options(config, location)
         opened = await stack.enter_async_context(
             open_namespace(config.namespace_uri, options, clock)
@@ -93,18 +96,15 @@ async def write_proxy_process(
             events=locks,
         )
         metrics.register("proxy", streams.metrics)
-        writes = WriteService(streams, location, config.write)
+        reserved = TopicStreams(opened.store, ClusterPaths.of_namespace(opened.uri.root), clock)
+        writes = WriteService(streams, location, config.write, reserved.reason)
         server.add(WRITE_PROXY, writes)
         server.add(PROXY_ADMIN, AdminService(streams, writes))
         await serve_health(config.http, metrics, stack)
         stack.push_async_callback(server.close)
         await server.start()
         stack.push_async_callback(streams.close)
-        region = config.address.region
-        await _follow_stops(
-            opened, region or region_of(Host(location.host, location.port)), streams, stack
-        )
-        await _register(opened, location, region, stack)
+        await _join(opened, location, config.address.region, streams, stack)
         stack.push_async_callback(_begin_drain, server, streams)
         yield RunningProxy(told, streams, locks)
 
@@ -116,28 +116,30 @@ def _options(config: ProxyProcessConfig, location: ProxyLocation) -> NamespaceOp
         bookies=config.bookies,
         cold=config.cold,
         session_timeout_ms=config.session_timeout_ms,
-        answer_within_ms=config.place.answer_within_ms,
+        answer_within_ms=config.answer_within_ms,
         ledger_servers=parse_uri(config.metadata_uri).hosts,
     )
 
 
-async def _follow_stops(
-    opened: OpenNamespace, region: str, streams: Streams, stack: AsyncExitStack
+async def _join(
+    opened: OpenNamespace,
+    location: ProxyLocation,
+    region: str,
+    streams: Streams,
+    stack: AsyncExitStack,
 ) -> None:
-    """Have the proxy take no new stream while its region is stopped, until the stack closes."""
+    """Have clients find the proxy until the stack closes.
+
+    It knows before whether its region is stopped. `region` "": the one that the host's name says.
+    """
+    place = region or region_of(Host(location.host, location.port))
 
     def on_stops(stopped: frozenset[str]) -> None:
-        streams.is_region_stopped = region in stopped
+        streams.is_region_stopped = place in stopped
 
     watch = StopWatch(opened.store, opened.uri.root, on_stops)
     stack.push_async_callback(watch.close)
     await watch.start()
-
-
-async def _register(
-    opened: OpenNamespace, location: ProxyLocation, region: str, stack: AsyncExitStack
-) -> None:
-    """Have clients find the proxy until the stack closes."""
     registration = MemberRegistration(
         opened.store,
         f"{opened.uri.root}/{members.WRITE_PROXIES}",

@@ -53,10 +53,12 @@ class AdminService:
         target = parse_location(request.location)
         if target is None:
             raise InvalidRequest(f"{request.location[:100]!r} is not 1;SHARD;HOST:PORT")
-        refusal = self._writes.refusal_of_name(request.stream)
-        if refusal is None:
-            refusal = await self._streams.release_to(request.stream, target)
-        return ReleaseToResponse(header=header_of(refusal))
+        answer = self._writes.refusal_of_name(request.stream)
+        if answer is None:
+            answer = await self._writes.refusal_of_stream(request.stream)
+        if answer is None:
+            answer = await self._streams.release_to(request.stream, target)
+        return ReleaseToResponse(header=header_of(answer))
 
     def _load(self, stream: str) -> StreamLoad:
         load = self._streams.load_of(stream)

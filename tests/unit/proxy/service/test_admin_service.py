@@ -25,8 +25,10 @@ def run(tmp_path: Path) -> Run:
 
 
 def admin_of(proxy: Proxy) -> AdminService:
-    reserved = {"orders-0": "it is a partition"}
-    return AdminService(proxy.streams, service_of(proxy, reserved.get))
+    async def reserved(stream: str) -> str | None:
+        return "it is a partition" if stream == "orders-0" else None
+
+    return AdminService(proxy.streams, service_of(proxy, reserved))
 
 
 async def listed(admin: AdminService, regex: str = "") -> list[list[str]]:
