@@ -34,11 +34,30 @@ class WriteChain:
     So what a caller gets of its bulks is, in their order, successes, one failure, and nothing.
     """
 
-    __slots__ = ("is_broken",)
+    __slots__ = ("_failed", "_taken")
 
     def __init__(self) -> None:
-        self.is_broken = False
-        """Whether a record of it was not written, or perhaps not. No bulk of it is taken then."""
+        self._taken = 0
+        self._failed: int | None = None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a record of it was not written, or perhaps not: no further bulk is taken."""
+        return self._failed is not None
+
+    def take(self) -> int:
+        """Return the number of the next bulk."""
+        self._taken += 1
+        return self._taken
+
+    def fail(self, number: int) -> None:
+        """Take note that a bulk failed."""
+        if self._failed is None or number < self._failed:
+            self._failed = number
+
+    def may_write(self, number: int) -> bool:
+        """Tell whether no bulk before this one failed, and it did not fail itself."""
+        return self._failed is None or number < self._failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,8 @@ class WriteBulk:
 
     payloads: tuple[bytes, ...]
     chain: WriteChain | None = None
+    number: int = 0
+    """Its place in the chain."""
 
     @property
     def records(self) -> int:
@@ -94,6 +115,8 @@ class Answer:
     """With SUCCESS of a write: where the record is."""
     each: "tuple[Answer, ...]" = ()
     """With SUCCESS of a bulk: what became of each record, in order."""
+    dlsns: tuple[DLSN, ...] = ()
+    """Of a bulk of a chain, with any code: where the records are before the first that failed."""
 
 
 SUCCESS: Final = Answer(StatusCode.SUCCESS)
@@ -138,10 +161,10 @@ def is_own_lock(error: OwnershipAcquireFailed, own: ProxyLocation) -> bool:
 
 def break_chain(operation: Operation, answer: Answer) -> None:
     """Let nothing be written behind an operation that was answered so, if it has a chain."""
-    if isinstance(operation, WriteBulk) and operation.chain is not None:
-        last = answer.each[-1] if answer.each else answer
-        if last.code is not StatusCode.SUCCESS:
-            operation.chain.is_broken = True
+    if answer.code is StatusCode.SUCCESS or not isinstance(operation, WriteBulk):
+        return
+    if operation.chain is not None:
+        operation.chain.fail(operation.number)
 
 
 def bulk_answer(each: tuple[Answer, ...]) -> Answer:

@@ -28,6 +28,7 @@ from tailrace.proxy.owner.context import NoEvents, OwnerContext, OwnerEvents
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.metrics import OwnerMetrics
 from tailrace.proxy.owner.operations import (
+    CHAIN_BROKEN,
     SUCCESS,
     Answer,
     Heartbeat,
@@ -112,12 +113,17 @@ class Streams:
     ) -> "asyncio.Future[Answer]":
         """Write records that follow each other; answer with what became of each, in `each`.
 
-        `chain`: of bulks in flight together; behind one that fails none is written.
+        `chain`: of bulks in flight together; behind one that fails none is written. Then the answer
+        is the first failure's, with `dlsns` of the records before it, and `each` is empty.
         Shape: SUCCESS with one answer a record, in order; the first that is refused has its code,
         those behind it WRITE_CANCELLED_EXCEPTION. An ownership that is lost is the code of all.
         Errors, cancel, cost: as `write`. Source: DistributedLogServiceImpl.writeBulkWithContext.
         """
-        return self._submit(stream, WriteBulk(tuple(payloads), chain))
+        if chain is None:
+            return self._submit(stream, WriteBulk(tuple(payloads)))
+        if chain.is_broken:
+            return self._answered(CHAIN_BROKEN)
+        return self._submit(stream, WriteBulk(tuple(payloads), chain, chain.take()))
 
     def truncate(self, stream: str, before: DLSN) -> "asyncio.Future[Answer]":
         """Give up every durable record before a position. Idempotent.

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tailrace.core.errors import InvalidStreamName
 from tailrace.core.log.names import check_log_name
 from tailrace.core.runtime.expressions import BadExpression, expression
+from tailrace.protocol.distributedlog.record_set import announced_size
+from tailrace.protocol.errors import DecodeError
 from tailrace.protocol.proxy.checksum import request_checksum
 from tailrace.protocol.proxy.write_proxy_pb2 import (
     HandshakeRequest,
@@ -44,6 +46,8 @@ OWNERSHIPS_BYTES_MAX: Final = 1024 * 1024
 """Of a handshake's answer: clients of gRPC take 4 MiB. Owners are found without it too."""
 NAMES_A_TURN: Final = 50
 """Names that are matched before others have their turn: 0.4 ms each, at most."""
+SET_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Of a record set, unpacked. DistributedLog's writers fill sets of 1 MiB."""
 STREAM_NAME_MAX: Final = 1_024
 """Characters. The metadata store refuses longer paths later, with a worse text."""
 
@@ -117,6 +121,10 @@ class WriteService:
         if refusal is not None:
             return write_response(refusal)
         is_record_set = request.context.is_record_set
+        if is_record_set:
+            refusal = set_refusal(payload, self._config.set_records_max)
+            if refusal is not None:
+                return write_response(refusal)
         return write_response(
             await self._streams.write(request.stream, payload, is_record_set=is_record_set)
         )
@@ -138,7 +146,7 @@ class WriteService:
 
     def write_stream(
         self, requests: AsyncIterator[WriteStreamRequest]
-    ) -> AsyncGenerator[WriteStreamResponse, None]:
+    ) -> AsyncGenerator[WriteStreamResponse | bytes, None]:
         """Write many records of one stream, many of them in flight; see `WriteCall`."""
         return WriteCall(self, self._streams, self._config).run(requests)
 
@@ -226,7 +234,9 @@ class WriteService:
             text = f"a name of {len(stream)} characters, {STREAM_NAME_MAX} are taken"
             return Answer(StatusCode.INVALID_STREAM_NAME, text)
         try:
-            check_log_name(stream)
+            if check_log_name(stream) != stream:  # else one log had two owners here
+                text = f"{stream!r} begins with '/': a stream has one name"
+                return Answer(StatusCode.INVALID_STREAM_NAME, text)
         except InvalidStreamName as error:
             return Answer(StatusCode.INVALID_STREAM_NAME, str(error))
         reason = self._reserved(stream)
@@ -243,6 +253,23 @@ def checksum_refusal(crc32: int, stream: str, *payloads: "Buffer") -> Answer | N
         return None
     text = f"the request says CRC32 {crc32:#010x}, what came has {found:#010x}"
     return Answer(StatusCode.CHECKSUM_FAILED, text)
+
+
+def set_refusal(payload: bytes, values_max: int) -> Answer | None:
+    """Return why a record set is refused before it is decoded; None: it is not.
+
+    Its 15 KB may be a million values, which took 6 s to decode.
+    """
+    try:
+        values, size_bytes = announced_size(payload)
+    except DecodeError as error:
+        return Answer(StatusCode.REQUEST_DENIED, str(error))
+    text = ""
+    if values > values_max:
+        text = f"{values} values, {values_max} are taken (proxy.record.set.records.max)"
+    elif size_bytes > SET_BYTES_MAX:
+        text = f"{size_bytes} bytes of values, {SET_BYTES_MAX} are taken"
+    return Answer(StatusCode.REQUEST_DENIED, text) if text else None
 
 
 def _name_matcher(regex: str) -> Callable[[str], Any]:

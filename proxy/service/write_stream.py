@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import NamedTuple, Protocol
 
 from tailrace.core.runtime.tasks import Tasks
-from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.ids import Buffer
 from tailrace.protocol.proxy.write_proxy_pb2 import (
     WriteContext,
@@ -21,9 +20,9 @@ from tailrace.protocol.proxy.write_proxy_pb2 import (
     WriteStreamResponse,
 )
 from tailrace.proxy.owner.codes import StatusCode
-from tailrace.proxy.owner.operations import SUCCESS, Answer, WriteChain
+from tailrace.proxy.owner.operations import Answer, WriteChain
 from tailrace.proxy.owner.streams import Streams
-from tailrace.proxy.service.answers import dlsn_message, header_of
+from tailrace.proxy.service.answers import header_of, stream_response
 from tailrace.proxy.service.config import WriteServiceConfig
 from tailrace.proxy.service.invalid import InvalidRequest
 
@@ -68,7 +67,7 @@ class WriteCall:
 
     async def run(
         self, requests: AsyncIterator[WriteStreamRequest]
-    ) -> AsyncGenerator[WriteStreamResponse, None]:
+    ) -> AsyncGenerator[WriteStreamResponse | bytes, None]:
         """Answer the requests of the call.
 
         Shape: the opening is answered with id 0 once the stream is owned; then each request, in
@@ -137,7 +136,7 @@ class WriteCall:
             context = WriteContext(crc32=records.crc32) if records.HasField("crc32") else _EMPTY
             refusal = self._service.refusal(self._stream, context, *payloads)
         if refusal is not None:
-            self._chain.is_broken = True
+            self._chain.fail(self._chain.take())
             answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             answer.set_result(refusal)
         else:
@@ -150,7 +149,7 @@ class WriteCall:
 
     # ------------------------------------------------------------------ answers
 
-    async def _answers(self) -> AsyncGenerator[WriteStreamResponse, None]:
+    async def _answers(self) -> AsyncGenerator[bytes, None]:
         while self._asked or not self._is_read:
             if not self._asked:
                 self._changed.clear()
@@ -161,24 +160,12 @@ class WriteCall:
             self._records -= asked.records
             self._bytes -= asked.size_bytes
             self._has_room.set()
-            failure, dlsns = split(asked.answer.result())
-            header = header_of(failure or SUCCESS)
-            yield WriteStreamResponse(id=asked.id, header=header, dlsns=map(dlsn_message, dlsns))
-            if failure is not None:
+            answer = asked.answer.result()
+            yield stream_response(asked.id, answer)
+            if answer.code is not StatusCode.SUCCESS:
                 return
         if self._failure is not None:
             raise self._failure
 
 
 _EMPTY = WriteContext()
-
-
-def split(answer: Answer) -> tuple[Answer | None, list[DLSN]]:
-    """Return what failed first of a bulk, None if nothing did, and where the records before are."""
-    dlsns: list[DLSN] = []
-    for one in answer.each:
-        if one.code is not StatusCode.SUCCESS:
-            return one, dlsns
-        if one.dlsn is not None:
-            dlsns.append(one.dlsn)
-    return (None if answer.code is StatusCode.SUCCESS else answer), dlsns
